@@ -1,0 +1,62 @@
+"""The Typer application and its entry point. In: the command line. Out: an exit status of 0, 1, 2 or 130."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+import typer
+from typer.exceptions import Abort, TyperException
+
+from coref_automl.errors import CorefError
+
+app = typer.Typer(
+    name="coref-automl",
+    help="Adapt a Korean encoder to entities, measure every checkpoint honestly, choose the one that is truly best.",
+    epilog="Start with: coref-automl demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+_INTERRUPTED = "Interrupted. The same command goes on from where it stopped."
+
+
+def main() -> None:
+    """The installed command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit status. `--debug`, anywhere, shows the stack of an error."""
+    from coref_automl.cli import commands  # noqa: F401 - importing it puts every verb on the app
+
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        result = app(arguments, standalone_mode=False)
+    except CorefError as error:
+        return _report(str(error), error.exit_status, debug)
+    except TyperException as error:
+        return _report(_usage(error), error.exit_code, debug)
+    except (Abort, KeyboardInterrupt):
+        return _report(_INTERRUPTED, 130, debug)
+    except Exception as error:
+        first_line = f"{type(error).__name__}: {error}".splitlines()[0]
+        return _report(f"{first_line} (run it again with --debug for the whole stack)", 1, debug)
+    return result if isinstance(result, int) else 0
+
+
+def _usage(error: TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    help_line = f" See {context.command_path} --help." if context else ""
+    return error.format_message() + help_line
+
+
+def _report(message: str, status: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print(f"coref-automl: {message}", file=sys.stderr)
+    return status

@@ -1,0 +1,131 @@
+"""Recipes. In: YAML or options. Out: frozen dataclasses; an unknown key is an error that names the nearest known one."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from coref_automl.errors import RecipeError
+
+T = TypeVar("T")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A closing sentence for an unknown name: the nearest known one, or all of them."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."
+
+
+def choose(name: str, registry: Mapping[str, T], what: str) -> T:
+    """Look a name up in a registry; an unknown one is an error that names the nearest."""
+    try:
+        return registry[name]
+    except KeyError:
+        raise RecipeError(f"Unknown {what} {name!r}. {nearest(name, registry)}") from None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise RecipeError(f"Cannot read the recipe {path} ({error.strerror}).") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
+    if not isinstance(data, dict):
+        raise RecipeError(f"{path} should hold `key: value` lines at the top level.")
+    return data
+
+
+def read_recipe(path: Path, recipe: type[T]) -> T:
+    """A recipe of the given kind from a YAML file."""
+    return from_mapping(recipe, read_yaml(path), str(path))
+
+
+def from_mapping(recipe: type[T], data: Mapping[str, Any], where: str) -> T:
+    """Build a (possibly nested) frozen dataclass; every key is known and every value has the field's type."""
+    shape = typing.get_type_hints(recipe)
+    for key in data:
+        if key not in shape:
+            raise RecipeError(f"{where}: unknown key {key!r}. {nearest(key, shape)}")
+    values = {key: _checked(shape[key], value, f"{where}: {key}") for key, value in data.items()}
+    try:
+        return recipe(**values)
+    except TypeError as error:
+        missing = [f.name for f in dataclasses.fields(recipe) if _required(f) and f.name not in values]  # type: ignore[arg-type]
+        raise RecipeError(f"{where}: the key {missing[0]!r} is missing." if missing else f"{where}: {error}.") from error
+
+
+def to_mapping(recipe: Any) -> dict[str, Any]:
+    """The recipe as plain values, as `recipe.yaml` holds it."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(recipe).items()}
+
+
+def to_yaml(recipe: Any) -> str:
+    return yaml.safe_dump(to_mapping(recipe), allow_unicode=True, sort_keys=False)
+
+
+def _required(entry: dataclasses.Field[Any]) -> bool:
+    return entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
+
+
+def _checked(kind: Any, value: Any, where: str) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        if value is None and types.NoneType in arguments:
+            return None
+        return _first_that_fits([a for a in arguments if a is not types.NoneType], value, where)
+    if origin is typing.Literal:
+        if value in arguments:
+            return value
+        raise RecipeError(f"{where} cannot be {value!r}. {nearest(str(value), map(str, arguments))}")
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise RecipeError(f"{where} should be a list, not {value!r}.")
+        kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
+        if len(kinds) != len(value):
+            raise RecipeError(f"{where} should have {len(kinds)} entries, not {len(value)}.")
+        return tuple(_checked(k, entry, where) for k, entry in zip(kinds, value, strict=True))
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise RecipeError(f"{where} should hold `key: value` lines, not {value!r}.")
+        return {key: _checked(arguments[1], entry, f"{where}.{key}") for key, entry in value.items()}
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, dict):
+            raise RecipeError(f"{where} should hold `key: value` lines, not {value!r}.")
+        return from_mapping(kind, value, where)  # type: ignore[arg-type]
+    return _plain(kind, value, where)
+
+
+def _first_that_fits(kinds: list[Any], value: Any, where: str) -> Any:
+    for kind in kinds[:-1]:
+        try:
+            return _checked(kind, value, where)
+        except RecipeError:
+            continue
+    return _checked(kinds[-1], value, where)
+
+
+def _plain(kind: Any, value: Any, where: str) -> Any:
+    if kind is Any:
+        return value
+    if kind is float and isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            return float(value)  # YAML reads 5e-5 as text
+        except ValueError:
+            pass
+    elif kind is Path and isinstance(value, str | Path):
+        return Path(value)
+    elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    raise RecipeError(f"{where} should be {_NAMES.get(kind, kind.__name__)}, not {value!r}.")
+
+
+_NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}

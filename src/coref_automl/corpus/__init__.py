@@ -1,0 +1,1 @@
+"""From text sources to packed blocks with noun chains."""

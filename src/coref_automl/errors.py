@@ -1,0 +1,88 @@
+"""The exceptions a user can meet. Each message is one sentence: what is wrong, and what to do next.
+
+    CorefError
+    ├── InputError            exit 2: the command, or a file it names, is wrong
+    │   ├── RecipeError           a recipe or an option has an unknown name or an impossible value
+    │   ├── SourceError           a text source cannot be read
+    │   ├── DatasetError          a prepared dataset is missing, damaged, or made for another tokenizer
+    │   ├── EvalSetError          an evaluation set is missing, edited, or lacks a noun table
+    │   ├── ModelError            a model or checkpoint cannot be loaded as what was asked for
+    │   ├── RelationDataError     a relation-extraction row is wrong
+    │   ├── ComparisonError       evaluations that must not be compared
+    │   ├── FolderError           an output folder holds something else
+    │   └── MissingExtra          an optional package is not installed
+    └── WorkError             exit 1: the work itself failed
+        ├── TrainingError         a loss that is not a number, memory that cannot suffice
+        ├── EvaluationError       one or more checkpoints could not be scored
+        ├── TuningError           a study that cannot go on
+        └── StorageError          the disk is full or a folder cannot be written
+"""
+
+from __future__ import annotations
+
+
+class CorefError(Exception):
+    """Anything this package raises on purpose."""
+
+    exit_status = 1
+
+
+class InputError(CorefError):
+    exit_status = 2
+
+
+class RecipeError(InputError):
+    pass
+
+
+class SourceError(InputError):
+    pass
+
+
+class DatasetError(InputError):
+    pass
+
+
+class EvalSetError(InputError):
+    pass
+
+
+class ModelError(InputError):
+    pass
+
+
+class RelationDataError(InputError):
+    pass
+
+
+class ComparisonError(InputError):
+    pass
+
+
+class FolderError(InputError):
+    pass
+
+
+class MissingExtra(InputError):
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {package}, which is not installed. Run: pip install 'coref-automl[{extra}]'")
+
+
+class WorkError(CorefError):
+    pass
+
+
+class TrainingError(WorkError):
+    pass
+
+
+class EvaluationError(WorkError):
+    pass
+
+
+class TuningError(WorkError):
+    pass
+
+
+class StorageError(WorkError):
+    pass

@@ -1,0 +1,181 @@
+"""Korean morphology. In: texts. Out: character spans of nouns and pronouns, and sentence ends. The one place that knows Kiwi."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import unicodedata
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from kiwipiepy import Kiwi, Token
+
+KINDS = ("NNG", "NNP", "NP")
+"""Tags that are kept: common noun, proper noun, pronoun. `Tags.kinds` holds indices into this tuple."""
+
+PRONOUN = KINDS.index("NP")
+_BATCH_CHARACTERS = 400_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tags:
+    """What the tagger says of one text. Spans are code points, sorted; every noun's span equals its form in the text."""
+
+    spans: NDArray[np.int32]
+    kinds: NDArray[np.uint8]
+    sentence_ends: NDArray[np.int32]
+
+    def pack(self) -> bytes:
+        head = np.array([len(self.kinds), len(self.sentence_ends)], np.int32)
+        parts = (head, self.spans.astype(np.int32), self.kinds.astype(np.uint8), self.sentence_ends.astype(np.int32))
+        return zlib.compress(b"".join(part.tobytes() for part in parts), 1)
+
+    @classmethod
+    def unpack(cls, blob: bytes) -> Tags:
+        raw = zlib.decompress(blob)
+        words, sentences = np.frombuffer(raw, np.int32, 2)
+        kinds_at, sentences_at = 8 + 8 * int(words), 8 + 9 * int(words)
+        return cls(
+            np.frombuffer(raw, np.int32, 2 * int(words), 8).reshape(-1, 2),
+            np.frombuffer(raw, np.uint8, int(words), kinds_at),
+            np.frombuffer(raw[sentences_at:], np.int32, int(sentences)),
+        )
+
+
+def kiwi_version() -> str:
+    """The version that decides what a tag is: code and model together."""
+    return f"kiwi{version('kiwipiepy')}-{version('kiwipiepy_model')}"
+
+
+def default_cache() -> Path:
+    """Where tags are kept between runs; COREF_AUTOML_CACHE names another folder."""
+    chosen = os.environ.get("COREF_AUTOML_CACHE")
+    return Path(chosen) if chosen else Path.home() / ".cache" / "coref-automl"
+
+
+class Tagger:
+    """Tags texts in order, with Kiwi's own threads, and never the same text twice: results are kept on disk.
+
+    The cache is keyed by the text's bytes and Kiwi's version. `cache=None` keeps nothing.
+    """
+
+    def __init__(self, cache: Path | None = None, threads: int | None = None) -> None:
+        self._threads = threads or len(os.sched_getaffinity(0))
+        self._kiwi: Kiwi | None = None
+        self._store = _TagStore(cache / f"tags-{kiwi_version()}.sqlite") if cache else None
+
+    def tag(self, texts: Iterable[str]) -> Iterator[Tags]:
+        """One `Tags` a text, in the order of the texts."""
+        for batch in _batches(texts):
+            yield from self._tag_batch(batch)
+
+    def are_nouns(self, words: Sequence[str]) -> NDArray[np.bool_]:
+        """For each word: is it, alone, a noun or a compound of nouns of two or more syllables?"""
+        whole = [unicodedata.normalize("NFC", word) for word in words]
+        asked = [word for word in whole if len(word) >= 2 and is_hangul(word)]
+        found = {
+            word
+            for word, tokens in zip(asked, self._tokenize(asked), strict=True)
+            if all(token.tag in KINDS[:PRONOUN] for token in tokens) and "".join(t.form for t in tokens) == word
+        }
+        return np.array([word in found for word in whole], dtype=np.bool_)
+
+    def _tag_batch(self, texts: list[str]) -> Iterator[Tags]:
+        keys = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts]
+        known = self._store.get(keys) if self._store else {}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        fresh = {
+            key: _read_tokens(text, tokens)
+            for (key, text), tokens in zip(missing.items(), self._tokenize(list(missing.values())), strict=True)
+        }
+        if self._store and fresh:
+            self._store.put(fresh)
+        for key in keys:
+            yield fresh[key] if key in fresh else Tags.unpack(known[key])
+
+    def _tokenize(self, texts: list[str]) -> Iterable[list[Token]]:
+        if not texts:
+            return ()
+        if self._kiwi is None:
+            from kiwipiepy import Kiwi
+
+            self._kiwi = Kiwi(num_workers=self._threads, load_multi_dict=False)
+        return self._kiwi.tokenize(texts)  # type: ignore[return-value]
+
+
+class _TagStore:
+    """A small key-value file. SQLite, because several processes share it and a killed one must not spoil it."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = sqlite3.connect(path, timeout=60)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute("CREATE TABLE IF NOT EXISTS tags (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
+        self._db.commit()
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        for low in range(0, len(keys), 500):
+            part = keys[low : low + 500]
+            marks = ",".join("?" * len(part))
+            found.update(self._db.execute(f"SELECT key, value FROM tags WHERE key IN ({marks})", part))
+        return found
+
+    def put(self, fresh: dict[bytes, Tags]) -> None:
+        rows = [(key, tags.pack()) for key, tags in fresh.items()]
+        with self._db:
+            self._db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", rows)
+
+
+def is_hangul(text: str) -> bool:
+    """True when every character is a composed Hangul syllable."""
+    return all("가" <= character <= "힣" for character in text)
+
+
+def ends_in_consonant(word: str) -> bool:
+    """True when the last syllable has a final consonant: the fact on which Korean particles turn."""
+    last = ord(word[-1]) - 0xAC00
+    return 0 <= last < 11172 and last % 28 != 0
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        batch.append(text)
+        size += len(text)
+        if size >= _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _read_tokens(text: str, tokens: list[Token]) -> Tags:
+    """Keep nouns whose span equals their form (Kiwi restores contracted forms, and those cannot be hidden) and all pronouns."""
+    spans, kinds = [], []
+    for token in tokens:
+        if token.tag not in KINDS:
+            continue
+        start, end = token.start, token.start + token.len
+        if token.tag != "NP" and text[start:end] != token.form:
+            continue
+        spans.append((start, end))
+        kinds.append(KINDS.index(token.tag))
+    ends = [before.start + before.len for before, after in pairwise(tokens) if after.sent_position != before.sent_position]
+    if tokens:
+        ends.append(len(text))
+    return Tags(
+        np.array(spans, np.int32).reshape(-1, 2), np.array(kinds, np.uint8), np.array(ends, np.int32)
+    )

@@ -1,0 +1,160 @@
+"""Progress as events. In: stages that advance. Out: a bar on a terminal, plain lines elsewhere, events.ndjson in a run folder.
+
+Everything goes to standard error, so that standard output holds the result alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_LINE_EVERY = 10.0
+_BAR_EVERY = 0.1
+
+
+class Stage:
+    """One piece of work with a known or unknown total. Advance it; it reports by itself."""
+
+    def __init__(self, name: str, total: float | None, unit: str, progress: Progress) -> None:
+        self.name = name
+        self.total = total
+        self.unit = unit
+        self.done = 0.0
+        self._progress = progress
+        self._started = time.monotonic()
+        self._skipped = 0.0
+        self._shown = self._started
+        self._facts: dict[str, Any] = {}
+
+    def advance(self, amount: float = 1, **facts: Any) -> None:
+        """More is done; `facts` (loss=2.1, ...) are shown beside the bar and kept in the events."""
+        self.done += amount
+        self._facts.update(facts)
+        now = time.monotonic()
+        if now - self._shown >= self._progress.every:
+            self._shown = now
+            self._progress.show(self)
+
+    def skip(self, amount: float) -> None:
+        """This much was finished by an earlier call: it counts as done, and not for the speed."""
+        self.done += amount
+        self._skipped += amount
+
+    def line(self) -> str:
+        share = f" of {self.total:,.0f}" if self.total else ""
+        facts = "".join(f", {key} {_short(value)}" for key, value in self._facts.items())
+        left = self.seconds_left()
+        wait = f", {duration(left)} left" if left is not None else ""
+        return f"{self.name}: {self.done:,.0f}{share} {self.unit}{facts}{wait}"
+
+    def seconds_left(self) -> float | None:
+        worked = self.done - self._skipped
+        if not self.total or worked <= 0 or self.done >= self.total:
+            return None
+        return (self.total - self.done) * (time.monotonic() - self._started) / worked
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def facts(self) -> dict[str, Any]:
+        return dict(self._facts)
+
+
+class Progress:
+    """Where stages report. One for a command; rooms receive it as an argument and default to `quiet()`."""
+
+    def __init__(self, *, shown: bool = True, events: Path | None = None) -> None:
+        self._bar = shown and sys.stderr.isatty()
+        self._shown = shown
+        self._events = events
+        self.every = _BAR_EVERY if self._bar else _LINE_EVERY
+
+    @contextmanager
+    def stage(self, name: str, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+        stage = Stage(name, total, unit, self)
+        self.event("start", stage=name, total=total, unit=unit)
+        finished = False
+        try:
+            yield stage
+            finished = True
+        finally:
+            outcome = "end" if finished else "stopped"
+            self.event(outcome, stage=name, done=stage.done, seconds=round(stage.seconds(), 3), **stage.facts())
+            self._close(stage, finished)
+
+    def track(self, things: Iterable[T], name: str, total: float | None = None, unit: str = "") -> Iterator[T]:
+        with self.stage(name, total, unit) as stage:
+            for thing in things:
+                yield thing
+                stage.advance()
+
+    def note(self, text: str) -> None:
+        """One line a person should read."""
+        self.event("note", text=text)
+        if self._shown:
+            self._clear()
+            print(text, file=sys.stderr, flush=True)
+
+    def show(self, stage: Stage) -> None:
+        self.event("progress", stage=stage.name, done=stage.done, total=stage.total, left=stage.seconds_left(), **stage.facts())
+        if self._bar:
+            print(f"\r\x1b[2K{_bar(stage)} {stage.line()}"[:400], end="", file=sys.stderr, flush=True)
+        elif self._shown:
+            print(stage.line(), file=sys.stderr, flush=True)
+
+    def event(self, kind: str, **facts: Any) -> None:
+        """Append to events.ndjson; a reader such as `watch` follows the file."""
+        if self._events is None:
+            return
+        row = {"time": round(time.time(), 3), "event": kind, **facts}
+        with self._events.open("a", encoding="utf-8") as handle:
+            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    def into(self, events: Path) -> Progress:
+        """The same display, with the events also written to a run's folder."""
+        events.parent.mkdir(parents=True, exist_ok=True)
+        return Progress(shown=self._shown, events=events)
+
+    def _close(self, stage: Stage, finished: bool) -> None:
+        if not self._shown:
+            return
+        self._clear()
+        if finished and stage.seconds() >= 0.5:
+            print(f"{stage.name}: {stage.done:,.0f} {stage.unit} in {duration(stage.seconds())}", file=sys.stderr, flush=True)
+
+    def _clear(self) -> None:
+        if self._bar:
+            print("\r\x1b[2K", end="", file=sys.stderr)
+
+
+def quiet() -> Progress:
+    """Progress that shows nothing."""
+    return Progress(shown=False)
+
+
+def duration(seconds: float) -> str:
+    """12 s, 3 min 05 s, 2 h 10 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def _bar(stage: Stage, width: int = 24) -> str:
+    if not stage.total:
+        return "·" * 3
+    full = int(width * min(1.0, stage.done / stage.total))
+    return "█" * full + "░" * (width - full)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,196 @@
+"""Files and folders. In: records and paths. Out: bytes on disk that are whole or absent, and fingerprints that name bytes."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from coref_automl.errors import FolderError, InputError, StorageError
+
+DONE = "DONE"
+MANIFEST = "manifest.json"
+_CHUNK = 1 << 20
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusal to write into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageError(f"The disk is full while writing {path}; free some space and run the same command again.") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+            raise StorageError(f"Cannot write {path} ({error.strerror}); choose another --out.") from error
+        raise
+
+
+@contextmanager
+def written_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Write aside, flush to disk, rename: a reader sees the old file or the new one, never half of one."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with aside.open(mode, encoding=None if "b" in mode else "utf-8") as handle:
+                yield handle
+                handle.flush()
+                os.fsync(handle.fileno())
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    with written_whole(path) as handle:
+        handle.write(text)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{path} does not exist.") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not JSON ({error}); it is damaged or belongs to something else.") from error
+
+
+def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
+    with written_whole(path) as handle:
+        for row in rows:
+            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def read_jsonl(path: Path) -> Iterator[Any]:
+    """The rows of a JSONL file. A last line without its line break was cut off by a kill: it is left out."""
+    try:
+        with path.open("rb") as handle:
+            for number, line in enumerate(handle, 1):
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    yield json.loads(line)
+                except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                    raise InputError(f"{path}, line {number}, is not JSON: {error}.") from error
+    except FileNotFoundError as error:
+        raise InputError(f"{path} does not exist.") from error
+
+
+class JsonlAppender:
+    """Append rows to a file that may be cut off at any moment; a torn last line is removed before the first append."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._handle = path.open("ab")
+            _drop_torn_tail(path)
+            self._handle.seek(0, os.SEEK_END)
+
+    def append(self, rows: Iterable[Any]) -> None:
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        with explained(self._path):
+            self._handle.write(text.encode())
+            self._handle.flush()
+
+    def close(self) -> None:
+        self._handle.close()
+
+    def __enter__(self) -> JsonlAppender:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _drop_torn_tail(path: Path) -> None:
+    with path.open("r+b") as handle:
+        size = handle.seek(0, os.SEEK_END)
+        keep = size
+        while keep > 0:
+            low = max(0, keep - _CHUNK)
+            handle.seek(low)
+            at = handle.read(keep - low).rfind(b"\n")
+            if at >= 0:
+                keep = low + at + 1
+                break
+            keep = low
+        if keep != size:
+            handle.truncate(keep)
+
+
+def claim_folder(folder: Path, kind: str, *, fresh: bool = False) -> None:
+    """Make an output folder, or take one that this kind of command made before. A folder that holds something else is refused.
+
+    `fresh=True` also refuses a finished folder of the right kind.
+    """
+    with explained(folder):
+        if folder.exists() and not folder.is_dir():
+            raise FolderError(f"{folder} is a file; choose another --out.")
+        mark = folder / ".coref-automl"
+        if folder.is_dir() and any(folder.iterdir()):
+            held = mark.read_text("utf-8").strip() if mark.is_file() else ""
+            if held != kind:
+                what = f"a {held}" if held else "something that is not ours"
+                raise FolderError(f"{folder} holds {what}, so no {kind} is written there; choose another --out or empty it first.")
+            if fresh and (folder / DONE).exists():
+                raise FolderError(f"{folder} holds a finished {kind}; choose another --out or remove it first.")
+        folder.mkdir(parents=True, exist_ok=True)
+        if not mark.exists():
+            write_text(mark, kind + "\n")
+
+
+def kind_of_folder(folder: Path) -> str:
+    """What `claim_folder` made of a folder; empty for a folder that is not ours."""
+    mark = folder / ".coref-automl"
+    return mark.read_text("utf-8").strip() if mark.is_file() else ""
+
+
+def mark_done(folder: Path) -> None:
+    write_text(folder / DONE, "")
+
+
+def is_done(folder: Path) -> bool:
+    return (folder / DONE).exists()
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder of ours that is to be made again."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def fingerprint(*parts: Any) -> str:
+    """A short name of a value. The same value gives the same name on every machine."""
+    digest = hashlib.blake2b(digest_size=12)
+    for part in parts:
+        raw = part if isinstance(part, bytes) else json.dumps(part, ensure_ascii=False, sort_keys=True).encode()
+        digest.update(len(raw).to_bytes(8, "little") + raw)
+    return digest.hexdigest()
+
+
+def fingerprint_files(paths: Iterable[Path]) -> str:
+    """A short name of the bytes of some files, whatever the files are called."""
+    digest = hashlib.blake2b(digest_size=12)
+    for path in paths:
+        with path.open("rb") as handle:
+            while chunk := handle.read(_CHUNK):
+                digest.update(chunk)
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def natural_order(name: str | Path) -> list[tuple[int, str]]:
+    """Sort key under which checkpoint-65 comes before checkpoint-131."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(name))]
