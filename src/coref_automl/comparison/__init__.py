@@ -1,0 +1,1 @@
+"""Comparison: which checkpoint is better, and is that more than noise?"""

@@ -1,0 +1,1 @@
+"""Evaluation: frozen cloze items, scored in one pass, every number with its interval."""

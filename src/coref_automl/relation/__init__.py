@@ -1,0 +1,1 @@
+"""Relation extraction with typed entity markers: the end of the argument."""
