@@ -1,0 +1,179 @@
+"""Which positions carry labels, for each objective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coref_automl.training.masking import IGNORED, Masking, later_mentions, length_rates, mask_row, row_rng
+
+PAD, CLS, SEP, MASK = 0, 1, 2, 3
+SPECIAL = np.zeros(100, dtype=bool)
+SPECIAL[:4] = True
+STARTS = np.zeros(100, dtype=bool)
+STARTS[4:60] = True  # 60..99 continue a word
+
+
+@dataclass(frozen=True)
+class Row:
+    tokens: np.ndarray
+    segments: np.ndarray
+    mentions: np.ndarray
+
+
+def settings(objective: str = "mlm", **changes: object) -> Masking:
+    return replace(Masking(objective, MASK, SPECIAL, STARTS), **changes)  # type: ignore[arg-type]
+
+
+def row(*lengths: int, total: int = 64, mentions: list[tuple[int, int, int]] | None = None, seed: int = 0) -> Row:
+    """Document pieces of the given lengths, [CLS] and [SEP] included, then padding."""
+    rng = np.random.default_rng(seed)
+    tokens, segments = np.full(total, PAD), np.zeros(total, dtype=np.int64)
+    at = 0
+    for number, length in enumerate(lengths, 1):
+        tokens[at : at + length] = rng.integers(4, 100, length)
+        tokens[at], tokens[at + length - 1] = CLS, SEP
+        segments[at : at + length] = number
+        at += length
+    found = np.array(mentions, dtype=np.int32) if mentions else np.zeros((0, 3), dtype=np.int32)
+    return Row(tokens, segments, found)
+
+
+CHAINED = [(2, 4, 0), (10, 12, 0), (20, 21, 1), (30, 32, 0), (40, 41, 1), (45, 46, 1)]
+
+
+def many(source: Row, chosen: Masking, count: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    drawn = [mask_row(source, chosen, row_rng(0, epoch, 5)) for epoch in range(count)]
+    return np.stack([ids for ids, _ in drawn]), np.stack([labels for _, labels in drawn])
+
+
+@given(
+    objective=st.sampled_from(["mlm", "entity", "combined"]),
+    whole=st.booleans(),
+    everything=st.booleans(),
+    seed=st.integers(0, 2**40),
+    first=st.integers(3, 40),
+    second=st.integers(3, 20),
+)
+def test_labels_are_the_original_tokens_and_never_special_or_padding(
+    objective: str, whole: bool, everything: bool, seed: int, first: int, second: int
+) -> None:
+    source = row(first, second, seed=seed % 1000)
+    chosen = settings(objective, whole_word=whole, replace_all=everything, min_prob=0.1, max_prob=0.5)
+    ids, labels = mask_row(source, chosen, row_rng(seed, 1, 2))
+    asked = labels != IGNORED
+    assert (labels[asked] == source.tokens[asked]).all()
+    assert not SPECIAL[source.tokens[asked]].any()
+    assert not asked[source.segments == 0].any()
+    assert (ids[~asked] == source.tokens[~asked]).all()
+    assert asked.any()
+
+
+def test_the_same_seed_epoch_and_row_give_the_same_mask_and_others_do_not() -> None:
+    source = row(60)
+    again = [mask_row(source, settings(), row_rng(7, 3, 11))[1].tolist() for _ in range(2)]
+    assert again[0] == again[1]
+    others = [(8, 3, 11), (7, 4, 11), (7, 3, 12)]
+    assert all(mask_row(source, settings(), row_rng(*key))[1].tolist() != again[0] for key in others)
+
+
+def test_the_rate_follows_the_real_length_of_the_piece() -> None:
+    rates = length_rates(row(16, 32).segments, 0.1, 0.5)
+    assert rates[0] == pytest.approx(0.1 + 0.4 * 16 / 64)
+    assert rates[20] == pytest.approx(0.1 + 0.4 * 32 / 64)
+    _, labels = many(row(16), settings(min_prob=0.1, max_prob=0.5))
+    short = (labels[:, 1:15] != IGNORED).mean()
+    _, labels = many(row(64), settings(min_prob=0.1, max_prob=0.5))
+    full = (labels[:, 1:63] != IGNORED).mean()
+    assert short == pytest.approx(0.2, abs=0.03)
+    assert full == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_rate_of_zero_hides_nothing() -> None:
+    _, labels = many(row(64), settings(min_prob=0.0, max_prob=0.0), 20)
+    assert (labels == IGNORED).all()
+
+
+def test_whole_words_are_hidden_whole() -> None:
+    source = row(64)
+    _, labels = many(source, settings(whole_word=True, min_prob=0.3, max_prob=0.3))
+    asked = labels != IGNORED
+    follows = np.flatnonzero((source.tokens >= 60) & ~SPECIAL[np.roll(source.tokens, 1)])
+    assert len(follows)
+    assert (asked[:, follows] == asked[:, follows - 1]).all()
+    assert asked[:, 1:63].mean() == pytest.approx(0.3, abs=0.05)
+
+
+def test_a_word_does_not_reach_over_the_border_of_two_documents() -> None:
+    source = row(20, 20)
+    _, labels = many(source, settings(whole_word=True, min_prob=0.5, max_prob=0.5))
+    asked = labels != IGNORED
+    assert (asked[:, 18] != asked[:, 21]).any()
+
+
+def test_entity_hides_later_mentions_whole_and_never_the_first() -> None:
+    source = row(60, mentions=CHAINED)
+    ids, labels = many(source, settings("entity", background=0.1))
+    asked = labels != IGNORED
+    assert not asked[:, [2, 3, 20]].any()
+    for start, end, _ in [(10, 12, 0), (30, 32, 0), (40, 41, 1), (45, 46, 1)]:
+        span = asked[:, start:end]
+        assert (span.all(axis=1) == span.any(axis=1)).all()
+        assert span.all(axis=1).mean() == pytest.approx(0.3, abs=0.12)
+        assert (ids[:, start:end][span] == MASK).all()
+    inside = np.zeros(64, dtype=bool)
+    for start, end, _ in CHAINED:
+        inside[start:end] = True
+    outside = ~inside & (source.segments > 0) & ~SPECIAL[source.tokens]
+    assert asked[:, outside].mean() == pytest.approx(0.1, abs=0.02)
+
+
+def test_every_entity_row_with_a_chain_hides_at_least_one_mention() -> None:
+    source = row(60, mentions=[(2, 4, 0), (10, 12, 0)])
+    _, labels = many(source, settings("entity", entity_rate=0.01, background=0.0))
+    assert (labels[:, 10:12] != IGNORED).all()
+    assert (labels != IGNORED).sum(axis=1).tolist() == [2] * 300
+
+
+def test_an_entity_rate_of_zero_leaves_the_background_alone() -> None:
+    _, labels = many(row(60, mentions=CHAINED), settings("entity", entity_rate=0.0, background=0.1))
+    assert (labels[:, 10:12] == IGNORED).all()
+
+
+def test_combined_mixes_rows_by_ratio() -> None:
+    source = row(60, mentions=CHAINED)
+    chosen = settings("combined", ratio=0.25, background=0.0, min_prob=0.2, max_prob=0.2)
+    _, labels = many(source, chosen, 600)
+    first_hidden = (labels[:, [2, 3, 20]] != IGNORED).any(axis=1)
+    mention_only = (labels[:, [5, 6, 7, 8, 13, 14, 15, 16, 17, 18]] == IGNORED).all(axis=1) & ~first_hidden
+    assert mention_only.mean() == pytest.approx(0.25 + 0.75 * 0.8**13, abs=0.06)
+
+
+def test_combined_rows_without_a_chain_are_mlm() -> None:
+    _, labels = many(row(64), settings("combined", ratio=1.0, background=0.0, min_prob=0.2, max_prob=0.2))
+    assert (labels != IGNORED)[:, 1:63].mean() == pytest.approx(0.2, abs=0.03)
+
+
+def test_the_mixture_is_for_mlm_positions_and_mentions_stay_masked() -> None:
+    source = row(60, mentions=CHAINED)
+    ids, labels = many(source, settings("entity", background=0.3, replace_all=False))
+    inside = np.zeros(64, dtype=bool)
+    for start, end, _ in CHAINED:
+        inside[start:end] = True
+    asked = labels != IGNORED
+    assert (ids[:, inside][asked[:, inside]] == MASK).all()
+    outside = ids[:, ~inside][asked[:, ~inside]]
+    kept = outside == labels[:, ~inside][asked[:, ~inside]]
+    assert (outside == MASK).mean() == pytest.approx(0.8, abs=0.04)
+    assert kept.mean() == pytest.approx(0.1, abs=0.03)
+    assert not SPECIAL[outside[outside != MASK]].any()
+
+
+def test_later_mentions_do_not_depend_on_the_order_given() -> None:
+    mentions = np.array(CHAINED, dtype=np.int32)
+    assert later_mentions(mentions[::-1]).tolist() == later_mentions(mentions).tolist()
+    assert len(later_mentions(mentions)) == 4
