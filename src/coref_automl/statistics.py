@@ -1,0 +1,206 @@
+"""Intervals, paired tests, verdicts. In: arrays of values and the document of each item. Out: Estimates and p-values. Pure.
+
+The unit that varies is the document: items of one document stand or fall together, so documents are drawn, flipped and counted.
+The same seed gives the same numbers. docs/statistics.md explains each choice and shows the simulations behind it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coref_automl.closed_forms import LEVEL, NORMAL, holm, mcnemar_exact, t_cdf, t_quantile, unpaired, wilson
+from coref_automl.records import Estimate, Record
+from coref_automl.resampling import Floats, Gathered, Part, flipped_sums, gather, resampled_means
+
+__all__ = [
+    "Bounds", "MethodVerdict", "Part", "bootstrap_mean", "composite", "detectable", "detectable_difference",
+    "difference_intervals", "holm",
+    "mcnemar_exact", "paired_bootstrap", "pairwise_ps", "permutation_draws", "seed_paired_verdict", "sign_flip_p",
+    "sign_flip_ps", "simultaneous_bounds", "standard_error", "t_cdf", "t_quantile", "unpaired", "wilson",
+]  # fmt: skip
+
+DRAWS = 10_000
+POWER = 0.80
+_CELLS = 1 << 21
+
+
+def bootstrap_mean(values: ArrayLike, clusters: ArrayLike, *, seed: int, draws: int = DRAWS) -> Estimate:
+    """A share of hits with its 95% interval, documents resampled; at no or only hits, Wilson on documents."""
+    return composite([Part(values, clusters)], seed=seed, draws=draws)[0]
+
+
+def composite(parts: Sequence[Part], *, seed: int, draws: int = DRAWS) -> list[Estimate]:
+    """`bootstrap_mean` of every column at once, each part's mean added up, documents drawn within each part.
+
+    One part is a plain metric; the composite has the tasks as its parts and its weights in their values.
+    """
+    gathered = [gather(part) for part in parts]
+    fewest = min(part.documents for part in gathered)
+    out = _intervals(gathered, seed=seed, draws=draws)
+    for column, estimate in enumerate(out):
+        share = min(1.0, max(0.0, estimate.value))
+        if fewest == 1 or share == 0 or math.isclose(share, 1):
+            near = wilson(fewest * share, fewest)
+            out[column] = Estimate(estimate.value, near.low, near.high, estimate.n)
+    return out
+
+
+def paired_bootstrap(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, *, seed: int, draws: int = DRAWS) -> Estimate:
+    """The difference a - b on the same items with its 95% interval, documents resampled."""
+    return difference_intervals([Part(_minus(a, b), clusters)], seed=seed, draws=draws)[0]
+
+
+def difference_intervals(parts: Sequence[Part], *, seed: int, draws: int = DRAWS) -> list[Estimate]:
+    """`paired_bootstrap` for columns that are differences already."""
+    gathered = [gather(part) for part in parts]
+    if min(part.documents for part in gathered) > 1:
+        return _intervals(gathered, seed=seed, draws=draws)
+    items = sum(part.items for part in gathered)
+    return [Estimate(float(mean), -1.0, 1.0, items) for mean in _means(gathered)]  # one document says nothing about the next
+
+
+def sign_flip_p(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, *, seed: int, family: int = 1) -> float:
+    """Two-sided p of "no difference": how often a random sign a document gives a difference as large as the one seen."""
+    return float(sign_flip_ps([Part(_minus(a, b), clusters)], seed=seed, family=family)[0])
+
+
+def sign_flip_ps(parts: Sequence[Part], *, seed: int, family: int = 1) -> Floats:
+    """`sign_flip_p` of every column of differences. `family` is the count of comparisons that Holm will adjust together."""
+    gathered = [gather(part) for part in parts]
+    seen = np.abs(_means(gathered)) - 1e-12
+    hits = np.zeros(len(seen))
+    draws = permutation_draws(family)
+    for block in flipped_sums(gathered, seed=seed, draws=draws):
+        hits += (np.abs(block) >= seen).sum(axis=0)
+    return np.asarray((1 + hits) / (1 + draws))
+
+
+def pairwise_ps(parts: Sequence[Part], *, seed: int) -> Floats:
+    """Sign-flip p for every pair of columns (not differences), as a symmetric matrix with 1 on its diagonal."""
+    gathered = [gather(part) for part in parts]
+    means = _means(gathered)
+    first, second = np.triu_indices(len(means), 1)
+    seen = np.abs(means[first] - means[second]) - 1e-12
+    hits = np.zeros(len(first))
+    draws = permutation_draws(len(first))
+    for block in flipped_sums(gathered, seed=seed, draws=draws):
+        for start in range(0, len(block), rows := max(1, _CELLS // max(1, len(first)))):
+            some = block[start : start + rows]
+            hits += (np.abs(some[:, first] - some[:, second]) >= seen).sum(axis=0)
+    out = np.ones((len(means), len(means)))
+    out[first, second] = out[second, first] = (1 + hits) / (1 + draws)
+    return out
+
+
+def permutation_draws(family: int) -> int:
+    """Enough that the smallest p of a family can survive Holm."""
+    return max(DRAWS, 400 * family)
+
+
+def standard_error(parts: Sequence[Part]) -> Floats:
+    """The clustered standard error of every column's mean."""
+    return np.sqrt(sum(np.diag(gather(part).covariance()) for part in parts))
+
+
+def detectable_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, alpha: float = 0.05) -> float | None:
+    """The true difference that this set would show four times in five; None where a and b never differ."""
+    return detectable(float(standard_error([Part(_minus(a, b), clusters)])[0]), alpha)
+
+
+def detectable(error: float, alpha: float = 0.05) -> float | None:
+    """(z(1 - alpha/2) + z(0.8)) standard errors. For a family under Holm, alpha is 0.05 over the family: its hardest step."""
+    return (NORMAL.inv_cdf(1 - alpha / 2) + NORMAL.inv_cdf(POWER)) * error if error > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class MethodVerdict(Record):
+    """Is one way of training better than another? `over_seeds` is the t interval over runs, `over_documents` the bootstrap."""
+
+    difference: float
+    over_seeds: Estimate | None
+    over_documents: Estimate
+    p_seeds: float | None
+    shown: bool
+
+
+def seed_paired_verdict(a: Sequence[ArrayLike], b: Sequence[ArrayLike], clusters: ArrayLike, *, seed: int) -> MethodVerdict:
+    """Runs of two methods paired by seed: `a[k]` and `b[k]` are the items' values of the k-th pair, on the same items.
+
+    Another seed or other documents might make the difference vanish; it is shown only if neither can explain it.
+    """
+    differences = np.stack([_minus(one, other) for one, other in zip(a, b, strict=True)])
+    documents = difference_intervals([Part(differences.mean(axis=0), clusters)], seed=seed)[0]
+    per_seed = differences.mean(axis=1)
+    k, mean = len(per_seed), float(per_seed.mean())
+    if k < 2:
+        return MethodVerdict(mean, None, documents, None, False)
+    error = float(per_seed.std(ddof=1)) / math.sqrt(k)
+    half = t_quantile((1 + LEVEL) / 2, k - 1) * error
+    p = 2 * (1 - t_cdf(abs(mean) / error, k - 1)) if error > 0 else float(mean == 0)
+    seeds = Estimate(mean, mean - half, mean + half, k)
+    shown = all(interval.low > 0 or interval.high < 0 for interval in (seeds, documents))
+    return MethodVerdict(mean, seeds, documents, p, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Simultaneous upper bounds of (best - it): `upper` now, and `at(f)` were there f times as many documents alike."""
+
+    gaps: Floats
+    reach: Floats
+    documents: int
+
+    @property
+    def upper(self) -> Floats:
+        return self.at(1.0)
+
+    def at(self, factor: float) -> Floats:
+        """`gaps[j, i]` is how far j leads i, `reach[j, i]` what chance may have hidden; the best may be any j."""
+        return np.asarray((self.gaps + self.reach / math.sqrt(factor)).max(axis=0))
+
+
+def simultaneous_bounds(parts: Sequence[Part], *, seed: int, draws: int = DRAWS, level: float = LEVEL) -> Bounds:
+    """For every column, how far the truly best column may lie above it: with 95% confidence none of the bounds is too low.
+
+    Multiple comparisons with the best (Hsu): for each column j taken as the best, c_j is the quantile of the largest studentised,
+    recentred bootstrap difference (j - i) over all i; the bound of i is the largest (j - i) + c_j x standard error over j.
+    Whichever column is truly best, its own c_j covers: choosing the winner on the same data is paid for.
+    """
+    gathered = [gather(part) for part in parts]
+    means = _means(gathered)
+    recentred = (resampled_means(gathered, seed=seed, draws=draws) - means).astype(np.float32)
+    covariance = sum(part.covariance() for part in gathered)
+    variances = np.diag(covariance)
+    errors = np.sqrt(np.maximum(0.0, variances[:, None] + variances[None, :] - 2 * covariance))
+    documents = min(part.documents for part in gathered)
+    widen = t_quantile(level, documents - 1) / NORMAL.inv_cdf(level) if documents > 1 else math.inf
+    reach = np.zeros_like(errors)
+    for best in range(len(means)):
+        scale = np.divide(1, errors[best], out=np.zeros(len(means)), where=errors[best] > 1e-12).astype(np.float32)
+        largest = ((recentred - recentred[:, best : best + 1]) * scale).max(axis=1)
+        reach[best] = max(0.0, float(np.quantile(largest, level))) * widen * errors[best] if documents > 1 else 1.0
+    return Bounds(means[:, None] - means[None, :], reach, documents)
+
+
+def _intervals(gathered: Sequence[Gathered], *, seed: int, draws: int) -> list[Estimate]:
+    """Percentile intervals at levels widened for few documents (Hesterberg's expanded percentile)."""
+    documents = min(part.documents for part in gathered)
+    tail = (1 - LEVEL) / 2
+    if documents > 1:
+        tail = NORMAL.cdf(-math.sqrt(documents / (documents - 1)) * t_quantile(1 - tail, documents - 1))
+    low, high = np.quantile(resampled_means(gathered, seed=seed, draws=draws), [tail, 1 - tail], axis=0)
+    items = sum(part.items for part in gathered)
+    return [Estimate(float(m), float(lo), float(hi), items) for m, lo, hi in zip(_means(gathered), low, high, strict=True)]
+
+
+def _means(gathered: Sequence[Gathered]) -> Floats:
+    return np.asarray(sum(part.means() for part in gathered))
+
+
+def _minus(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
+    return np.asarray(np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64))

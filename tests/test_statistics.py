@@ -1,0 +1,268 @@
+"""The numbers behind every verdict: checked against scipy, against hand counts, and by simulation on clustered data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from coref_automl import resampling
+from coref_automl.records import Estimate
+from coref_automl.statistics import (
+    Part,
+    bootstrap_mean,
+    composite,
+    detectable_difference,
+    difference_intervals,
+    holm,
+    mcnemar_exact,
+    paired_bootstrap,
+    pairwise_ps,
+    permutation_draws,
+    seed_paired_verdict,
+    sign_flip_p,
+    sign_flip_ps,
+    simultaneous_bounds,
+    standard_error,
+    t_cdf,
+    t_quantile,
+    unpaired,
+    wilson,
+)
+
+
+def clustered(
+    rng: np.random.Generator, documents: int, share: float, columns: int = 1, gain: float = 0.0
+) -> tuple[NDArray, NDArray]:
+    """Hits of `columns` models on one to six items a document; a document's difficulty is shared. The last model gains."""
+    clusters = np.repeat(np.arange(documents), rng.integers(1, 7, size=documents))
+    centre = stats.logistic.ppf(share)
+    difficulty = rng.normal(0, 1, size=documents)[clusters] + rng.normal(0, 1, size=len(clusters))
+    own = rng.normal(0, 1, size=(len(clusters), columns))
+    own[:, -1] += gain
+    return (centre + difficulty[:, None] + own > 0).astype(float), clusters
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 30), (1, 7), (15, 30), (642, 1000), (30, 30)])
+def test_wilson_agrees_with_scipy(hits: int, n: int) -> None:
+    expected = stats.binomtest(hits, n).proportion_ci(method="wilson")
+    ours = wilson(hits, n)
+    assert (ours.low, ours.high) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert ours.value == hits / n
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 9, 30, 501])
+def test_student_agrees_with_scipy(degrees: int) -> None:
+    assert t_cdf(1.7, degrees) == pytest.approx(stats.t.cdf(1.7, degrees), abs=1e-12)
+    assert t_cdf(-0.4, degrees) == pytest.approx(stats.t.cdf(-0.4, degrees), abs=1e-12)
+    assert t_quantile(0.975, degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=1e-9)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
+def test_mcnemar_agrees_with_the_binomial_test(pairs: list[tuple[bool, bool]]) -> None:
+    a, b = map(np.array, zip(*pairs, strict=True))
+    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
+    expected = stats.binomtest(only_a, only_a + only_b).pvalue if only_a + only_b else 1.0
+    assert mcnemar_exact(a, b) == pytest.approx(expected, rel=1e-9)
+
+
+def test_holm_by_hand_and_in_the_order_given() -> None:
+    assert holm([0.01, 0.04, 0.03]).tolist() == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9]).tolist() == [0.9]
+    assert holm([]).tolist() == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_never_lowers_a_p_and_keeps_their_order(ps: list[float]) -> None:
+    adjusted = holm(ps)
+    assert np.all(adjusted >= np.array(ps))
+    assert np.all(adjusted <= 1)
+    assert np.all(np.diff(adjusted[np.argsort(ps, kind="stable")]) >= 0)
+
+
+def test_bootstrap_interval_agrees_with_scipy_when_documents_hold_one_item() -> None:
+    rng = np.random.default_rng(3)
+    values = (rng.random(400) < 0.3).astype(float)
+    expected = stats.bootstrap((values,), np.mean, n_resamples=9_999, method="percentile", rng=np.random.default_rng(0))
+    ours = bootstrap_mean(values, np.arange(400), seed=0)
+    interval = expected.confidence_interval
+    assert (ours.low, ours.high) == pytest.approx((interval.low, interval.high), abs=0.004)
+    assert ours.n == 400
+
+
+def test_clusters_widen_the_interval_and_the_standard_error() -> None:
+    values = np.repeat(np.arange(60) % 2, 10).astype(float)
+    alone, together = np.arange(600), np.repeat(np.arange(60), 10)
+    narrow, wide = (bootstrap_mean(values, clusters, seed=1) for clusters in (alone, together))
+    assert (wide.high - wide.low) > 2.5 * (narrow.high - narrow.low)
+    errors = [float(standard_error([Part(values, clusters)])[0]) for clusters in (alone, together)]
+    assert errors[1] / errors[0] == pytest.approx(np.sqrt(10), rel=0.02)
+
+
+def test_same_seed_same_numbers_and_names_of_documents_do_not_matter() -> None:
+    values, clusters = clustered(np.random.default_rng(5), 80, 0.4)
+    named = np.array([f"문서-{c:03d}" for c in clusters])
+    first = bootstrap_mean(values[:, 0], clusters, seed=7)
+    assert first == bootstrap_mean(values[:, 0], clusters, seed=7) == bootstrap_mean(values[:, 0], named, seed=7)
+    assert first != bootstrap_mean(values[:, 0], clusters, seed=8)
+
+
+def test_draws_do_not_depend_on_the_size_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, clusters = clustered(np.random.default_rng(6), 50, 0.5, columns=3)
+    part = [Part(values, clusters), Part(values[::2], clusters[::2])]
+    before = composite(part, seed=2, draws=500), pairwise_ps(part, seed=2)
+    monkeypatch.setattr(resampling, "_CELLS", 50 * 7)
+    after = composite(part, seed=2, draws=500), pairwise_ps(part, seed=2)
+    assert before[0] == after[0]
+    assert np.array_equal(before[1], after[1])
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_no_hit_and_only_hits_fall_back_to_wilson_on_documents(value: float) -> None:
+    estimate = bootstrap_mean(np.full(300, value), np.repeat(np.arange(30), 10), seed=0)
+    assert (estimate.low, estimate.high) == (wilson(30 * value, 30).low, wilson(30 * value, 30).high)
+    assert estimate.n == 300
+
+
+def test_one_document_says_next_to_nothing() -> None:
+    one = bootstrap_mean([1, 0, 1, 1], ["a"] * 4, seed=0)
+    assert one.value == 0.75
+    assert one.high - one.low > 0.7
+    difference = paired_bootstrap([1, 1, 1], [0, 0, 0], ["a"] * 3, seed=0)
+    assert (difference.low, difference.high) == (-1, 1)
+
+
+def test_values_without_a_cluster_each_are_refused() -> None:
+    with pytest.raises(ValueError, match="one cluster a value"):
+        bootstrap_mean([1, 0], ["a"], seed=0)
+
+
+def test_identical_scores_are_equal_and_have_no_detectable_difference() -> None:
+    values, clusters = clustered(np.random.default_rng(1), 60, 0.5)
+    same = values[:, 0]
+    assert sign_flip_p(same, same, clusters, seed=0) == 1.0
+    assert paired_bootstrap(same, same, clusters, seed=0) == Estimate(0.0, 0.0, 0.0, len(same))
+    assert detectable_difference(same, same, clusters) is None
+    assert mcnemar_exact(same, same) == 1.0
+
+
+def test_sign_flip_agrees_with_all_sign_patterns() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.random(30) < 0.7).astype(float), (rng.random(30) < 0.3).astype(float)
+    clusters = np.repeat(np.arange(10), 3)
+    by_document = np.bincount(clusters, weights=a - b)
+    exact = stats.permutation_test((by_document,), np.sum, permutation_type="samples", n_resamples=np.inf).pvalue
+    assert sign_flip_p(a, b, clusters, seed=0, family=500) == pytest.approx(exact, abs=0.004)
+
+
+def test_sign_flip_draws_grow_with_the_family() -> None:
+    assert permutation_draws(1) == 10_000
+    assert permutation_draws(190) == 76_000
+    a, b, clusters = np.ones(200), np.zeros(200), np.arange(200)
+    assert sign_flip_p(a, b, clusters, seed=0) == 1 / 10_001
+    assert sign_flip_p(a, b, clusters, seed=0, family=100) == 1 / 40_001
+
+
+def test_a_matrix_of_pairs_equals_its_single_tests() -> None:
+    values, clusters = clustered(np.random.default_rng(4), 70, 0.5, columns=3)
+    matrix = pairwise_ps([Part(values, clusters)], seed=9)
+    assert np.array_equal(matrix, matrix.T)
+    for i, j in ((0, 1), (1, 2)):
+        assert matrix[i, j] == sign_flip_p(values[:, i], values[:, j], clusters, seed=9)
+
+
+def test_unpaired_agrees_with_the_chi_square_test() -> None:
+    a, b = wilson(1602, 2400), wilson(1510, 2400)
+    difference, p = unpaired(a, b)
+    table = [[1602, 798], [1510, 890]]
+    assert p == pytest.approx(stats.chi2_contingency(table, correction=False).pvalue, rel=1e-9)
+    assert difference.value == pytest.approx(92 / 2400)
+    assert difference.low > 0
+
+
+def test_composite_adds_the_means_of_its_parts_and_resamples_within_each() -> None:
+    rng = np.random.default_rng(2)
+    real, documents = clustered(rng, 120, 0.6, columns=2)
+    lambada, titles = clustered(rng, 90, 0.3, columns=2)
+    parts = [Part(0.7 * real, documents), Part(0.3 * lambada, titles)]
+    ours = composite(parts, seed=0)
+    assert [e.value for e in ours] == pytest.approx((0.7 * real.mean(0) + 0.3 * lambada.mean(0)).tolist())
+    alone = [composite([part], seed=0)[0] for part in parts]
+    width = np.hypot(*(e.high - e.low for e in alone))
+    assert ours[0].high - ours[0].low == pytest.approx(width, rel=0.06)
+
+
+def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:
+    rng = np.random.default_rng(0)
+    _, clusters = clustered(rng, 200, 0.5)
+    n = len(clusters)
+    base = [(rng.random(n) < 0.4).astype(float) for _ in range(3)]
+    steady = [(rng.random(n) < 0.6).astype(float) for _ in range(3)]
+    moody = [(rng.random(n) < share).astype(float) for share in (0.35, 0.75, 0.42)]
+    assert seed_paired_verdict(steady, base, clusters, seed=0).shown
+    verdict = seed_paired_verdict(moody, base, clusters, seed=0)
+    assert verdict.over_documents.low > 0
+    assert verdict.over_seeds is not None
+    assert verdict.over_seeds.low < 0
+    assert not verdict.shown
+    differences = [float(np.mean(m - b)) for m, b in zip(moody, base, strict=True)]
+    assert verdict.p_seeds == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
+    single = seed_paired_verdict(steady[:1], base[:1], clusters, seed=0)
+    assert single.over_seeds is None
+    assert not single.shown
+
+
+def test_bounds_of_the_best_shrink_with_documents_and_spare_no_clear_loser() -> None:
+    rng = np.random.default_rng(0)
+    values, clusters = clustered(rng, 600, 0.5, columns=4)
+    values[:, 3] *= rng.random(len(values)) < 0.7
+    bounds = simultaneous_bounds([Part(values, clusters)], seed=0)
+    assert np.all(bounds.upper >= 0)
+    assert bounds.upper[3] > 0.12
+    assert np.all(bounds.at(4.0) <= bounds.upper)
+    assert np.all(bounds.upper >= values.mean(0).max() - values.mean(0))
+
+
+def test_bounds_of_identical_columns_are_zero() -> None:
+    values, clusters = clustered(np.random.default_rng(0), 50, 0.5)
+    assert simultaneous_bounds([Part(np.repeat(values, 3, axis=1), clusters)], seed=0).upper.tolist() == [0, 0, 0]
+
+
+def test_intervals_cover_on_clustered_data() -> None:
+    """Differences of two equal models: their true value is 0 whatever the documents. The long version is in benchmarks/."""
+    rng = np.random.default_rng(11)
+    runs, covered = 400, 0
+    for run in range(runs):
+        values, clusters = clustered(rng, 60, 0.4, columns=2)
+        interval = difference_intervals([Part(values[:, 0] - values[:, 1], clusters)], seed=run, draws=600)[0]
+        covered += interval.low <= 0 <= interval.high
+    assert 0.93 - 0.01 <= covered / runs <= 0.97 + 0.01
+
+
+def test_false_verdicts_over_a_family_of_ten_stay_under_five_percent() -> None:
+    rng = np.random.default_rng(12)
+    runs = 150
+    false = 0
+    for run in range(runs):
+        values, clusters = clustered(rng, 50, 0.4, columns=11)
+        ps = sign_flip_ps([Part(values[:, 1:] - values[:, :1], clusters)], seed=run, family=10)
+        false += holm(ps).min() < 0.05
+    assert false / runs <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / runs)
+
+
+def test_a_detectable_difference_is_detected_four_times_in_five() -> None:
+    """A gain that the sets on average call detectable; the rest of their numbers vary from set to set as they do in life."""
+    rng = np.random.default_rng(13)
+    runs, shift = 400, 0.31
+    large, _ = clustered(rng, 60_000, 0.4, columns=2, gain=shift)
+    true = float((large[:, 1] - large[:, 0]).mean())
+    shown, stated = 0, []
+    for run in range(runs):
+        values, clusters = clustered(rng, 120, 0.4, columns=2, gain=shift)
+        stated.append(detectable_difference(values[:, 1], values[:, 0], clusters))
+        shown += sign_flip_p(values[:, 1], values[:, 0], clusters, seed=run) < 0.05
+    assert np.mean(stated) == pytest.approx(true, rel=0.03)
+    assert abs(shown / runs - 0.80) <= 0.03 + 2 * np.sqrt(0.16 / runs)
