@@ -1,0 +1,175 @@
+"""A model as files. In: a hub id, a folder, or `bundled:` name. Out: the folder, its config, its weights' shapes, and fingerprints.
+
+Nothing here imports torch unless the weights are an old `.bin`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from coref_automl.errors import InputError, ModelError
+from coref_automl.models.families import length_of
+from coref_automl.store import fingerprint_files, read_json
+
+BUNDLED = {"bundled:ko-mini": "ko-mini"}
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "tokenizer.model", "sentencepiece.bpe.model")
+_ASSETS = Path(__file__).parent.parent / "assets" / "models"
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_SMALL = [
+    "config.json",
+    "training.json",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab*",
+    "merges.txt",
+    "*.model",
+]
+_SAFE, _OLD = ["model*.safetensors", "model.safetensors.index.json"], ["pytorch_model*.bin", "pytorch_model.bin.index.json"]
+
+
+def resolve(model: str) -> str:
+    """What `from_pretrained` takes: a folder that exists, or a hub id."""
+    if model in BUNDLED:
+        folder = _ASSETS / BUNDLED[model]
+        if not (folder / "config.json").is_file():
+            raise ModelError(
+                f"{model} is not part of this installation; install the package anew, or pass --model with a folder or a hub id."
+            )
+        return str(folder)
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return str(path)
+    if path.is_file():
+        raise ModelError(f"{model} is a file; pass the folder that holds config.json and the weights.")
+    if model.startswith("bundled:"):
+        raise ModelError(f"There is no {model}; bundled are: {', '.join(BUNDLED)}.")
+    if not _HUB_ID.fullmatch(model) or model.startswith("."):
+        raise ModelError(f"{model} is neither a folder nor a hub id; check the path.")
+    return model
+
+
+def folder_of(model: str, *, weights: bool = True) -> Path:
+    """The folder of a model; a hub id is downloaded (the tokenizer alone, unless weights are wanted) or found in the cache."""
+    found = resolve(model)
+    folder = Path(found) if Path(found).is_dir() else _from_hub(found, _SMALL)
+    if not (folder / "config.json").is_file() and not (not weights and has_tokenizer(folder)):
+        inside = sorted(path.name for path in folder.glob("checkpoint-*") if path.is_dir())
+        hint = (
+            f"pass one of its checkpoints, such as {folder / inside[-1]}"
+            if inside
+            else "pass a folder that save_pretrained wrote"
+        )
+        raise ModelError(f"{folder} is no checkpoint (it has no config.json); {hint}.")
+    if weights and folder != Path(found):
+        folder = _from_hub(found, _SMALL + _SAFE)
+        if not any(folder.glob("*.safetensors")):
+            folder = _from_hub(found, _SMALL + _OLD)
+    return folder
+
+
+def has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in TOKENIZER_FILES)
+
+
+def config_of(folder: Path) -> dict[str, Any]:
+    try:
+        config = read_json(folder / "config.json")
+    except InputError as error:
+        raise ModelError(str(error)) from error
+    if not isinstance(config, dict) or "model_type" not in config:
+        raise ModelError(
+            f"{folder / 'config.json'} names no model_type, so it is no model's config; pass a folder that save_pretrained wrote."
+        )
+    return config
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that hold the weights, safetensors first; a folder without any is an error."""
+    for single in ("model.safetensors", "pytorch_model.bin"):
+        if (folder / single).is_file():
+            return [folder / single]
+        index = folder / f"{single}.index.json"
+        if index.is_file():
+            names = sorted(set(read_json(index)["weight_map"].values()))
+            if lost := [name for name in names if not (folder / name).is_file()]:
+                raise ModelError(f"{folder} lacks {lost[0]}, which its index names; copy the checkpoint again.")
+            return [folder / name for name in names]
+    raise ModelError(
+        f"{folder} holds no weights (model.safetensors or pytorch_model.bin); copy the checkpoint again or pass another."
+    )
+
+
+def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every weight, without reading the weights. A damaged or cut-off file is an error."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in weight_files(folder):
+        shapes |= _safetensors_shapes(path) if path.suffix == ".safetensors" else _pickled_shapes(path)
+    return shapes
+
+
+def detect_seq_len(model: str) -> int:
+    """The length a model reads: what it was trained at where a training.json says so, else what its config holds."""
+    folder = folder_of(model, weights=False)
+    longest = length_of(config_of(folder))
+    if (folder / "training.json").is_file():
+        trained = read_json(folder / "training.json").get("seq_len")
+        if isinstance(trained, int) and 0 < trained <= longest:
+            return trained
+    return longest
+
+
+def weights_fingerprint(model: str) -> str:
+    """A short name of the weights' bytes, whatever the folder is called."""
+    return fingerprint_files(weight_files(folder_of(model)))
+
+
+def _from_hub(name: str, patterns: list[str]) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+    from huggingface_hub.utils import disable_progress_bars
+
+    disable_progress_bars()
+    try:
+        return Path(snapshot_download(name, allow_patterns=patterns))
+    except GatedRepoError as error:
+        raise ModelError(f"{name} is gated: accept its terms on the hub, run `hf auth login`, and try again.") from error
+    except RepositoryNotFoundError as error:
+        raise ModelError(f"{name} is neither a folder here nor a model on the hub; check the name.") from error
+    except Exception as error:  # whatever the network throws; the stack stays behind --debug
+        raise ModelError(
+            f"{name} is no folder here, and the hub could not give it ({type(error).__name__}); "
+            f"download it where there is a network and pass its folder, or use bundled:ko-mini."
+        ) from error
+
+
+def _safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as handle:
+            length = int.from_bytes(handle.read(8), "little")
+            if not 2 <= length <= size - 8:
+                raise ValueError("the header is cut off")
+            header = json.loads(handle.read(length))
+        header.pop("__metadata__", None)
+        end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+        if 8 + length + end != size:
+            raise ValueError(f"{size:,} bytes instead of {8 + length + end:,}")
+        return {name: tuple(entry["shape"]) for name, entry in header.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{path} is damaged ({error}); copy the checkpoint again, or pass an earlier one.") from error
+
+
+def _pickled_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    import torch
+
+    try:
+        state = torch.load(path, map_location="meta", weights_only=True)
+        return {name: tuple(value.shape) for name, value in state.items()}
+    except Exception as error:  # torch raises many kinds for a damaged file and for a pickle that holds more than weights
+        raise ModelError(
+            f"{path} cannot be read as plain weights ({type(error).__name__}); convert it to safetensors or copy it again."
+        ) from error

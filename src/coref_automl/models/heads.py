@@ -1,0 +1,78 @@
+"""A masked language model in two halves. In: token ids, or hidden states at chosen positions. Out: hidden states, or logits there.
+
+The head is the widest layer of a small encoder; running it only where an answer is wanted is most of this package's speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coref_automl.models.families import first_row
+
+
+def encode(model: Any, input_ids: Tensor, attention_mask: Any, position_ids: Tensor | None = None) -> Tensor:
+    """Hidden states (B, L, H) of the last layer, without the mask head.
+
+    `attention_mask` is a (B, L) mask of real tokens or what `attention.packed_masks` made. `position_ids` count from 0 in every
+    family; left out, positions run from the first token on.
+    """
+    if position_ids is not None:
+        position_ids = position_ids + first_row(model.config)
+    if model.config.model_type == "deberta-v2":
+        return _encode_deberta(model.base_model, input_ids, attention_mask, position_ids)
+    output = model.base_model(input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids)
+    hidden: Tensor = output.last_hidden_state
+    return hidden
+
+
+def predict(model: Any, hidden: Tensor) -> Tensor:
+    """Logits (N, V) of the model's own mask head for hidden states (N, H)."""
+    return _HEADS[model.config.model_type](model, hidden)
+
+
+def _encode_deberta(base: Any, input_ids: Tensor, attention_mask: Any, position_ids: Tensor | None) -> Tensor:
+    """What the library's forward does, with three differences: it takes a mask of pairs, runs its convolution under one, and does not
+    keep the hidden states of every layer alive."""
+    encoder = base.encoder
+    real = attention_mask if isinstance(attention_mask, Tensor) and attention_mask.dim() == 2 else real_tokens(attention_mask)
+    hidden: Tensor = base.embeddings(input_ids=input_ids, position_ids=position_ids, mask=real)
+    pairs = encoder.get_attention_mask(attention_mask)
+    distances = encoder.get_rel_pos(hidden)
+    table = encoder.get_rel_embedding()
+    first = hidden
+    for number, layer in enumerate(encoder.layer):
+        hidden = layer(hidden, pairs, relative_pos=distances, rel_embeddings=table)[0]
+        if number == 0 and encoder.conv is not None:
+            hidden = encoder.conv(first, hidden, real)
+    return hidden
+
+
+def real_tokens(pairs: Tensor) -> Tensor:
+    """The (B, L) mask of real tokens inside a (B, 1, L, L) mask of pairs: a padding token does not even see itself."""
+    return pairs.diagonal(dim1=-2, dim2=-1).squeeze(1).to(torch.long)
+
+
+def _deberta(model: Any, hidden: Tensor) -> Any:
+    if model.legacy:
+        return model.cls(hidden)
+    return model.lm_predictions(hidden, model.deberta.embeddings.word_embeddings)
+
+
+def _distilbert(model: Any, hidden: Tensor) -> Any:
+    return model.vocab_projector(model.vocab_layer_norm(model.activation(model.vocab_transform(hidden))))
+
+
+_HEADS: dict[str, Callable[[Any, Tensor], Any]] = {
+    "bert": lambda model, hidden: model.cls(hidden),
+    "electra": lambda model, hidden: model.generator_lm_head(model.generator_predictions(hidden)),
+    "distilbert": _distilbert,
+    "roberta": lambda model, hidden: model.lm_head(hidden),
+    "xlm-roberta": lambda model, hidden: model.lm_head(hidden),
+    "camembert": lambda model, hidden: model.lm_head(hidden),
+    "deberta-v2": _deberta,
+    "modernbert": lambda model, hidden: model.decoder(model.head(hidden)),
+}

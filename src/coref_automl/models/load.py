@@ -1,0 +1,304 @@
+"""Load a model and its tokenizer, or say in one sentence why not. In: a hub id, a folder, or `bundled:` name. Out: LoadedModel.
+
+Every weight that the model needs must be in the file, with the right shape; what the file holds beyond that is listed. Code from a
+model's repository is never run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coref_automl.errors import ModelError
+from coref_automl.models.families import family, length_of
+from coref_automl.models.files import (
+    BUNDLED,
+    config_of,
+    detect_seq_len,
+    folder_of,
+    has_tokenizer,
+    resolve,
+    weight_files,
+    weight_shapes,
+    weights_fingerprint,
+)
+from coref_automl.store import fingerprint
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+__all__ = [
+    "BUNDLED",
+    "LoadedModel",
+    "detect_seq_len",
+    "load_encoder",
+    "load_masked_lm",
+    "load_tokenizer",
+    "resolve",
+    "tokenizer_fingerprint",
+    "weights_fingerprint",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A masked language model ready to run. `notes` are sentences a person should read: what was decided, what was left out."""
+
+    model: Any
+    tokenizer: Any
+    family: str
+    seq_len: int
+    notes: tuple[str, ...]
+
+
+def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    folder = folder_of(model, weights=False)
+    if not has_tokenizer(folder):
+        raise ModelError(f"{folder} has no tokenizer (tokenizer.json or a vocabulary); copy it there from the base model.")
+    try:
+        with _quiet():
+            tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
+    except Exception as error:  # the library raises many kinds for a damaged or foreign tokenizer
+        raise ModelError(
+            f"The tokenizer of {model} cannot be read ({_first_line(error)}); copy it again from the base model."
+        ) from error
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise ModelError(f"{model} has a tokenizer without character offsets; save it as tokenizer.json first.")
+    return tokenizer
+
+
+def load_masked_lm(
+    model: str,
+    *,
+    seq_len: int | None = None,
+    dtype: str = "float32",
+    device: str = "cpu",
+    new_head: bool = False,
+    attention: str = "auto",
+) -> LoadedModel:
+    """A model with its mask head, lengthened when `seq_len` asks for more than it reads.
+
+    `dtype`: float32, bfloat16, or auto (bfloat16 on CUDA). `device`: cpu, cuda, cuda:N, or auto. `attention`: auto, sdpa, eager, flex.
+    `new_head` allows a mask head that starts from random weights.
+    """
+    from transformers import AutoModelForMaskedLM
+
+    from coref_automl.models.attention import use_attention
+    from coref_automl.models.context import lengthen, position_faults
+
+    folder = folder_of(model)
+    tokenizer = load_tokenizer(model)
+    if tokenizer.mask_token_id is None:
+        raise ModelError(
+            f"The tokenizer of {model} has no mask token, so nothing can be hidden; pass an encoder trained with masks."
+        )
+    shapes = weight_shapes(folder)
+    config, notes = _config(folder, shapes)
+    _check_tokenizer(model, tokenizer, config)
+    if _is_discriminator(shapes) and not new_head:
+        raise ModelError(f"{model} is an ELECTRA discriminator, which has no mask head; pass its generator, or --new-head.")
+    loaded, info = _weights(AutoModelForMaskedLM, folder, config, dtype=dtype, device=device)
+    notes += _judge(model, loaded, info, new_head=new_head)
+    notes += position_faults(loaded)
+    longest = length_of(loaded.config)
+    if seq_len is not None and seq_len > longest:
+        notes += lengthen(loaded, seq_len)
+    elif seq_len is None:
+        seq_len = detect_seq_len(str(folder))
+    notes += use_attention(loaded, attention)
+    loaded.eval()
+    return LoadedModel(loaded, tokenizer, loaded.config.model_type, seq_len, tuple(notes))
+
+
+def load_encoder(model: str, *, device: str = "cpu", dtype: str = "float32") -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """The encoder alone, without pooler or head; an ELECTRA discriminator will do."""
+    from transformers import AutoModel
+
+    from coref_automl.models.attention import use_attention
+
+    folder = folder_of(model)
+    tokenizer = load_tokenizer(model)
+    config, _ = _config(folder, weight_shapes(folder))
+    _check_tokenizer(model, tokenizer, config)
+    options = {"add_pooling_layer": False} if family(config.model_type).pooler else {}
+    loaded, info = _weights(AutoModel, folder, config, dtype=dtype, device=device, **options)
+    _judge(model, loaded, info, new_head=False)
+    use_attention(loaded, "auto")
+    loaded.eval()
+    return loaded, tokenizer
+
+
+def tokenizer_fingerprint(tokenizer: Any) -> str:
+    """A short name of a vocabulary and of the rules that cut text into it; padding, truncation and templates do not count."""
+    rules = json.loads(tokenizer.backend_tokenizer.to_str())
+    added = sorted([entry["id"], entry["content"]] for entry in rules.get("added_tokens", ()))
+    return fingerprint([rules.get("normalizer"), rules.get("pre_tokenizer"), rules["model"], added])
+
+
+def pick_device(device: str) -> str:
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ModelError(f"There is no CUDA device here, so --device {device} cannot be used; pass --device cpu.")
+    return device
+
+
+def pick_dtype(dtype: str, device: str) -> Any:
+    import torch
+
+    if dtype == "auto":
+        return torch.bfloat16 if device.startswith("cuda") else torch.float32
+    kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    if dtype not in kinds:
+        raise ModelError(f"There is no dtype {dtype!r}; choose float32, bfloat16 or auto.")
+    return kinds[dtype]
+
+
+def _config(folder: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Any, list[str]]:
+    """The config, with what the weights themselves say about it where older tools wrote it wrong."""
+    from transformers import AutoConfig
+
+    from coref_automl.models.context import repair_config
+
+    written = config_of(folder)
+    family(written["model_type"], str(folder))
+    try:
+        with _quiet():
+            config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
+    except Exception as error:  # the library's own checks of a config raise many kinds
+        raise ModelError(f"{folder / 'config.json'} cannot be read ({_first_line(error)}); copy the checkpoint again.") from error
+    if config.model_type == "deberta-v2":
+        names = set(shapes)
+        if (
+            "legacy" not in written
+            and any(n.startswith("lm_predictions.") for n in names)
+            and "cls.predictions.bias" not in names
+        ):
+            config.legacy = False
+        if not config.legacy:
+            # this head multiplies by the word embeddings itself, and the library fails on a reload that ties what is not there
+            config.tie_word_embeddings = False
+    return config, repair_config(config, shapes)
+
+
+def _weights(kind: Any, folder: Path, config: Any, *, dtype: str, device: str, **options: Any) -> tuple[Any, dict[str, Any]]:
+    import torch
+
+    device = pick_device(device)
+    try:
+        with _quiet(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # a new head starts the same way in every process
+            loaded, info = kind.from_pretrained(
+                str(folder),
+                config=config,
+                dtype=pick_dtype(dtype, device),
+                use_safetensors=weight_files(folder)[0].suffix == ".safetensors",
+                weights_only=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,  # reported below with every name, instead of the first table the library prints
+                output_loading_info=True,
+                **options,
+            )
+    except ModelError:
+        raise
+    except Exception as error:  # the library raises many kinds; what was asked for and the reason are what a user needs
+        raise ModelError(
+            f"{folder} cannot be loaded as {config.model_type} ({_first_line(error)}); pass another checkpoint."
+        ) from error
+    return loaded.to(device), info
+
+
+def _judge(name: str, model: Any, info: dict[str, Any], *, new_head: bool) -> list[str]:
+    """Nothing the model needs may be new or of another shape, except a mask head that was asked for."""
+    wrong = sorted((key, tuple(was), tuple(should)) for key, was, should in info["mismatched_keys"])
+    if wrong:
+        key, was, should = wrong[0]
+        raise ModelError(
+            f"{name} does not fit its config: {key} is {_size(was)} in the file and {_size(should)} in the model"
+            f"{_more(len(wrong) - 1)}; correct config.json or pass another checkpoint."
+        )
+    prefix = model.base_model_prefix + "."
+    bare = model.base_model is model
+    missing = sorted(info["missing_keys"])
+    inside = [key for key in missing if bare or key.startswith(prefix)]
+    if inside:
+        raise ModelError(f"{name} lacks weights of the encoder: {inside[0]}{_more(len(inside) - 1)}; copy the checkpoint again.")
+    if missing and not new_head:
+        raise ModelError(f"{name} has no trained mask head ({missing[0]} is new). Pass a checkpoint with one, or --new-head.")
+    notes = [f"The mask head is new ({', '.join(missing)}): it knows nothing until it is trained."] if missing else []
+    surplus = sorted(info["unexpected_keys"])
+    foreign = [key for key in surplus if _of_encoder(key, prefix)]
+    if foreign:
+        raise ModelError(
+            f"{name} holds weights of the encoder that its config has no place for: {foreign[0]}{_more(len(foreign) - 1)}; "
+            f"correct config.json (layers, sizes) or pass another checkpoint."
+        )
+    if surplus:
+        notes.append(f"Not used from the checkpoint: {', '.join(surplus)}.")
+    return notes
+
+
+def _of_encoder(key: str, prefix: str) -> bool:
+    inner = key.removeprefix(prefix)
+    if inner.startswith(("pooler.", "embeddings.position_ids")):
+        return False
+    return key.startswith(prefix) or inner.startswith(("embeddings.", "encoder.", "layers.", "transformer."))
+
+
+def _check_tokenizer(name: str, tokenizer: Any, config: Any) -> None:
+    entries = max(tokenizer.get_vocab().values()) + 1
+    spare = config.vocab_size - entries
+    # vocabularies are padded to round numbers, so a few spare rows are usual; many mean another model's tokenizer
+    if spare < 0 or spare > max(1024, config.vocab_size // 20):
+        raise ModelError(
+            f"The tokenizer of {name} has {entries:,} entries and the model's embedding {config.vocab_size:,} rows; "
+            f"copy the tokenizer of the model it was trained from into the folder."
+        )
+    if family(config.model_type).positions == "offset" and tokenizer.pad_token_id != config.pad_token_id:
+        raise ModelError(
+            f"{name} counts positions from its padding token {config.pad_token_id}, and its tokenizer pads with {tokenizer.pad_token_id}; "
+            f"copy the tokenizer of the model it was trained from into the folder."
+        )
+
+
+def _is_discriminator(shapes: dict[str, tuple[int, ...]]) -> bool:
+    return (
+        any(key.startswith("discriminator_predictions.") for key in shapes) and "generator_predictions.dense.weight" not in shapes
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the library's tables and bars: what matters of them is in the notes and the errors."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0].strip().rstrip('.')[:200]}" if text else type(error).__name__
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "a single number"
+
+
+def _more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""
