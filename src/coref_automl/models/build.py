@@ -5,6 +5,8 @@ With both, a whole experiment needs no hub.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,9 @@ from coref_automl.korean import PRONOUN, Tagger, Tags
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+_WORDS = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[^\W_\u3400-\u9fff\uf900-\ufaff]+|[^\w\s]|_")
+"""Words as the tokenizer's pre-tokenizer cuts them: Hanja and punctuation stand alone."""
 
 SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 
@@ -33,7 +38,7 @@ class Shape:
 SHAPES = {
     "tiny": Shape("modernbert", 2, 64, 2, 96),
     "demo": Shape("modernbert", 4, 128, 4, 192),
-    "ko-mini": Shape("modernbert", 8, 320, 5, 480),
+    "ko-mini": Shape("modernbert", 8, 320, 5, 384),
     "ko-small": Shape("modernbert", 8, 384, 6, 768),
     "deberta-tiny": Shape("deberta-v2", 2, 64, 2, 128),
     "deberta-mini": Shape("deberta-v2", 6, 320, 5, 960),
@@ -115,23 +120,28 @@ _FAMILY_SETTINGS = {
 
 
 def train_tokenizer(
-    texts: Iterable[str], *, vocab_size: int, tagger: Tagger | None = None, alphabet: int = 2000, tail_share: float = 0.15
+    texts: Iterable[str], *, vocab_size: int, tagger: Tagger | None = None, alphabet: int = 3000, tail_share: float = 0.06
 ) -> PreTrainedTokenizerFast:
     """A WordPiece tokenizer, the same for the same texts.
 
     With a tagger, nouns and what follows them are learned apart: no entry joins a noun with its particle, so the vocabulary is
     spent on nouns, and a hidden noun is one entry as often as its size allows. Using the tokenizer needs no tagger.
+    `alphabet` bounds the single characters (at a word's start and inside one counted apart) to a quarter of the entries at most.
     """
     kept = list(texts)
     heads, tails = _words(kept, tagger)
-    letters = _alphabet(kept, alphabet)
-    entries = [*SPECIAL.values(), *letters, *(f"##{letter}" for letter in letters)]
-    tail_size = round(vocab_size * tail_share) if tagger else 0
-    for words, size in ((tails, min(vocab_size, len(entries) + tail_size)), (heads, vocab_size)):
-        known = set(entries)
-        fresh = [entry for entry in _learn(words, vocab_size, letters) if entry not in known]
-        entries += fresh[: max(0, size - len(entries))]
+    alphabet = min(alphabet, vocab_size // 4)
+    entries = [*SPECIAL.values(), *_characters(kept, alphabet)]
+    learned = [f"##{entry.removeprefix('##')}" for entry in _learn(tails, vocab_size, alphabet)]
+    entries += _new(learned, entries)[: round(vocab_size * tail_share) if tagger else 0]
+    entries += _new(_learn(heads, vocab_size, alphabet), entries)[: vocab_size - len(entries)]
     return _assemble(entries)
+
+
+def _new(learned: list[str], known: list[str]) -> list[str]:
+    """What is not yet among the entries, once, in the order learned."""
+    held = set(known)
+    return [entry for entry in dict.fromkeys(learned) if entry not in held]
 
 
 def _words(texts: list[str], tagger: Tagger | None) -> tuple[Iterator[str], Iterator[str]]:
@@ -140,7 +150,6 @@ def _words(texts: list[str], tagger: Tagger | None) -> tuple[Iterator[str], Iter
         return iter(texts), iter(())
     tagged = list(tagger.tag(texts))
     heads = (" ".join(piece for piece, first in _cut(text, tags) if first) for text, tags in zip(texts, tagged, strict=True))
-    # A tail is learned behind a stand-in noun, so that its pieces come out as continuations.
     tails = (" ".join(piece for piece, first in _cut(text, tags) if not first) for text, tags in zip(texts, tagged, strict=True))
     return heads, tails
 
@@ -160,15 +169,18 @@ def _cut(text: str, tags: Tags) -> Iterator[tuple[str, bool]]:
             yield word, True
 
 
-def _alphabet(texts: list[str], size: int) -> list[str]:
-    """The most frequent characters, Hangul and all; ties in code order."""
-    from collections import Counter
+def _characters(texts: list[str], size: int) -> list[str]:
+    """The most frequent single characters, as they stand at a word's start or (##) inside one; ties in code order."""
+    words = Counter(word for text in texts for word in _WORDS.findall(text))
+    counts: Counter[str] = Counter()
+    for word, times in words.items():
+        counts[word[0]] += times
+        for character in word[1:]:
+            counts[f"##{character}"] += times
+    return sorted(sorted(counts, key=lambda form: (-counts[form], form))[:size])
 
-    counts = Counter(character for text in texts for character in text if not character.isspace())
-    return sorted(sorted(counts, key=lambda c: (-counts[c], c))[:size])
 
-
-def _learn(lines: Iterator[str], size: int, letters: list[str]) -> list[str]:
+def _learn(lines: Iterator[str], size: int, alphabet: int) -> list[str]:
     """Entries in the order in which byte-pair encoding learns them; that trainer gives the same ones in every process."""
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
@@ -181,8 +193,7 @@ def _learn(lines: Iterator[str], size: int, letters: list[str]) -> list[str]:
         min_frequency=2,
         show_progress=False,
         special_tokens=["[UNK]"],
-        limit_alphabet=len(letters),
-        initial_alphabet=[],
+        limit_alphabet=alphabet,
         continuing_subword_prefix="##",
         max_token_length=12,
     )

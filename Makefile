@@ -1,0 +1,36 @@
+# Two commands: `make demo` and `make test`. Each makes .venv if it is missing, installs what it needs once, and runs.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint docs clean
+
+demo: .venv/.for-demo
+	$(BIN)/coref-automl demo --out demo
+
+test: .venv/.for-test lint
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/.for-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: .venv/.for-test
+	$(BIN)/python scripts/write_cli_docs.py
+
+.venv/.made:
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/.for-demo: pyproject.toml constraints.txt | .venv/.made
+	$(INSTALL) -e '.[report]'
+	touch $@
+
+.venv/.for-test: pyproject.toml constraints.txt | .venv/.made
+	$(INSTALL) -e '.[dev]'
+	touch $@ .venv/.for-demo
+
+clean:
+	rm -rf .venv demo build dist

@@ -1,0 +1,53 @@
+"""What holds for every command: light start, exit statuses, errors of one sentence, a reference page that cannot drift."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coref_automl.cli.app import run
+from coref_automl.cli.reference import reference
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_help_imports_neither_torch_nor_transformers() -> None:
+    code = (
+        "import sys; from coref_automl.cli.app import run; status = run(['--help']);"
+        "heavy = {'torch', 'transformers', 'kiwipiepy', 'optuna', 'ray', 'altair', 'datasets', 'pyarrow'} & set(sys.modules);"
+        "print('HEAVY', sorted(heavy)); sys.exit(status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "HEAVY []" in done.stdout
+    for verb in ("demo", "adapt", "sources", "prepare", "train", "evaluate", "compare", "report", "watch", "fill", "tune", "re", "bench"):
+        assert f"\n  {verb} " in done.stdout, verb
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["evaluate", "--modle", "x"], "--"),
+        (["evalute"], "evaluate"),
+        (["demo", "--quik"], "--quick"),
+    ],
+)
+def test_an_unknown_name_exits_2_and_names_the_nearest(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_an_error_is_one_sentence_and_debug_shows_the_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = str(tmp_path / "none.yaml")
+    assert run(["train", "--recipe", missing, "--out", str(tmp_path / "run")]) == 2
+    plain = capsys.readouterr().err
+    assert plain.count("\n") == 1
+    assert missing in plain
+    assert run(["train", "--recipe", missing, "--out", str(tmp_path / "run"), "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_the_reference_page_is_the_commands_own_help() -> None:
+    assert (DOCS / "cli.md").read_text("utf-8") == reference(), "run: make docs"
