@@ -1,0 +1,82 @@
+"""Noun chains. In: a text and its tags. Out: mentions as character spans, and the chains of mentions that share a form.
+
+A mention is a noun (NNG, NNP) of two or more Hangul syllables; nouns written together without a blank are one mention. Training
+and evaluation both take their mentions from here, so that what is practised is what is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.korean import KINDS, PRONOUN, Tags, is_hangul
+
+NounTag = Literal["NNG", "NNP"]
+_NAME = KINDS.index("NNP")
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """`text[start:end] == form`. The tag of a compound is NNP if any part of it is."""
+
+    start: int
+    end: int
+    form: str
+    tag: NounTag
+
+
+def mentions(text: str, tags: Tags, *, only_names: bool = False) -> list[Mention]:
+    """The mentions of a text in order. They never overlap."""
+    found = []
+    for start, end, is_name in _joined(tags):
+        form = text[start:end]
+        if end - start < 2 or not is_hangul(form) or (only_names and not is_name):
+            continue
+        found.append(Mention(start, end, form, "NNP" if is_name else "NNG"))
+    return found
+
+
+def chains(mentions: Sequence[Mention], *, cap: int | None = 8) -> list[list[Mention]]:
+    """Mentions of one form, two or more of them, in text order; the chains in the order of their first mentions.
+
+    A form that occurs more than `cap` times keeps that many mentions, spread evenly from its first to its last, so that a few
+    words do not dominate a document and a long document does not lose its end.
+    """
+    by_form: dict[str, list[Mention]] = {}
+    for mention in mentions:
+        by_form.setdefault(mention.form, []).append(mention)
+    return [_spread(chain, cap) for chain in by_form.values() if len(chain) >= 2]
+
+
+def pronouns(tags: Tags) -> NDArray[np.int32]:
+    """The spans [n, 2] of the pronouns, in text order."""
+    spans: NDArray[np.int32] = tags.spans[tags.kinds == PRONOUN]
+    return spans
+
+
+def _joined(tags: Tags) -> Iterator[tuple[int, int, bool]]:
+    """Maximal runs of nouns whose ends meet."""
+    nouns = tags.kinds != PRONOUN
+    run: tuple[int, int, bool] | None = None
+    for (start, end), kind in zip(tags.spans[nouns].tolist(), tags.kinds[nouns].tolist(), strict=True):
+        is_name = kind == _NAME
+        if run is not None and start == run[1]:
+            run = (run[0], end, run[2] or is_name)
+        elif run is None or start > run[1]:
+            if run is not None:
+                yield run
+            run = (start, end, is_name)
+    if run is not None:
+        yield run
+
+
+def _spread(chain: list[Mention], cap: int | None) -> list[Mention]:
+    if cap is None or len(chain) <= cap:
+        return chain
+    if cap < 2:
+        raise ValueError("a chain needs a cap of two or more")
+    return [chain[round(step * (len(chain) - 1) / (cap - 1))] for step in range(cap)]
