@@ -1,21 +1,21 @@
 """The exceptions a user can meet. Each message is one sentence: what is wrong, and what to do next.
 
-    CorefError
-    ├── InputError            exit 2: the command, or a file it names, is wrong
-    │   ├── RecipeError           a recipe or an option has an unknown name or an impossible value
-    │   ├── SourceError           a text source cannot be read
-    │   ├── DatasetError          a prepared dataset is missing, damaged, or made for another tokenizer
-    │   ├── EvalSetError          an evaluation set is missing, edited, or lacks a noun table
-    │   ├── ModelError            a model or checkpoint cannot be loaded as what was asked for
-    │   ├── RelationDataError     a relation-extraction row is wrong
-    │   ├── ComparisonError       evaluations that must not be compared
-    │   ├── FolderError           an output folder holds something else
-    │   └── MissingExtra          an optional package is not installed
-    └── WorkError             exit 1: the work itself failed
-        ├── TrainingError         a loss that is not a number, memory that cannot suffice
-        ├── EvaluationError       one or more checkpoints could not be scored
-        ├── TuningError           a study that cannot go on
-        └── StorageError          the disk is full or a folder cannot be written
+CorefError
+├── InputError            exit 2: the command, or a file it names, is wrong
+│   ├── RecipeError           a recipe or an option has an unknown name or an impossible value
+│   ├── SourceError           a text source cannot be read
+│   ├── DatasetError          a prepared dataset is missing, damaged, or made for another tokenizer
+│   ├── EvalSetError          an evaluation set is missing, edited, or lacks a noun table
+│   ├── ModelError            a model or checkpoint cannot be loaded as what was asked for
+│   ├── RelationDataError     a relation-extraction row is wrong
+│   ├── ComparisonError       evaluations that must not be compared
+│   ├── FolderError           an output folder holds something else
+│   └── MissingExtra          an optional package is not installed
+└── WorkError             exit 1: the work itself failed
+    ├── TrainingError         a loss that is not a number, memory that cannot suffice
+    ├── EvaluationError       one or more checkpoints could not be scored
+    ├── TuningError           a study that cannot go on
+    └── StorageError          the disk is full or a folder cannot be written
 """
 
 from __future__ import annotations

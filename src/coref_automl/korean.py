@@ -110,7 +110,8 @@ class Tagger:
             from kiwipiepy import Kiwi
 
             self._kiwi = Kiwi(num_workers=self._threads, load_multi_dict=False)
-        return self._kiwi.tokenize(texts)  # type: ignore[return-value]
+        tagged: Iterable[list[Token]] = self._kiwi.tokenize(texts)
+        return tagged
 
 
 class _TagStore:
@@ -176,6 +177,4 @@ def _read_tokens(text: str, tokens: list[Token]) -> Tags:
     ends = [before.start + before.len for before, after in pairwise(tokens) if after.sent_position != before.sent_position]
     if tokens:
         ends.append(len(text))
-    return Tags(
-        np.array(spans, np.int32).reshape(-1, 2), np.array(kinds, np.uint8), np.array(ends, np.int32)
-    )
+    return Tags(np.array(spans, np.int32).reshape(-1, 2), np.array(kinds, np.uint8), np.array(ends, np.int32))

@@ -29,7 +29,7 @@ class Record:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
-        return cast(Self, _build(cls, data, cls.__name__))
+        return _build(cls, data, cls.__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ T = TypeVar("T")
 
 
 @cache
-def _shape(cls: type) -> dict[str, Any]:
+def _shape(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
@@ -197,7 +197,7 @@ def _build(cls: type[T], data: Any, where: str) -> T:
     """Rebuild a record; a missing or surplus key is an error that names it."""
     if not isinstance(data, dict):
         raise InputError(f"{where} should be an object, not {type(data).__name__}; the file was written by something else.")
-    shape = _shape(cls)
+    shape = _shape(cast(Any, cls))
     if surplus := set(data) - set(shape):
         raise InputError(f"{where} has the unknown key {sorted(surplus)[0]!r}; the file was written by another version.")
     try:

@@ -27,7 +27,9 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageError(f"The disk is full while writing {path}; free some space and run the same command again.") from error
+            raise StorageError(
+                f"The disk is full while writing {path}; free some space and run the same command again."
+            ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
             raise StorageError(f"Cannot write {path} ({error.strerror}); choose another --out.") from error
         raise
@@ -144,7 +146,9 @@ def claim_folder(folder: Path, kind: str, *, fresh: bool = False) -> None:
             held = mark.read_text("utf-8").strip() if mark.is_file() else ""
             if held != kind:
                 what = f"a {held}" if held else "something that is not ours"
-                raise FolderError(f"{folder} holds {what}, so no {kind} is written there; choose another --out or empty it first.")
+                raise FolderError(
+                    f"{folder} holds {what}, so no {kind} is written there; choose another --out or empty it first."
+                )
             if fresh and (folder / DONE).exists():
                 raise FolderError(f"{folder} holds a finished {kind}; choose another --out or remove it first.")
         folder.mkdir(parents=True, exist_ok=True)

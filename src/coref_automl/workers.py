@@ -1,25 +1,25 @@
 """Run many jobs. In: jobs that name a function. Out: one outcome a job, in the order of the jobs; nothing is lost.
 
 Engines: `local` processes (one a device), or `ray` over a cluster. A job's function is named as "package.module:function" and its
-arguments and result are plain JSON values, so that the same job runs here, in another process, or on another machine.
+arguments and result are plain JSON values, so that the same job runs here, in another process, or on another machine. A worker
+that dies (killed, out of memory) is replaced and its job tried again; an exception is the job's own answer and is not.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from multiprocessing import get_context
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import connection, get_context
 from typing import Any, Literal
 
 from coref_automl.errors import MissingExtra
 
 Engine = Literal["local", "ray"]
+_SPAWN = get_context("spawn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +45,159 @@ def devices_here() -> list[str]:
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return [f"cuda:{index}" for index in range(count)] or ["cpu"]
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    *,
+    workers: int = 1,
+    devices: Sequence[str] | None = None,
+    engine: Engine = "local",
+    retries: int = 1,
+    on_outcome: Callable[[Outcome], None] | None = None,
+) -> list[Outcome]:
+    """Run every job and wait for all. `on_outcome` hears of each as it ends; the list keeps the order of the jobs.
+
+    One worker without a device of its own runs in this process. With `devices`, worker i sees only device i modulo their number.
+    """
+    tell = on_outcome or (lambda _: None)
+    if engine == "ray":
+        return _on_ray(jobs, devices, retries, tell)
+    if workers <= 1 and not devices:
+        return _in_this_process(jobs, tell)
+    return _Pool(min(max(workers, 1), len(jobs)), devices, retries, tell).run(jobs)
+
+
+def _in_this_process(jobs: Sequence[Job], tell: Callable[[Outcome], None]) -> list[Outcome]:
+    outcomes = []
+    for job in jobs:
+        value, error = _call(job.target, job.arguments)
+        outcomes.append(Outcome(job, value, error))
+        tell(outcomes[-1])
+    return outcomes
+
+
+def _call(target: str, arguments: dict[str, Any]) -> tuple[Any, str | None]:
+    module, _, name = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)(**arguments), None
+    except Exception as error:
+        return None, f"{type(error).__name__}: {error}"
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: Any
+    pipe: Any
+    slot: int
+    job: int | None = None
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Worker processes, each with a pipe of its own: one that dies takes nothing with it but its present attempt."""
+
+    size: int
+    devices: Sequence[str] | None
+    retries: int
+    tell: Callable[[Outcome], None]
+    workers: list[_Worker] = field(default_factory=list)
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        waiting = deque(range(len(jobs)))
+        attempts = [0] * len(jobs)
+        outcomes: dict[int, Outcome] = {}
+        try:
+            self.workers = [self._start(slot) for slot in range(self.size)]
+            while len(outcomes) < len(jobs):
+                for worker in self.workers:
+                    if worker.job is None and waiting:
+                        worker.job = waiting.popleft()
+                        attempts[worker.job] += 1
+                        self._give(worker, jobs[worker.job])
+                for worker in self._ready():
+                    index = worker.job
+                    answer = self._answer(worker)
+                    if index is None:
+                        continue
+                    if answer is None and attempts[index] <= self.retries:
+                        waiting.appendleft(index)
+                        continue
+                    value, error = answer or (None, f"the worker process died {attempts[index]} times")
+                    outcomes[index] = Outcome(jobs[index], value, error, attempts[index])
+                    self.tell(outcomes[index])
+        finally:
+            self._stop()
+        return [outcomes[index] for index in range(len(jobs))]
+
+    def _start(self, slot: int) -> _Worker:
+        ours, theirs = _SPAWN.Pipe()
+        device = self.devices[slot % len(self.devices)] if self.devices else None
+        process = _SPAWN.Process(target=_serve, args=(theirs, device), daemon=False)
+        process.start()
+        theirs.close()
+        return _Worker(process, ours, slot)
+
+    def _give(self, worker: _Worker, job: Job) -> None:
+        with suppress(OSError):  # it died while idle: its closed pipe is noticed by _ready
+            worker.pipe.send((job.target, job.arguments))
+
+    def _ready(self) -> list[_Worker]:
+        ready = set(connection.wait([worker.pipe for worker in self.workers]))
+        return [worker for worker in self.workers if worker.pipe in ready]
+
+    def _answer(self, worker: _Worker) -> tuple[Any, str | None] | None:
+        """The worker's answer, or None when it is dead; a dead one is replaced in its place."""
+        try:
+            answer: tuple[Any, str | None] = worker.pipe.recv()
+            worker.job = None
+            return answer
+        except (EOFError, OSError):
+            worker.process.join()
+            self.workers[self.workers.index(worker)] = self._start(worker.slot)
+            return None
+
+    def _stop(self) -> None:
+        for worker in self.workers:
+            worker.pipe.close()
+            if worker.job is not None:
+                worker.process.terminate()
+        for worker in self.workers:
+            worker.process.join(5)
+            if worker.process.is_alive():
+                worker.process.kill()
+
+
+def _serve(pipe: Any, device: str | None) -> None:
+    """A worker's life: take a job, answer, until the pipe closes."""
+    if device is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = device.removeprefix("cuda:") if device.startswith("cuda") else "-1"
+    try:
+        while True:
+            target, arguments = pipe.recv()
+            pipe.send(_call(target, arguments))
+    except (EOFError, KeyboardInterrupt, BrokenPipeError):
+        return
+
+
+def _on_ray(jobs: Sequence[Job], devices: Sequence[str] | None, retries: int, tell: Callable[[Outcome], None]) -> list[Outcome]:
+    try:
+        import ray
+    except ImportError as missing:
+        raise MissingExtra("ray", "scale", "--engine ray") from missing
+    if not ray.is_initialized():
+        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level="error")
+    gpus = 1 if devices and any(device.startswith("cuda") for device in devices) else 0
+    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(_call)
+    pending = {remote.remote(job.target, job.arguments): index for index, job in enumerate(jobs)}
+    outcomes: dict[int, Outcome] = {}
+    while pending:
+        done, _ = ray.wait(list(pending), num_returns=1)
+        index = pending.pop(done[0])
+        try:
+            value, error = ray.get(done[0])
+        except ray.exceptions.RayError as failure:
+            value, error = None, f"{type(failure).__name__}: {str(failure).splitlines()[0]}"
+        outcomes[index] = Outcome(jobs[index], value, error)
+        tell(outcomes[index])
+    return [outcomes[index] for index in range(len(jobs))]

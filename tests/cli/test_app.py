@@ -22,7 +22,21 @@ def test_help_imports_neither_torch_nor_transformers() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "HEAVY []" in done.stdout
-    for verb in ("demo", "adapt", "sources", "prepare", "train", "evaluate", "compare", "report", "watch", "fill", "tune", "re", "bench"):
+    for verb in (
+        "demo",
+        "adapt",
+        "sources",
+        "prepare",
+        "train",
+        "evaluate",
+        "compare",
+        "report",
+        "watch",
+        "fill",
+        "tune",
+        "re",
+        "bench",
+    ):
         assert f"\n  {verb} " in done.stdout, verb
 
 
@@ -34,7 +48,9 @@ def test_help_imports_neither_torch_nor_transformers() -> None:
         (["demo", "--quik"], "--quick"),
     ],
 )
-def test_an_unknown_name_exits_2_and_names_the_nearest(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_name_exits_2_and_names_the_nearest(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(arguments) == 2
     assert expected in capsys.readouterr().err
 

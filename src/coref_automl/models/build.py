@@ -57,8 +57,7 @@ def build_masked_lm(shape: str, tokenizer: PreTrainedTokenizerFast, *, seq_len: 
     config = _config(choose(shape, SHAPES, "shape"), tokenizer, seq_len)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoModelForMaskedLM.from_config(config)
-    return model  # type: ignore[no-any-return]
+        return AutoModelForMaskedLM.from_config(config)
 
 
 def _config(shape: Shape, tokenizer: PreTrainedTokenizerFast, seq_len: int) -> Any:
@@ -76,47 +75,29 @@ def _config(shape: Shape, tokenizer: PreTrainedTokenizerFast, seq_len: int) -> A
         "eos_token_id": tokenizer.sep_token_id,
         "sep_token_id": tokenizer.sep_token_id,
     }
-    return AutoConfig.for_model(shape.family, **common, **_FAMILY_SETTINGS[shape.family](shape, seq_len), **shape.extra)
+    return AutoConfig.for_model(shape.family, **common, **_positions(shape, seq_len), **shape.extra)
 
 
-def _modernbert(shape: Shape, seq_len: int) -> dict[str, Any]:
-    return {"max_position_embeddings": seq_len, "global_attn_every_n_layers": 2, "local_attention": 128}
-
-
-def _deberta(shape: Shape, seq_len: int) -> dict[str, Any]:
-    return {
-        "max_position_embeddings": seq_len,
-        "max_relative_positions": seq_len,
-        "relative_attention": True,
-        "position_buckets": 64,
-        "norm_rel_ebd": "layer_norm",
-        "share_att_key": True,
-        "pos_att_type": ["p2c", "c2p"],
-        "position_biased_input": False,
-        "type_vocab_size": 0,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-    }
-
-
-def _absolute(shape: Shape, seq_len: int) -> dict[str, Any]:
-    offset = 2 if shape.family == "roberta" else 0
+def _positions(shape: Shape, seq_len: int) -> dict[str, Any]:
+    """How each family is told its length, and the settings under which it learns from nothing."""
+    if shape.family == "modernbert":
+        return {"max_position_embeddings": seq_len, "global_attn_every_n_layers": 2, "local_attention": 128}
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    if shape.family == "deberta-v2":
+        return no_dropout | {
+            "max_position_embeddings": seq_len,
+            "max_relative_positions": seq_len,
+            "relative_attention": True,
+            "position_buckets": 64,
+            "norm_rel_ebd": "layer_norm",
+            "share_att_key": True,
+            "pos_att_type": ["p2c", "c2p"],
+            "position_biased_input": False,
+            "type_vocab_size": 0,
+        }
+    rows_before_the_first = 2 if shape.family == "roberta" else 0
     sizes = {"embedding_size": shape.hidden} if shape.family == "electra" else {}
-    return {
-        "max_position_embeddings": seq_len + offset,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-        **sizes,
-    }
-
-
-_FAMILY_SETTINGS = {
-    "modernbert": _modernbert,
-    "deberta-v2": _deberta,
-    "bert": _absolute,
-    "roberta": _absolute,
-    "electra": _absolute,
-}
+    return no_dropout | sizes | {"max_position_embeddings": seq_len + rows_before_the_first}
 
 
 def train_tokenizer(
@@ -216,7 +197,10 @@ def _assemble(entries: list[str]) -> PreTrainedTokenizerFast:
     vocabulary = {entry: index for index, entry in enumerate(entries)}
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=60))
     tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.NFC(), normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False)]
+        [
+            normalizers.NFC(),
+            normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False),
+        ]
     )
     tokenizer.pre_tokenizer = _pre_tokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")

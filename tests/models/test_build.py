@@ -1,0 +1,62 @@
+"""Small models and tokenizers from scratch: the same for the same input, and usable at once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from coref_automl.errors import RecipeError
+from coref_automl.korean import Tagger
+from coref_automl.models.build import SHAPES, build_masked_lm, train_tokenizer
+
+TEXTS = [
+    "한빛전자는 새 공장을 세웠다. 한빛전자의 대표 김서연은 공장에서 말했다.",
+    "김서연은 도서관에서 공부하였다. 도서관은 강변에 있다. 강변의 도서관을 시민이 찾는다.",
+    "시민은 공장을 보았고 도서관을 지었다. 漢字도 있고 2024년도 있다.",
+] * 4
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+def test_every_shape_runs_and_the_seed_decides_its_weights(shape: str) -> None:
+    if SHAPES[shape].hidden > 128:
+        pytest.skip("too large for a test; the sizes are the same code")
+    tokenizer = train_tokenizer(TEXTS, vocab_size=400)
+    before = torch.random.get_rng_state()
+    first, again, other = (build_masked_lm(shape, tokenizer, seq_len=64, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    ids = tokenizer("도서관은 강변에 있다.", return_tensors="pt")["input_ids"]
+    with torch.inference_mode():
+        one, two, three = (model.eval()(input_ids=ids).logits for model in (first, again, other))
+    assert one.shape == (1, ids.shape[1], len(tokenizer))
+    assert torch.equal(one, two)
+    assert not torch.equal(one, three)
+
+
+def test_an_unknown_shape_names_the_nearest() -> None:
+    with pytest.raises(RecipeError, match="ko-mini"):
+        build_masked_lm("ko-mni", train_tokenizer(TEXTS, vocab_size=300), seq_len=64)
+
+
+def test_the_same_texts_give_the_same_tokenizer() -> None:
+    tagger = Tagger()
+    first, again = (train_tokenizer(TEXTS, vocab_size=400, tagger=tagger) for _ in range(2))
+    assert first.backend_tokenizer.to_str() == again.backend_tokenizer.to_str()
+    assert len(first) <= 400
+
+
+def test_a_tagger_keeps_particles_out_of_noun_entries() -> None:
+    entries = train_tokenizer(TEXTS, vocab_size=500, tagger=Tagger()).get_vocab()
+    plain = train_tokenizer(TEXTS, vocab_size=500).get_vocab()
+    joined = {"도서관을", "도서관은", "공장을", "시민은"}
+    assert joined & set(plain)
+    assert not joined & set(entries)
+    assert {"도서관", "공장", "시민"} <= set(entries)
+
+
+def test_special_tokens_and_round_trip() -> None:
+    tokenizer = train_tokenizer(TEXTS, vocab_size=400)
+    encoded = tokenizer("도서관은 [MASK]에 있다.")["input_ids"]
+    assert encoded[0] == tokenizer.cls_token_id
+    assert encoded[-1] == tokenizer.sep_token_id
+    assert tokenizer.mask_token_id in encoded
+    assert tokenizer.decode(tokenizer("漢字도 있고")["input_ids"], skip_special_tokens=True) == "漢 字 도 있고"

@@ -1,0 +1,76 @@
+"""Jobs end once each, in order, whatever happens to the processes under them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from coref_automl.workers import Job, Outcome, run_jobs
+
+HERE = "tests.test_workers"
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def fail(number: int) -> int:
+    raise ValueError(f"no {number}")
+
+
+def die_once(mark: str) -> str:
+    """Kills its own process the first time, as an out-of-memory killer would."""
+    if not Path(mark).exists():
+        Path(mark).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "alive"
+
+
+def always_die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def visible(_: int) -> str:
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "unset")
+
+
+def jobs(name: str, count: int) -> list[Job]:
+    return [Job(f"{name}-{index}", f"{HERE}:{name}", {"number": index}) for index in range(count)]
+
+
+def test_results_keep_the_order_of_the_jobs_with_one_worker_and_with_two() -> None:
+    for workers in (1, 2):
+        heard: list[Outcome] = []
+        outcomes = run_jobs(jobs("double", 5), workers=workers, on_outcome=heard.append)
+        assert [outcome.value for outcome in outcomes] == [0, 2, 4, 6, 8]
+        assert {outcome.job.name for outcome in heard} == {f"double-{index}" for index in range(5)}
+
+
+def test_an_exception_is_the_jobs_answer_and_stops_no_other() -> None:
+    mixed = [*jobs("double", 1), *jobs("fail", 1), *jobs("double", 2)[1:]]
+    for workers in (1, 2):
+        outcomes = run_jobs(mixed, workers=workers)
+        assert [outcome.value for outcome in outcomes] == [0, None, 2]
+        assert outcomes[1].error == "ValueError: no 0"
+        assert outcomes[1].attempts == 1
+
+
+def test_a_killed_worker_is_replaced_and_its_job_tried_again(tmp_path: Path) -> None:
+    killing = Job("killing", f"{HERE}:die_once", {"mark": str(tmp_path / "mark")})
+    outcomes = run_jobs([killing, *jobs("double", 3)], workers=2)
+    assert [outcome.value for outcome in outcomes] == ["alive", 0, 2, 4]
+    assert outcomes[0].attempts == 2
+
+
+def test_a_job_that_kills_every_worker_ends_as_an_error() -> None:
+    outcomes = run_jobs([Job("deadly", f"{HERE}:always_die", {}), *jobs("double", 1)], workers=2, retries=1)
+    assert outcomes[0].error == "the worker process died 2 times"
+    assert outcomes[1].value == 0
+
+
+def test_a_worker_sees_its_own_device_only() -> None:
+    asked: list[Any] = [Job(str(index), f"{HERE}:visible", {"_": index}) for index in range(2)]
+    outcomes = run_jobs(asked, workers=2, devices=["cuda:0", "cuda:1"])
+    assert {outcome.value for outcome in outcomes} <= {"0", "1"}
