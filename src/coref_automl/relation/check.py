@@ -1,0 +1,126 @@
+"""Marked rows looked at again. In: rows and a marker. Out: every row whose marks are not where they should be, with the reason.
+
+The checks read the finished token ids back into text and share no code with the insertion, so that a fault there shows here.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coref_automl.korean import is_hangul
+from coref_automl.models.vocabulary import word_starts
+from coref_automl.progress import Progress, quiet
+from coref_automl.records import Record
+from coref_automl.relation.data import Problem
+from coref_automl.relation.markers import MarkedRow, Marker
+from coref_automl.relation.rows import BadRow, Entity, RelationRow
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult(Record):
+    """What one scheme makes of all rows. `cut` counts sentences that were shortened, `unknown` those with an unknown token."""
+
+    scheme: str
+    rows: int
+    cut: int
+    unknown: int
+    longest: int
+    problems: tuple[Problem, ...]
+
+
+def check_rows(rows: Sequence[RelationRow], marker: Marker, scheme: str, *, progress: Progress | None = None) -> CheckResult:
+    """Mark every row and check every mark."""
+    reader = _Reader(marker)
+    problems: list[Problem] = []
+    cut = unknown = longest = 0
+    with (progress or quiet()).stage(f"checking {scheme}", len(rows), "rows") as stage:
+        for number, row in enumerate(rows, 1):
+            stage.advance()
+            try:
+                marked = marker.mark(row)
+            except BadRow as error:
+                problems.append(Problem(number, row.guid, str(error)))
+                continue
+            cut += marked.cut
+            unknown += reader.unknown in marked.ids.tolist()
+            longest = max(longest, len(marked.ids))
+            if reason := reader.fault(row, marked):
+                problems.append(Problem(number, row.guid, reason))
+    return CheckResult(scheme, len(rows), cut, unknown, longest, tuple(problems))
+
+
+class _Reader:
+    def __init__(self, marker: Marker) -> None:
+        self.marker = marker
+        self.tokenizer = marker.tokenizer
+        self.unknown = self.tokenizer.unk_token_id
+        self.starts = word_starts(self.tokenizer)
+        normalizer = self.tokenizer.backend_tokenizer.normalizer
+        self._normalise = normalizer.normalize_str if normalizer else str
+
+    def fault(self, row: RelationRow, marked: MarkedRow) -> str | None:
+        """The first thing that is wrong with a marked row, if anything is."""
+        ids = marked.ids.tolist()
+        if len(ids) > self.marker.max_length:
+            return f"{len(ids)} tokens, more than {self.marker.max_length}"
+        if not self.marker.scheme.has_starts:
+            return None
+        marks: set[int] = set()
+        after: list[tuple[int, Entity]] = []
+        roles = (("E1", row.subject, marked.subject_at), ("E2", row.object, marked.object_at))
+        for role, entity, at in sorted(roles, key=lambda entry: len(entry[1].word)):  # a nested one before the one around it
+            opening, closing = self.marker.marks[role, entity.type]
+            first = at + len(opening)
+            if not 0 < at < len(ids) or ids[at:first] != opening:
+                return f"no start mark of {entity.word!r} at its place {at}"
+            end = self._closing(ids, first, closing, entity, marks)
+            if end is None:
+                return f"between its marks stands something else than {entity.word!r}"
+            marks |= {*range(at, first), *range(end, end + len(closing))}
+            after.append((end + len(closing), entity))
+        if marked.cut or not self.marker.scheme.inline:
+            return None
+        reasons = (self._particle(ids, place, row, entity, marks) for place, entity in after)
+        return next((reason for reason in reasons if reason), None) or self._rest(ids, marks, row)
+
+    def _closing(self, ids: list[int], first: int, closing: list[int], entity: Entity, marks: set[int]) -> int | None:
+        """Where the closing mark stands so that what lies before it reads as the entity."""
+        wanted = self._letters(self._normalise(entity.word))
+        for end in range(first + 1, len(ids)):
+            if ids[end : end + len(closing)] != closing or end in marks:
+                continue
+            inner = [entry for place, entry in enumerate(ids[first:end], first) if place not in marks]
+            if self.unknown in inner or self._read(inner) == wanted:
+                return end
+        return None
+
+    def _particle(self, ids: list[int], place: int, row: RelationRow, entity: Entity, marks: set[int]) -> str | None:
+        """Hangul written on to a Hangul entity continues its word; the token that carries it must say so."""
+        follows = row.sentence[entity.end : entity.end + 1]
+        if not follows or not is_hangul(follows) or not is_hangul(entity.word[-1]):
+            return None
+        token = next(entry for at, entry in enumerate(ids[place:], place) if at not in marks)
+        if token == self.unknown or not self.starts[token]:
+            return None
+        return f"{follows!r} after {entity.word!r} is no continuation piece"
+
+    def _rest(self, ids: list[int], marks: set[int], row: RelationRow) -> str | None:
+        """Without its marks the row reads as the sentence."""
+        if self.marker.scheme.lead != "none" or self.unknown in ids:
+            return None
+        body = [entry for place, entry in enumerate(ids) if place not in marks][1:-1]
+        if self._read(body) != self._letters(self._normalise(row.sentence)):
+            return "without its marks the row does not read as the sentence"
+        return None
+
+    def _read(self, ids: list[int]) -> str:
+        """The letters that tokens spell. A decoder keeps the `##` of the first one, which continues a word outside."""
+        text = self.tokenizer.decode(ids)
+        first = self.tokenizer.convert_ids_to_tokens(ids[0])
+        return self._letters(text.removeprefix("##") if first.startswith("##") and len(first) > 2 else text)
+
+    @staticmethod
+    def _letters(text: str) -> str:
+        return "".join(unicodedata.normalize("NFC", text).split())

@@ -1,0 +1,193 @@
+"""Relation data. In: a KLUE-RE file (.json, .jsonl, .csv, each also .xz), `hub:klue/re:train`, or `bundled:relations`. Out: checked rows.
+
+Every row that is wrong is listed with its number and the reason; reading stops there unless bad rows may be skipped.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import lzma
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coref_automl.errors import MissingExtra, RelationDataError
+from coref_automl.records import Record
+from coref_automl.relation.labels import LABELS
+from coref_automl.relation.rows import BadRow, RelationRow, parse_row
+
+BUNDLED = {"bundled:relations": (1200, 0), "bundled:relations-dev": (300, 1)}
+"""Generated rows: how many, and the seed."""
+
+_LISTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Problem(Record):
+    """A row that cannot be used. Rows count from 1, as an editor counts the entries of the file."""
+
+    row: int
+    guid: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"row {self.row}" + (f" ({self.guid})" if self.guid else "") + f": {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class RelationData:
+    """The rows of one split, under the name that stands beside every number measured on them."""
+
+    split: str
+    rows: tuple[RelationRow, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+def read_relations(name: str, *, labelled: bool = True, skip_bad: bool = False, max_rows: int | None = None) -> RelationData:
+    """The rows of a file or named source. A bad row is an error that lists the first few, unless `skip_bad`."""
+    data = inspect_relations(name, labelled=labelled)
+    if data.problems and not skip_bad:
+        listed = "; ".join(str(problem) for problem in data.problems[:_LISTED])
+        more = f"; and {len(data.problems) - _LISTED:,} more" if len(data.problems) > _LISTED else ""
+        raise RelationDataError(f"{name}: {listed}{more}. Correct the file, or pass --skip-bad to go on without them.")
+    if not data.rows:
+        raise RelationDataError(f"{name} holds no usable row; look at it with: coref-automl re explore {name} --check")
+    return RelationData(data.split, sample_rows(data.rows, max_rows), data.problems)
+
+
+def inspect_relations(name: str, *, labelled: bool = True) -> RelationData:
+    """Every good row and every problem, whatever their number."""
+    rows: list[RelationRow] = []
+    problems: list[Problem] = []
+    seen: dict[str, int] = {}
+    for number, raw in enumerate(_raw_rows(name), 1):
+        guid = str(raw.get("guid", raw.get("id", ""))) if isinstance(raw, dict) else ""
+        try:
+            row = parse_row(raw, number=number, labels=LABELS, labelled=labelled)
+        except BadRow as error:
+            problems.append(Problem(number, guid, str(error)))
+            continue
+        if row.guid in seen:
+            problems.append(
+                Problem(number, guid, f"the same id stands in row {seen[row.guid]}; predictions could not be told apart")
+            )
+            continue
+        seen[row.guid] = number
+        rows.append(row)
+    return RelationData(split_name(name), tuple(rows), tuple(problems))
+
+
+def split_name(name: str) -> str:
+    """klue-re-v1.1_dev_a.json.xz -> klue-re-v1.1_dev_a: the name that stands beside a number."""
+    if name.startswith(("hub:", "bundled:")):
+        return name.replace("hub:", "").replace("bundled:", "bundled-").replace("/", "-").replace(":", "-")
+    stem = Path(name).name
+    for ending in (".xz", ".json", ".jsonl", ".csv"):
+        stem = stem.removesuffix(ending)
+    return stem
+
+
+def sentence_key(sentence: str) -> str:
+    """Two sentences with one key are the same sentence: composed alike, blanks aside."""
+    return " ".join(unicodedata.normalize("NFC", sentence).split())
+
+
+def split_by_sentence(rows: Sequence[RelationRow], share: float) -> tuple[tuple[RelationRow, ...], tuple[RelationRow, ...]]:
+    """(kept, held out): no sentence is on both sides, and a sentence's side depends on its text alone."""
+    held = [_uniform(sentence_key(row.sentence)) < share for row in rows]
+    kept = tuple(row for row, out in zip(rows, held, strict=True) if not out)
+    aside = tuple(row for row, out in zip(rows, held, strict=True) if out)
+    if not kept or not aside:
+        raise RelationDataError(
+            f"{len(rows):,} rows are too few to hold {100 * share:.0f}% of their sentences out for early stopping; "
+            "give more rows or a larger --holdout."
+        )
+    return kept, aside
+
+
+def sample_rows(rows: Sequence[RelationRow], count: int | None) -> tuple[RelationRow, ...]:
+    """`count` rows in file order, the same ones every time; which ones depends on their ids alone."""
+    if count is None or count >= len(rows):
+        return tuple(rows)
+    chosen = set(sorted(range(len(rows)), key=lambda index: _uniform("sample " + rows[index].guid))[:count])
+    return tuple(row for index, row in enumerate(rows) if index in chosen)
+
+
+def _uniform(text: str) -> float:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") / 2**64
+
+
+def _raw_rows(name: str) -> Iterable[Any]:
+    if name.startswith("bundled:"):
+        return _bundled(name)
+    if name.startswith("hub:"):
+        return _hub(name)
+    path = Path(name)
+    kind = path.name.removesuffix(".xz").rsplit(".", 1)[-1].lower()
+    if kind not in ("json", "jsonl", "csv"):
+        raise RelationDataError(
+            f"{name} is none of .json, .jsonl, .csv (or one of these with .xz), hub:klue/re:SPLIT, bundled:relations."
+        )
+    try:
+        text = _text(path)
+        return _READERS[kind](text)
+    except OSError as error:
+        raise RelationDataError(f"Cannot read {name} ({error.strerror or error}); give the path of a KLUE-RE file.") from error
+    except (lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error, json.JSONDecodeError) as error:
+        raise RelationDataError(f"{name} is damaged or not {kind}: {error}.") from error
+
+
+def _text(path: Path) -> str:
+    raw = path.read_bytes()
+    return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8-sig")
+
+
+def _json(text: str) -> list[Any]:
+    data = json.loads(text)
+    if isinstance(data, dict) and isinstance(data.get("data"), list):
+        data = data["data"]
+    if not isinstance(data, list):
+        raise RelationDataError("The JSON should be a list of rows, as KLUE-RE's own files are.")
+    return data
+
+
+def _jsonl(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def _csv(text: str) -> list[Any]:
+    csv.field_size_limit(1 << 24)
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+_READERS = {"json": _json, "jsonl": _jsonl, "csv": _csv}
+
+
+def _bundled(name: str) -> list[dict[str, Any]]:
+    from coref_automl.corpus.synthetic import relation_rows
+
+    if name not in BUNDLED:
+        raise RelationDataError(f"There is no {name}; known: {', '.join(BUNDLED)}.")
+    count, seed = BUNDLED[name]
+    return relation_rows(count, seed)
+
+
+def _hub(name: str) -> Iterable[Any]:
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingExtra("datasets", "hub", "Reading a hub dataset") from error
+    repository, _, split = name.removeprefix("hub:").partition(":")
+    repository, _, config = repository.partition("/")
+    try:
+        return datasets.load_dataset(repository, config or None, split=split or "train")  # type: ignore[no-any-return]
+    except Exception as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise RelationDataError(
+            f"{name} cannot be fetched ({first}); download klue-re-v1.1 by hand and pass the path of its JSON file."
+        ) from error

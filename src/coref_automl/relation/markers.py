@@ -1,0 +1,247 @@
+"""Entity markers. In: a checked row and a tokenizer. Out: token ids with both entities marked, and where each mark stands.
+
+Markers are put between tokens, by character offsets: a particle after an entity stays a continuation piece (`[/E1] ##은`). A long
+sentence is cut around both entities before it is marked, so no mark can be lost; what cannot be marked is an error, never a row
+without marks. E1 is the subject, E2 the object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.config import choose
+from coref_automl.errors import ModelError
+from coref_automl.korean import ends_in_consonant
+from coref_automl.models.vocabulary import Pieces, split_at, tokenize, word_ids
+from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+Marks = Literal["none", "plain", "typed", "punct", "typed-punct"]
+Lead = Literal["none", "entities", "question"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """How entities are marked, whether in the sentence, and what stands before it: nothing, the two entities, or a question."""
+
+    marks: Marks
+    inline: bool = True
+    lead: Lead = "none"
+
+    @property
+    def has_starts(self) -> bool:
+        """Does a row carry two start marks that a head can read?"""
+        return self.lead == "entities" or (self.inline and self.marks != "none")
+
+
+SCHEMES = {
+    "none": Scheme("none"),
+    "plain": Scheme("plain"),
+    "typed": Scheme("typed"),
+    "punct": Scheme("punct"),
+    "typed-punct": Scheme("typed-punct"),
+    "none-prompt": Scheme("none", inline=False, lead="entities"),
+    "plain-prompt": Scheme("plain", inline=False, lead="entities"),
+    "typed-prompt": Scheme("typed", inline=False, lead="entities"),
+    "punct-prompt": Scheme("punct", inline=False, lead="entities"),
+    "typed-punct-prompt": Scheme("typed-punct", inline=False, lead="entities"),
+    "typed-question": Scheme("typed", lead="question"),
+    "typed-punct-question": Scheme("typed-punct", lead="question"),
+}
+
+TYPE_WORDS = {"PER": "사람", "ORG": "단체", "LOC": "장소", "DAT": "날짜", "POH": "기타", "NOH": "수량"}
+ROLE_WORDS = {"E1": "주체", "E2": "대상"}
+_PUNCTUATION = ("@", "#", "*", "^", "&", "%", "$", "+", "=", "|", "~", "/", "<", ">", ";", "·", "!", "?")
+"""Preference for (subject, object, subject's type, object's type); what a vocabulary lacks is passed over."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MarkedRow:
+    """Ready for a model. `subject_at` and `object_at` are the places of the start marks, -1 where the scheme has none."""
+
+    ids: NDArray[np.int32]
+    subject_at: int
+    object_at: int
+    cut: bool = False
+
+
+def special_tokens(scheme: str) -> tuple[str, ...]:
+    """The entries a scheme adds to the vocabulary; punctuation schemes add none."""
+    marks = choose(scheme, SCHEMES, "scheme").marks
+    if marks == "plain":
+        return ("[E1]", "[/E1]", "[E2]", "[/E2]")
+    if marks == "typed":
+        return tuple(f"[{role}-{kind}]" for role in ROLE_WORDS for kind in TYPES) + ("[/E1]", "[/E2]")
+    return ()
+
+
+class Marker:
+    """Marks rows for one tokenizer, scheme and length. New entries are added to the tokenizer it is given."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, scheme: str, max_length: int) -> None:
+        self.tokenizer = tokenizer
+        self.scheme = choose(scheme, SCHEMES, "scheme")
+        self.max_length = max_length
+        if added := special_tokens(scheme):
+            tokenizer.add_tokens(list(added), special_tokens=True)
+        self.marks = _mark_ids(tokenizer, self.scheme.marks)
+        self._first = _one_of(tokenizer, "cls_token_id", "bos_token_id")
+        self._last = _one_of(tokenizer, "sep_token_id", "eos_token_id")
+
+    def mark(self, row: RelationRow, pieces: Pieces | None = None) -> MarkedRow:
+        """Tokens of a row; `BadRow` with the reason when both entities cannot be marked. `pieces` are those of the sentence."""
+        lead, lead_at = self._lead(row)
+        subject, object_ = self._open_close("E1", row.subject), self._open_close("E2", row.object)
+        inline = self.scheme.inline
+        marks = sum(len(part) for part in (*subject, *object_)) if inline else 0
+        room = self.max_length - 2 - len(lead) - marks
+        spans = [trimmed(row.sentence, row.subject), trimmed(row.sentence, row.object)]
+        pieces = split_at(self.tokenizer, row.sentence, pieces or tokenize(self.tokenizer, row.sentence), spans)
+        covered = [_covered(pieces, span, entity) for span, entity in zip(spans, (row.subject, row.object), strict=True)]
+        if covered[0] == covered[1]:
+            raise BadRow(f"subject and object are the same tokens ({row.subject.word!r})")
+        kept, covered, cut = _window(pieces.ids, covered, room)
+        body, at = _insert(kept, covered, (subject, object_)) if inline else (kept, lead_at)
+        shift = 1 + len(lead) if inline else 1
+        ids = np.concatenate([[self._first], lead, body, [self._last]]).astype(np.int32)
+        if not self.scheme.has_starts:
+            return MarkedRow(ids, -1, -1, cut)
+        return MarkedRow(ids, at[0] + shift, at[1] + shift, cut)
+
+    def _open_close(self, role: str, entity: Entity) -> tuple[list[int], list[int]]:
+        return self.marks[role, entity.type]
+
+    def _lead(self, row: RelationRow) -> tuple[list[int], tuple[int, int]]:
+        """What stands before the sentence, with its closing separator, and the places of both start marks in it."""
+        if self.scheme.lead == "none":
+            return [], (-1, -1)
+        if self.scheme.lead == "question":
+            return [*tokenize(self.tokenizer, question(row)).ids.tolist(), self._last], (-1, -1)
+        ids: list[int] = []
+        at: list[int] = []
+        for role, entity in (("E1", row.subject), ("E2", row.object)):
+            opening, closing = self._open_close(role, entity)
+            at.append(len(ids))
+            ids += [*opening, *word_ids(self.tokenizer, entity.word.strip()), *closing]
+        return [*ids, self._last], (at[0], at[1])
+
+
+def question(row: RelationRow) -> str:
+    """'비틀즈와 조지 해리슨의 관계는?' with the particle that the subject's last syllable asks for."""
+    subject, object_ = row.subject.word.strip(), row.object.word.strip()
+    return f"{subject}{'과' if ends_in_consonant(subject) else '와'} {object_}의 관계는?"
+
+
+def trimmed(sentence: str, entity: Entity) -> tuple[int, int]:
+    """The entity's span without blanks at its edges: a blank is no part of any token."""
+    word = sentence[entity.start : entity.end]
+    return entity.start + len(word) - len(word.lstrip()), entity.end - len(word) + len(word.rstrip())
+
+
+def _mark_ids(tokenizer: PreTrainedTokenizerFast, marks: Marks) -> dict[tuple[str, str], tuple[list[int], list[int]]]:
+    """(role, type) -> the tokens before and after the entity."""
+    if marks == "none":
+        return {(role, kind): ([], []) for role in ROLE_WORDS for kind in TYPES}
+    if marks in ("plain", "typed"):
+        name = "[{role}]" if marks == "plain" else "[{role}-{kind}]"
+        return {
+            (role, kind): (
+                [int(tokenizer.convert_tokens_to_ids(name.format(role=role, kind=kind)))],
+                [int(tokenizer.convert_tokens_to_ids(f"[/{role}]"))],
+            )
+            for role in ROLE_WORDS
+            for kind in TYPES
+        }
+    signs = _signs(tokenizer)
+    found = {}
+    for role, outer, inner in (("E1", signs[0], signs[2]), ("E2", signs[1], signs[3])):
+        for kind, word in TYPE_WORDS.items():
+            typed = [*inner, *_known(tokenizer, word), *inner] if marks == "typed-punct" else []
+            found[role, kind] = ([*outer, *typed], list(outer))
+    return found
+
+
+def _signs(tokenizer: PreTrainedTokenizerFast) -> list[list[int]]:
+    """Four signs that the vocabulary holds, in order of preference. Over metaspaces a sign may be two pieces: a blank and itself."""
+    spelled = [word_ids(tokenizer, sign) for sign in _PUNCTUATION]
+    found = [ids for ids in spelled if 1 <= len(ids) <= 2 and tokenizer.unk_token_id not in ids]
+    if len(found) < 4:
+        raise ModelError("This vocabulary holds fewer than four punctuation signs to mark entities with; choose --scheme typed.")
+    return found[:4]
+
+
+def _known(tokenizer: PreTrainedTokenizerFast, word: str) -> list[int]:
+    ids = word_ids(tokenizer, word)
+    if not ids or tokenizer.unk_token_id in ids:
+        raise ModelError(f"This vocabulary cannot spell the type word {word!r}; choose --scheme punct or typed.")
+    return ids
+
+
+def _one_of(tokenizer: PreTrainedTokenizerFast, *names: str) -> int:
+    for name in names:
+        if getattr(tokenizer, name) is not None:
+            return int(getattr(tokenizer, name))
+    raise ModelError(f"The tokenizer has neither {names[0]} nor {names[1]}; relation extraction needs one of them.")
+
+
+def _covered(pieces: Pieces, span: tuple[int, int], entity: Entity) -> tuple[int, int]:
+    """The pieces of a span; none of them may reach beyond it, or the mark would stand inside a token."""
+    low, high = pieces.cover(*span)
+    if low == high:
+        raise BadRow(f"the tokenizer leaves nothing of {entity.word!r}")
+    if pieces.starts[low] < span[0] or pieces.ends[high - 1] > span[1]:
+        raise BadRow(f"no token border at the edges of {entity.word!r}")
+    return low, high
+
+
+def _window(
+    ids: NDArray[np.int32], covered: list[tuple[int, int]], room: int
+) -> tuple[NDArray[np.int32], list[tuple[int, int]], bool]:
+    """The tokens that fit, around both entities; where they stand too far apart, the middle between them goes."""
+    if len(ids) <= room:
+        return ids, covered, False
+    low, high = min(a for a, _ in covered), max(b for _, b in covered)
+    if high - low <= room:
+        start = int(np.clip(low - (room - (high - low)) // 2, 0, len(ids) - room))
+        return ids[start : start + room], [(a - start, b - start) for a, b in covered], True
+    (a1, b1), (a2, b2) = sorted(covered)
+    nested = b2 <= b1
+    needed = high - low if nested else (b1 - a1) + (b2 - a2)
+    if nested or needed > room:
+        raise BadRow(f"both entities need {needed} tokens and {max(0, room)} are left; raise --max-length")
+    spare = room - needed
+    left_of, between = min(spare // 4, a1), spare // 2
+    right_of = min(spare - left_of - between, len(ids) - b2)
+    between = min(spare - left_of - right_of, a2 - b1)
+    after_first = between // 2
+    first, second = (a1 - left_of, b1 + after_first), (a2 - (between - after_first), b2 + right_of)
+    moved = first[1] - first[0] - second[0]
+    places = {(a1, b1): (a1 - first[0], b1 - first[0]), (a2, b2): (a2 + moved, b2 + moved)}
+    return np.concatenate([ids[slice(*first)], ids[slice(*second)]]), [places[span] for span in covered], True
+
+
+def _insert(
+    ids: NDArray[np.int32], covered: list[tuple[int, int]], marks: tuple[tuple[list[int], list[int]], ...]
+) -> tuple[NDArray[np.int32], tuple[int, int]]:
+    """Put each entity's marks around its tokens. At one place, closing marks come before opening ones, and nesting is kept."""
+    events = []
+    for which, ((low, high), (opening, closing)) in enumerate(zip(covered, marks, strict=True)):
+        events.append((low, 1, -high, which, opening))
+        events.append((high, 0, -low, which, closing))
+    parts: list[NDArray[np.int32]] = []
+    at = [-1, -1]
+    done = length = 0
+    for place, is_opening, _, which, mark in sorted(events, key=lambda event: event[:3]):
+        parts += [ids[done:place], np.array(mark, np.int32)]
+        length += place - done
+        if is_opening:
+            at[which] = length
+        length += len(mark)
+        done = place
+    return np.concatenate([*parts, ids[done:]]), (at[0], at[1])

@@ -1,0 +1,154 @@
+"""One relation row. In: a raw row in any of the shapes KLUE-RE travels in. Out: a checked row, or the reason why it is none.
+
+Policy for spans: `end_idx` is inclusive in files and exclusive in `Entity`. One entity inside the other is allowed (the outer
+one's markers go outside); the same span twice, and spans that cross, are bad rows. Nothing is repaired by guessing.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coref_automl.config import nearest
+from coref_automl.records import Record
+
+TYPES = ("PER", "ORG", "LOC", "DAT", "POH", "NOH")
+LONGEST = 5000
+"""Characters. What is longer is a document: which of its sentences is meant is not for us to guess."""
+
+_FLAT = ("{role}_{key}", "{role}_entity_{key}", "{role}_entity.{key}")
+_KEYS = ("word", "start_idx", "end_idx", "type")
+
+
+@dataclass(frozen=True, slots=True)
+class Entity(Record):
+    """A span of the sentence: `sentence[start:end] == word`."""
+
+    word: str
+    start: int
+    end: int
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRow(Record):
+    guid: str
+    sentence: str
+    subject: Entity
+    object: Entity
+    label: str | None = None
+    source: str = ""
+
+
+class BadRow(ValueError):
+    """Carries the reason; caught where the file and the row's number are known."""
+
+
+def parse_row(raw: Any, *, number: int, labels: tuple[str, ...], labelled: bool = True) -> RelationRow:
+    """A checked row, or `BadRow` with the reason."""
+    if not isinstance(raw, Mapping):
+        raise BadRow(f"it is {type(raw).__name__}, not an object with sentence, subject_entity, object_entity and label")
+    sentence = raw.get("sentence")
+    if not isinstance(sentence, str) or not sentence.strip():
+        raise BadRow("the sentence is missing or empty")
+    if len(sentence) > LONGEST:
+        raise BadRow(
+            f"the sentence has {len(sentence):,} characters, and more than {LONGEST:,} is a document; pass the sentence meant"
+        )
+    subject, object_ = _entity(raw, "subject", sentence), _entity(raw, "object", sentence)
+    if reason := why_not_together(subject, object_):
+        raise BadRow(reason)
+    guid = raw.get("guid", raw.get("id"))
+    return RelationRow(
+        guid=str(number) if guid is None or guid == "" else str(guid),
+        sentence=sentence,
+        subject=subject,
+        object=object_,
+        label=_label(raw.get("label"), labels) if labelled else None,
+        source=str(raw.get("source") or ""),
+    )
+
+
+def why_not_together(subject: Entity, object_: Entity) -> str | None:
+    """The reason why two spans cannot both be marked, if there is one."""
+    a, b = (subject.start, subject.end), (object_.start, object_.end)
+    if a == b:
+        return f"subject and object are the same span {a[0]}..{a[1] - 1} ({subject.word!r})"
+    first, second = sorted((a, b), key=lambda span: (span[0], -span[1]))
+    if first[1] > second[0] and second[1] > first[1]:
+        return f"subject and object cross (characters {first[0]}..{first[1] - 1} and {second[0]}..{second[1] - 1})"
+    return None
+
+
+def _entity(raw: Mapping[str, Any], role: str, sentence: str) -> Entity:
+    cell = _cell(raw, role)
+    missing = [key for key in _KEYS if cell.get(key) in (None, "")]
+    if missing:
+        raise BadRow(f"the {role} entity has no {missing[0]!r}")
+    word, kind = str(cell["word"]), str(cell["type"])
+    if kind not in TYPES:
+        raise BadRow(f"the {role}'s type {kind!r} is none of {', '.join(TYPES)}")
+    start, last = _whole(cell["start_idx"], role, "start_idx"), _whole(cell["end_idx"], role, "end_idx")
+    if sentence[max(0, start) : last + 1] != word or start < 0 or not word.strip():
+        raise BadRow(_why_no_match(word, start, last, role, sentence))
+    return Entity(word, start, last + 1, kind)
+
+
+def _cell(raw: Mapping[str, Any], role: str) -> Mapping[str, Any]:
+    """The entity as an object, a text cell that spells one, or flat columns (subject_word, subject_start_idx ...)."""
+    value = raw.get(f"{role}_entity")
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, str) and value.strip():
+        for read in (ast.literal_eval, json.loads):
+            try:
+                found = read(value)
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                continue
+            if isinstance(found, Mapping):
+                return found
+        raise BadRow(f"the cell {role}_entity is no dict: {value[:40]!r}")
+    for pattern in _FLAT:
+        flat = {key: raw.get(pattern.format(role=role, key=key)) for key in _KEYS}
+        if any(entry is not None for entry in flat.values()):
+            return flat
+    raise BadRow(f"there is no {role}_entity, nor columns {role}_word, {role}_start_idx, {role}_end_idx, {role}_type")
+
+
+def _whole(value: Any, role: str, key: str) -> int:
+    try:
+        if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+            raise ValueError
+        return int(value)
+    except (TypeError, ValueError):
+        raise BadRow(f"the {role}'s {key} is {value!r}, not a whole number") from None
+
+
+def _why_no_match(word: str, start: int, last: int, role: str, sentence: str) -> str:
+    """Say what stands at the offsets and where the word is; the reader corrects the file, we do not."""
+    if not word.strip():
+        return f"the {role}'s word is blank"
+    if not 0 <= start <= last < len(sentence):
+        seen = f"characters {start}..{last} are outside the sentence of {len(sentence):,}"
+    else:
+        seen = f"characters {start}..{last} are {sentence[start : last + 1]!r}"
+    if word not in sentence:
+        return f"the {role} {word!r} does not occur in the sentence; {seen}"
+    if sentence[max(0, start) : last] == word:
+        return f"the {role} {word!r} ends at {last - 1}, not {last}: end_idx is inclusive; {seen}"
+    found = sentence.index(word)
+    return f"the {role}'s {seen}, not {word!r}, which stands at {found}..{found + len(word) - 1}"
+
+
+def _label(value: Any, labels: tuple[str, ...]) -> str:
+    """A label by name; whole numbers are what the hub's rows carry, in KLUE's order."""
+    if value is None or value == "":
+        raise BadRow("the label is missing")
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(labels):
+        return labels[value]
+    if value in labels:
+        return str(value)
+    raise BadRow(f"the label {value!r} is none of KLUE's 30. {nearest(str(value), labels)}")
