@@ -4,6 +4,7 @@ import importlib
 
 VERBS = (
     "bench",
+    "tokenizer",
 )
 
 for _verb in VERBS:

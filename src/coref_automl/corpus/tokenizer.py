@@ -1,0 +1,81 @@
+"""A tokenizer for a corpus. In: sources. Out: a folder that any model's tokenizer can be; held-out documents are never seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
+from coref_automl.corpus.holdout import SHARE, held_out
+from coref_automl.corpus.sources import open_source
+from coref_automl.errors import RecipeError, SourceError
+from coref_automl.korean import Tagger, default_cache
+from coref_automl.models.build import train_tokenizer
+from coref_automl.models.load import tokenizer_fingerprint
+from coref_automl.progress import Progress, quiet
+from coref_automl.records import Document, Record
+from coref_automl.store import MANIFEST, claim_folder, mark_done, write_json
+
+LEAST_VOCABULARY = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerRecipe:
+    """`nouns` learns nouns apart from their particles (Kiwi cuts the words); `alphabet` bounds the single characters."""
+
+    sources: tuple[str, ...]
+    vocab_size: int = 16_000
+    nouns: bool = True
+    alphabet: int = 3_000
+    holdout: float = SHARE
+    filters: Filters = field(default_factory=Filters)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerCard(Record):
+    """What a tokenizer was made of."""
+
+    sources: tuple[str, ...]
+    documents: int
+    characters: int
+    vocab_size: int
+    nouns: bool
+    fingerprint: str
+
+
+def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | None = None) -> TokenizerCard:
+    """Read, clean, leave out what is held out, learn, save."""
+    progress = progress or quiet()
+    if recipe.vocab_size < LEAST_VOCABULARY:
+        raise RecipeError(f"vocab_size should be at least {LEAST_VOCABULARY:,}, not {recipe.vocab_size:,}.")
+    claim_folder(out, "tokenizer", fresh=True)
+    texts = [text for source in recipe.sources for text in _texts(source, recipe, progress)]
+    if not texts:
+        raise SourceError(f"No document of {', '.join(recipe.sources)} can be used; see the reasons with `coref-automl prepare`.")
+    progress.note(f"Learning {recipe.vocab_size:,} entries from {len(texts):,} documents.")
+    tagger = Tagger(default_cache()) if recipe.nouns else None
+    tokenizer = train_tokenizer(texts, vocab_size=recipe.vocab_size, tagger=tagger, alphabet=recipe.alphabet)
+    tokenizer.save_pretrained(out)
+    card = TokenizerCard(
+        sources=tuple(source.rsplit("/", 1)[-1] for source in recipe.sources),
+        documents=len(texts),
+        characters=sum(map(len, texts)),
+        vocab_size=len(tokenizer),
+        nouns=recipe.nouns,
+        fingerprint=tokenizer_fingerprint(tokenizer),
+    )
+    write_json(out / MANIFEST, {"kind": "tokenizer", **card.to_json()})
+    mark_done(out)
+    return card
+
+
+def _texts(source: str, recipe: TokenizerRecipe, progress: Progress) -> list[str]:
+    documents: list[Document] = list(
+        progress.track(open_source(source, on_flaw=lambda _: None), f"read {source}", unit="documents")
+    )
+    by_origin: dict[str, list[str]] = {}
+    for document in documents:
+        by_origin.setdefault(document.source, []).append(document.id)
+    hidden = {origin: held_out(ids, share=recipe.holdout) for origin, ids in by_origin.items()}
+    seen = (normalise(document.text) for document in documents if document.id not in hidden[document.source])
+    return [text for text in seen if reason_to_drop(text, recipe.filters) is None]
