@@ -125,29 +125,30 @@ def _new(learned: list[str], known: list[str]) -> list[str]:
     return [entry for entry in dict.fromkeys(learned) if entry not in held]
 
 
-def _words(texts: list[str], tagger: Tagger | None) -> tuple[Iterator[str], Iterator[str]]:
+def _words(texts: list[str], tagger: Tagger | None) -> tuple[list[str], list[str]]:
     """Texts as lines of blank-separated pieces: what stands at the start of words, and what follows a noun inside one."""
     if tagger is None:
-        return iter(texts), iter(())
-    tagged = list(tagger.tag(texts))
-    heads = (" ".join(piece for piece, first in _cut(text, tags) if first) for text, tags in zip(texts, tagged, strict=True))
-    tails = (" ".join(piece for piece, first in _cut(text, tags) if not first) for text, tags in zip(texts, tagged, strict=True))
+        return texts, []
+    heads, tails = [], []
+    for text, tags in zip(texts, tagger.tag(texts), strict=True):
+        pieces = list(_cut(text, tags))
+        heads.append(" ".join(head for head, _ in pieces))
+        tails.append(" ".join(tail for _, tail in pieces if tail))
     return heads, tails
 
 
-def _cut(text: str, tags: Tags) -> Iterator[tuple[str, bool]]:
-    """Each word, cut behind its last noun: (piece, stands at the start of the word)."""
-    ends = {int(end) for (_, end), kind in zip(tags.spans, tags.kinds, strict=True) if kind != PRONOUN}
-    at = 0
+def _cut(text: str, tags: Tags) -> Iterator[tuple[str, str]]:
+    """Each word, cut behind its last noun: what stands at its start, and what follows."""
+    noun_ends = tags.spans[tags.kinds != PRONOUN, 1].tolist()
+    at = noun = 0
     for word in text.split():
         start = text.index(word, at)
         at = start + len(word)
-        cut = max((end for end in range(start + 1, at) if end in ends), default=0)
-        if cut:
-            yield text[start:cut], True
-            yield text[cut:at], False
-        else:
-            yield word, True
+        cut = at
+        while noun < len(noun_ends) and noun_ends[noun] <= at:
+            cut = noun_ends[noun] if noun_ends[noun] > start else cut
+            noun += 1
+        yield text[start:cut], text[cut:at]
 
 
 def _characters(texts: list[str], size: int) -> list[str]:
@@ -161,7 +162,7 @@ def _characters(texts: list[str], size: int) -> list[str]:
     return sorted(sorted(counts, key=lambda form: (-counts[form], form))[:size])
 
 
-def _learn(lines: Iterator[str], size: int, alphabet: int) -> list[str]:
+def _learn(lines: list[str], size: int, alphabet: int) -> list[str]:
     """Entries in the order in which byte-pair encoding learns them; that trainer gives the same ones in every process."""
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
