@@ -1,0 +1,159 @@
+"""The numbers, each defined once. In: item scores. Out: hits by item, and estimates with intervals.
+
+Lenient names are the short ones (`real1`, `real5`, `lambada_top1`, `score`), so that older tables can be read beside ours; strict
+and word numbers stand next to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.config import choose
+from coref_automl.errors import RecipeError
+from coref_automl.records import Estimate, ItemScore, Task
+from coref_automl.statistics import DRAWS, Part, bootstrap_mean, composite
+
+Rule = Literal["strict", "lenient", "word"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A share of hits (task, rule, at), or a composite of such metrics with weights that sum to 1."""
+
+    name: str
+    label: str
+    task: Task | None = None
+    rule: Rule = "strict"
+    at: int = 1
+    parts: tuple[tuple[str, float], ...] = ()
+
+    def rank(self, score: ItemScore) -> int | None:
+        """The rank this metric looks at; None where it was not run."""
+        return {"strict": score.strict_rank, "lenient": score.lenient_rank, "word": score.word_rank}[self.rule]
+
+
+_ALL = (
+    Metric("real1", "Real@1", "real", "lenient", 1),
+    Metric("real5", "Real@5", "real", "lenient", 5),
+    Metric("lambada_top1", "LAMBADA@1", "lambada", "lenient", 1),
+    Metric("real1_strict", "Real@1 strict", "real", "strict", 1),
+    Metric("real5_strict", "Real@5 strict", "real", "strict", 5),
+    Metric("lambada_top1_strict", "LAMBADA@1 strict", "lambada", "strict", 1),
+    Metric("real_word", "Real word", "real", "word", 1),
+    Metric("lambada_word", "LAMBADA word", "lambada", "word", 1),
+    Metric("gold_word", "Gold", "gold", "word", 1),
+    Metric("real_far1", "Real-far@1", "real-far", "lenient", 1),
+    Metric("real_far1_strict", "Real-far@1 strict", "real-far", "strict", 1),
+    Metric("real_far_word", "Real-far word", "real-far", "word", 1),
+    Metric("score", "Score", parts=(("real1", 0.4), ("real5", 0.3), ("lambada_top1", 0.3))),
+    Metric("score_strict", "Score strict", parts=(("real1_strict", 0.4), ("real5_strict", 0.3), ("lambada_top1_strict", 0.3))),
+)
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
+PRIMARY = "real1_strict"
+
+BUCKETS = ((0, 128), (128, 512), (512, 1024), (1024, 1536), (1536, 2000))
+"""Distances of `real-far` in reference tokens, half open."""
+
+GROUPINGS: dict[str, Callable[[ItemScore], str]] = {
+    "source": lambda score: score.source,
+    "tag": lambda score: score.tag,
+    "pieces": lambda score: str(min(score.pieces, 5)) + ("+" if score.pieces >= 5 else ""),
+    "reach": lambda score: "out of reach" if score.out_of_reach else "in reach",
+    "distance": lambda score: bucket(score.distance),
+    "half": lambda score: score.half,
+    "pronoun": lambda score: "pronoun between" if score.pronoun_between else "none between",
+}
+
+
+def hits(scores: Sequence[ItemScore], metric: str) -> tuple[list[str], NDArray[np.bool_], NDArray[np.str_]]:
+    """Ids, hits and clusters of the items that a plain metric counts; empty where it was not run."""
+    plain = choose(metric, METRICS, "metric")
+    if plain.parts:
+        raise RecipeError(
+            f"{metric} is a composite and has no hits of its own; use its parts {', '.join(name for name, _ in plain.parts)}."
+        )
+    counted = [(score, rank) for score in scores if score.task == plain.task and (rank := plain.rank(score)) is not None]
+    return (
+        [score.item for score, _ in counted],
+        np.array([0 < rank <= plain.at for _, rank in counted], np.bool_),
+        np.array([score.cluster for score, _ in counted], np.str_),
+    )
+
+
+def weighted_parts(scores: Sequence[ItemScore], metric: str) -> list[Part]:
+    """What `statistics.composite` adds up: a part a task, weights in the values; empty if any part of the metric was not run."""
+    chosen = choose(metric, METRICS, "metric")
+    by_task: dict[Task | None, tuple[list[str], NDArray[np.float64], NDArray[np.str_]]] = {}
+    for name, weight in chosen.parts or ((metric, 1.0),):
+        ids, hit, clusters = hits(scores, name)
+        if not ids:
+            return []
+        before = by_task.get(METRICS[name].task)
+        values = weight * hit.astype(np.float64) + (before[1] if before else 0.0)
+        by_task[METRICS[name].task] = ids, values, clusters
+    return [Part(values, clusters) for _, values, clusters in by_task.values()]
+
+
+def estimate(scores: Sequence[ItemScore], metric: str, *, seed: int = 0, draws: int = DRAWS) -> Estimate | None:
+    """One metric with its interval; None where it was not run."""
+    parts = weighted_parts(scores, metric)
+    return composite(parts, seed=seed, draws=draws)[0] if parts else None
+
+
+def summarise(scores: Sequence[ItemScore], *, seed: int = 0, draws: int = DRAWS) -> dict[str, Estimate]:
+    """Every metric that was run. One that was not is absent, never 0."""
+    return summarise_all([scores], seed=seed, draws=draws)[0]
+
+
+def summarise_all(columns: Sequence[Sequence[ItemScore]], *, seed: int = 0, draws: int = DRAWS) -> list[dict[str, Estimate]]:
+    """`summarise` of several scorings. Metrics of the same items share one set of bootstrap draws, which is most of the cost."""
+    groups: dict[tuple[bytes, ...], list[tuple[int, str, list[Part]]]] = {}
+    for column, scores in enumerate(columns):
+        for name in METRICS:
+            if parts := weighted_parts(scores, name):
+                same = tuple(np.asarray(part.clusters).tobytes() for part in parts)
+                groups.setdefault(same, []).append((column, name, parts))
+    found: dict[tuple[int, str], Estimate] = {}
+    for members in groups.values():
+        first = members[0][2]
+        stacked = [
+            Part(np.column_stack([np.asarray(parts[at].values) for _, _, parts in members]), first[at].clusters)
+            for at in range(len(first))
+        ]
+        for (column, name, _), value in zip(members, composite(stacked, seed=seed, draws=draws), strict=True):
+            found[column, name] = value
+    return [{name: found[column, name] for name in METRICS if (column, name) in found} for column in range(len(columns))]
+
+
+def breakdown(scores: Sequence[ItemScore], metric: str, by: str, *, seed: int = 0, draws: int = 2000) -> dict[str, Estimate]:
+    """One metric by source, tag, pieces, reach, distance ...; groups in natural order."""
+    group = choose(by, GROUPINGS, "grouping")
+    counted = set(hits(scores, metric)[0])
+    groups: dict[str, list[ItemScore]] = {}
+    for score in scores:
+        if score.item in counted and score.task == METRICS[metric].task:
+            groups.setdefault(group(score), []).append(score)
+    order = sorted(groups, key=lambda name: ([low for low, high in BUCKETS if bucket(low) == name] or [1 << 30], name))
+    out = {}
+    for name in order:
+        _, hit, clusters = hits(groups[name], metric)
+        out[name] = bootstrap_mean(hit, clusters, seed=seed, draws=draws)
+    return out
+
+
+def bucket(distance: int) -> str:
+    for low, high in BUCKETS:
+        if low <= distance < high:
+            return f"{low}-{high - 1}"
+    return "none" if distance < 0 else f"{BUCKETS[-1][1]}+"
+
+
+def single_entry_share(scores: Sequence[ItemScore]) -> float:
+    """The share of answers that are one vocabulary entry: the ceiling of strict. Of the Real items, or of all without them."""
+    counted = [score for score in scores if score.task == "real"] or list(scores)
+    return sum(score.strict_rank > 0 for score in counted) / len(counted) if counted else 0.0

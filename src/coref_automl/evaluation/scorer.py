@@ -1,0 +1,241 @@
+"""Scores items with one model. In: a loaded model, items, their texts, a noun table. Out: one ItemScore an item, batch by batch.
+
+Hidden states are gathered at the masked positions and only they reach the head; ranks and the top five come from that one pass,
+and so do the candidates' pieces. Nothing is decoded and no tagger runs here. The encoder may run in half precision; the head
+never does, because rounded logits tie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from coref_automl.config import choose
+from coref_automl.errors import EvaluationError, ModelError
+from coref_automl.evaluation.batches import default_budget, in_batches
+from coref_automl.evaluation.matching import MatchTable
+from coref_automl.evaluation.windows import Ids, Window, WindowMaker
+from coref_automl.evaluation.words import Ask, Candidates, Row, left_to_right_rows, masked_rows, read_candidates
+from coref_automl.models.heads import encode, predict
+from coref_automl.models.vocabulary import entry_words, word_ids
+from coref_automl.records import ClozeItem, ItemScore, Task
+
+if TYPE_CHECKING:
+    from coref_automl.models.load import LoadedModel
+
+TOP = 5
+DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_HEAD_POSITIONS = 256
+"""Positions whose logits are alive at once: 133 MB of them with a vocabulary of 130,000."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """An item ready to run: its window and its rows. The first row has one mask, and the ranks come from it."""
+
+    item: ClozeItem
+    window: Window
+    rows: tuple[Row, ...]
+    candidates: Candidates | None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return len(self.rows), self.window.length(max(len(row.middle) for row in self.rows))
+
+
+class Scorer:
+    """One model on its device. `nouns` allows vocabulary entries; LAMBADA's answers need be no nouns: all words are allowed."""
+
+    def __init__(
+        self, loaded: LoadedModel, nouns: NDArray[np.bool_], *, seq_len: int, dtype: str = "float32", budget: int | None = None
+    ) -> None:
+        self._model = loaded.model.eval()
+        self._tokenizer = loaded.tokenizer
+        self._device = next(self._model.parameters()).device
+        self._autocast = choose(dtype, DTYPES, "dtype")
+        self._budget = budget or default_budget(self._device.type)
+        self._maker = WindowMaker(loaded.tokenizer, seq_len)
+        words = entry_words(loaded.tokenizer)
+        width = int(self._model.config.vocab_size)
+        if len(words) > width:
+            message = (
+                f"The tokenizer has {len(words)} entries and the model {width}; pass the tokenizer the model was trained with."
+            )
+            raise ModelError(message)
+        if len(nouns) > len(words):
+            raise ModelError(
+                f"The noun table has {len(nouns)} entries and the tokenizer {len(words)}; they belong to different tokenizers."
+            )
+        self._words = [*words, *[None] * (width - len(words))]
+        any_word = np.array([bool(word) for word in self._words])
+        allowed = np.zeros(width, np.bool_)
+        allowed[: len(nouns)] = nouns
+        self._noun_table = MatchTable(self._words, allowed & any_word)
+        self._word_table = MatchTable(self._words, any_word)
+        self._pieces = lru_cache(maxsize=None)(lambda word: tuple(word_ids(loaded.tokenizer, word)))
+
+    @property
+    def mask_id(self) -> int:
+        return self._maker.mask_id
+
+    def table(self, task: Task) -> MatchTable:
+        return self._word_table if task == "lambada" else self._noun_table
+
+    def score(
+        self,
+        items: Sequence[ClozeItem],
+        texts: Mapping[str, str],
+        *,
+        words: Container[str] = (),
+        left_to_right: bool = False,
+    ) -> Iterator[list[ItemScore]]:
+        """Score the items, the longest windows first. `words` holds the ids of items whose word rank is wanted."""
+        by_task: dict[Task, list[Unit]] = {}
+        for item in items:
+            unit = self.unit(item, texts[item.document], item.id in words, left_to_right)
+            by_task.setdefault(item.task, []).append(unit)
+        for task, units in by_task.items():
+            table = self.table(task)
+            run = partial(self._run, table=table, allowed=torch.from_numpy(table.allowed).to(self._device))
+            for _, scores in in_batches(units, lambda unit: unit.size, self._budget, run):
+                yield scores
+
+    def unit(self, item: ClozeItem, text: str, words: bool, left_to_right: bool = False) -> Unit:
+        candidates = read_candidates(item, self._pieces, self._tokenizer.unk_token_id) if words else None
+        make = left_to_right_rows if left_to_right else masked_rows
+        rows = make(candidates, self.mask_id) if candidates else []
+        single = [row for row in rows if row.middle == (self.mask_id,)] or [Row((self.mask_id,))]
+        return Unit(item, self._maker.window(item, text), (*single, *(row for row in rows if row not in single)), candidates)
+
+    def _run(self, units: list[Unit], table: MatchTable, allowed: Tensor) -> list[ItemScore]:
+        with torch.inference_mode(), exact_float32():
+            return self._answers(units, table, allowed)
+
+    def _answers(self, units: list[Unit], table: MatchTable, allowed: Tensor) -> list[ItemScore]:
+        hidden, places = self._hidden(units)
+        ranks: list[tuple[int, int, tuple[str, ...]]] = []
+        sums = [np.zeros(len(unit.candidates.words)) if unit.candidates else np.zeros(0) for unit in units]
+        for low in range(0, len(places), _HEAD_POSITIONS):
+            part = places[low : low + _HEAD_POSITIONS]
+            logits = predict(self._model, hidden[low : low + _HEAD_POSITIONS].float()).float()
+            if not torch.isfinite(logits).all():
+                raise EvaluationError("The model's logits are not numbers; its weights are damaged or it diverged in training.")
+            self._add_candidates(logits, part, sums)
+            ranked = [units[place.unit] for place in part if place.ranked]
+            if ranked:
+                ranks += self._rank(logits[: len(ranked)], ranked, table, allowed)
+            del logits
+        return [self._finish(unit, *rank, total) for unit, rank, total in zip(units, ranks, sums, strict=True)]
+
+    def _hidden(self, units: list[Unit]) -> tuple[Tensor, list[Place]]:
+        """Hidden states at every place where the head runs; the single masks, which are ranked, come first."""
+        rows: list[Ids] = []
+        places: list[Place] = []
+        for number, unit in enumerate(units):
+            for order, row in enumerate(unit.rows):
+                asks = {offset: tuple(ask for ask in row.asks if ask.offset == offset) for offset in row.offsets}
+                if order == 0:
+                    asks.setdefault(0, ())
+                for offset, asked in asks.items():
+                    places.append(Place(number, len(rows), unit.window.gap + offset, order == 0, asked))
+                rows.append(unit.window.filled(row.middle))
+        places.sort(key=lambda place: not place.ranked)
+        longest = max(map(len, rows))
+        ids = np.full((len(rows), longest), self._tokenizer.pad_token_id or 0, np.int64)
+        real = np.zeros((len(rows), longest), np.int64)
+        for at, tokens in enumerate(rows):
+            ids[at, : len(tokens)] = tokens
+            real[at, : len(tokens)] = 1
+        cast = torch.autocast(self._device.type, self._autocast) if self._autocast else nullcontext()
+        with cast:
+            hidden = encode(self._model, torch.from_numpy(ids).to(self._device), torch.from_numpy(real).to(self._device))
+        at_rows = torch.tensor([place.row for place in places], device=self._device)
+        at_columns = torch.tensor([place.column for place in places], device=self._device)
+        return hidden[at_rows, at_columns], places
+
+    def _add_candidates(self, logits: Tensor, places: Sequence[Place], sums: list[NDArray[np.float64]]) -> None:
+        asked = [(at, ask.piece, place.unit, ask.slot) for at, place in enumerate(places) for ask in place.asks]
+        if not asked:
+            return
+        at, piece, unit, slot = np.array(asked).T
+        rows = torch.from_numpy(np.ascontiguousarray(at)).to(logits.device)
+        columns = torch.from_numpy(np.ascontiguousarray(piece)).to(logits.device)
+        found = (logits[rows, columns] - torch.logsumexp(logits, dim=1)[rows]).double().cpu().numpy()
+        for value, number, place in zip(found, unit, slot, strict=True):
+            sums[number][place] += value
+
+    def _rank(
+        self, logits: Tensor, units: Sequence[Unit], table: MatchTable, allowed: Tensor
+    ) -> list[tuple[int, int, tuple[str, ...]]]:
+        logits.masked_fill_(~allowed, -torch.inf)
+        matches = [table.of(unit.item.answer) for unit in units]
+        strict = rank_of(logits, [pair[0] for pair in matches])
+        lenient = rank_of(logits, [pair[1] for pair in matches])
+        top = logits.topk(min(TOP, int(allowed.sum())), dim=1).indices.cpu().numpy()
+        return [
+            (int(s), int(n), tuple(self._words[entry] or "" for entry in row))
+            for s, n, row in zip(strict, lenient, top, strict=True)
+        ]
+
+    def _finish(self, unit: Unit, strict: int, lenient: int, top: tuple[str, ...], sums: NDArray[np.float64]) -> ItemScore:
+        item, window = unit.item, unit.window
+        return ItemScore(
+            item=item.id, task=item.task, cluster=item.cluster, source=item.source, answer=item.answer, tag=item.tag,
+            distance=item.distance, strict_rank=strict, lenient_rank=lenient, top=top, pieces=len(self._pieces(item.answer)),
+            own_distance=window.own_distance, out_of_reach=window.out_of_reach,
+            word_rank=unit.candidates.rank(sums) if unit.candidates else None, pronoun_between=item.pronoun_between,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A position at which the head runs, and what is asked of it."""
+
+    unit: int
+    row: int
+    column: int
+    ranked: bool
+    asks: tuple[Ask, ...]
+
+
+def rank_of(logits: Tensor, matches: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Rank of each row's best match among the entries above minus infinity; 0 without a match; ties go against the match."""
+    most = max((len(ids) for ids in matches), default=0)
+    if most == 0:
+        return np.zeros(len(matches), np.int64)
+    padded = np.zeros((len(matches), most), np.int64)
+    real = np.zeros((len(matches), most), np.bool_)
+    for at, ids in enumerate(matches):
+        padded[at, : len(ids)] = ids
+        real[at, : len(ids)] = True
+    values = logits.gather(1, torch.from_numpy(padded).to(logits.device))
+    values.masked_fill_(~torch.from_numpy(real).to(logits.device), -torch.inf)
+    best = values.amax(dim=1, keepdim=True)
+    ahead = (logits >= best).sum(dim=1) - (values >= best).sum(dim=1)
+    ranks: NDArray[np.int64] = (ahead + 1).cpu().numpy()
+    ranks[~real.any(axis=1)] = 0
+    return ranks
+
+
+@contextmanager
+def exact_float32() -> Iterator[None]:
+    """float32 means float32: TF32 is off while items are scored, whatever the process had chosen."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def collect(batches: Iterable[list[ItemScore]]) -> dict[str, ItemScore]:
+    """All scores by item id."""
+    return {score.item: score for batch in batches for score in batch}

@@ -1,0 +1,120 @@
+"""What a model reads of an item. In: an item, its document as pieces, a length. Out: the token ids around the gap.
+
+The gap is one or more mask tokens in the place of the hidden word. What follows the word inside its eojeol (a particle) stays the
+continuation piece it was. The context is the same whatever the number of masks: room for `MOST_MASKS` is always kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.errors import ModelError, RecipeError
+from coref_automl.models.vocabulary import Pieces, split_at, tokenize
+from coref_automl.records import ClozeItem
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+MOST_MASKS = 4
+"""The most masks that stand in a gap; a longer word is scored by its first four pieces."""
+
+LEAST_CONTEXT = 8
+"""A window that keeps fewer pieces than this around the gap measures nothing."""
+
+_DOCUMENTS_KEPT = 8
+
+Ids = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """The ids before and after the gap, special tokens included; `own_distance` counts this tokenizer's pieces."""
+
+    before: Ids
+    after: Ids
+    own_distance: int
+    out_of_reach: bool
+
+    @property
+    def gap(self) -> int:
+        """Position of the first mask."""
+        return len(self.before)
+
+    def filled(self, middle: Sequence[int]) -> Ids:
+        """The whole row with these ids in the gap."""
+        return np.concatenate([self.before, np.asarray(middle, np.int32), self.after])
+
+    def length(self, masks: int = MOST_MASKS) -> int:
+        return len(self.before) + masks + len(self.after)
+
+
+class WindowMaker:
+    """Cuts windows for one tokenizer and one length. Items of one document that come together tokenize it once."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, seq_len: int) -> None:
+        if tokenizer.mask_token_id is None:
+            raise ModelError("The tokenizer has no mask token, so the model cannot fill a gap; pass a masked language model.")
+        self.mask_id = int(tokenizer.mask_token_id)
+        self._tokenizer = tokenizer
+        self._opening, self._closing = special_edges(tokenizer)
+        self._room = seq_len - len(self._opening) - len(self._closing) - MOST_MASKS
+        if self._room < LEAST_CONTEXT:
+            least = seq_len - self._room + LEAST_CONTEXT
+            raise RecipeError(f"A window of {seq_len} tokens leaves no context around the gap; pass --seq-len {least} or more.")
+        self._pieces = lru_cache(maxsize=_DOCUMENTS_KEPT)(self._tokenize)
+
+    def window(self, item: ClozeItem, text: str) -> Window:
+        pieces = split_at(self._tokenizer, text, self._pieces(text), [(item.start, item.end)])
+        gap = pieces.cover(item.start, item.end)
+        antecedent = pieces.cover(*item.antecedent) if item.antecedent else None
+        low, high, in_reach = bounds(len(pieces.ids), gap, antecedent, self._room)
+        return Window(
+            np.concatenate([self._opening, pieces.ids[low : gap[0]]]).astype(np.int32),
+            np.concatenate([pieces.ids[gap[1] : high], self._closing]).astype(np.int32),
+            distance_between(gap, antecedent),
+            not in_reach,
+        )
+
+    def _tokenize(self, text: str) -> Pieces:
+        return tokenize(self._tokenizer, text)
+
+
+def bounds(count: int, gap: tuple[int, int], antecedent: tuple[int, int] | None, room: int) -> tuple[int, int, bool]:
+    """The run of pieces to keep, and whether the antecedent is in it. At most `room` pieces stand outside the gap.
+
+    The stretch from antecedent to gap is centred. Where it cannot fit, the gap alone is, and the item is out of reach.
+    """
+    left, right = gap[0], count - gap[1]
+    need_left = max(0, gap[0] - antecedent[0]) if antecedent else 0
+    need_right = max(0, antecedent[1] - gap[1]) if antecedent else 0
+    in_reach = need_left + need_right <= room
+    if not in_reach:
+        need_left = need_right = 0
+    spare = room - need_left - need_right
+    more_left = min(left - need_left, spare // 2)
+    more_right = min(right - need_right, spare - more_left)
+    more_left = min(left - need_left, spare - more_right)
+    return gap[0] - need_left - more_left, gap[1] + need_right + more_right, in_reach
+
+
+def distance_between(gap: tuple[int, int], antecedent: tuple[int, int] | None) -> int:
+    """Pieces that stand between antecedent and gap; -1 without an antecedent."""
+    if antecedent is None:
+        return -1
+    return max(gap[0] - antecedent[1], antecedent[0] - gap[1], 0)
+
+
+def special_edges(tokenizer: PreTrainedTokenizerFast) -> tuple[Ids, Ids]:
+    """What the tokenizer puts around a single text: [CLS] and [SEP], <s> and </s>, or nothing."""
+    bare = list(tokenizer("가", add_special_tokens=False)["input_ids"])
+    whole = list(tokenizer("가")["input_ids"])
+    for at in range(len(whole) - len(bare) + 1):
+        if whole[at : at + len(bare)] == bare:
+            return np.array(whole[:at], np.int32), np.array(whole[at + len(bare) :], np.int32)
+    raise ModelError("The tokenizer changes a text when it adds its special tokens, so windows cannot be cut with it.")
