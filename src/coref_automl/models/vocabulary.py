@@ -25,7 +25,7 @@ _BLANKS = np.array([code for code in range(0x3001) if chr(code).isspace()], np.u
 class Pieces:
     """Token ids with the characters they stand for: piece i is `text[starts[i]:ends[i]]`, without the blanks around it.
 
-    Offsets never decrease. Pieces that share one character's bytes overlap. A piece of blanks is empty: a lone start mark (`▁`) stands
+    Offsets never decrease. Pieces that share one character's bytes overlap. A piece of blanks is empty: a lone `▁` stands
     where its word begins and belongs to that word, other blanks (a line break) stand where they are.
     """
 

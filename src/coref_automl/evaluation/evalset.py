@@ -1,0 +1,140 @@
+"""Evaluation sets on disk. In: documents and items. Out: a frozen folder, and that folder read back with its fingerprint checked.
+
+    evalsets/<name>/  manifest.json  documents.jsonl  items-<task>.jsonl  nouns-<tokenizer fingerprint>.npy
+
+The fingerprint names the bytes of documents and items. Noun tables may be added later and are no part of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl import store
+from coref_automl.errors import EvalSetError, InputError
+from coref_automl.evaluation import nouns
+from coref_automl.records import SCHEMA, ClozeItem, Document, Task
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+KIND = "evalset"
+DOCUMENTS = "documents.jsonl"
+TASKS: tuple[Task, ...] = get_args(Task)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvalSet:
+    """A frozen set: the same items for every model and every length."""
+
+    name: str
+    folder: Path
+    manifest: dict[str, Any]
+    fingerprint: str
+    documents: dict[str, str]
+    items: dict[Task, tuple[ClozeItem, ...]]
+    _tables: dict[str, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def open(cls, folder: Path | str) -> EvalSet:
+        """Read a set. One whose documents or items are no longer what was frozen is an error."""
+        folder = Path(folder)
+        manifest = _manifest(folder)
+        files = _files(folder)
+        held = _fingerprint(folder, files)
+        if held != manifest["fingerprint"]:
+            raise EvalSetError(
+                f"{folder} was edited after it was frozen (fingerprint {held}, frozen as {manifest['fingerprint']}); restore its "
+                "files, or build the set again with coref-automl prepare eval."
+            )
+        texts = {row["id"]: row["text"] for row in store.read_jsonl(folder / DOCUMENTS)}
+        items = {task: tuple(map(ClozeItem.from_json, store.read_jsonl(folder / name))) for task, name in files.items()}
+        return cls(folder.resolve().name, folder, manifest, held, texts, items)
+
+    def noun_table(self, tokenizer: PreTrainedTokenizerFast) -> NDArray[np.bool_]:
+        """For every id of the vocabulary: is it a noun that may answer? Read from the set, or built on the spot with Kiwi."""
+        return nouns.table_for(tokenizer, self.folder, self._tables)
+
+
+def freeze(folder: Path, documents: Iterable[Document], items: Mapping[Task, Sequence[ClozeItem]], facts: dict[str, Any]) -> None:
+    """Write a set; `facts` go to the manifest. What is written reads back equal, or nothing is marked done."""
+    documents = list(documents)
+    check(documents, items)
+    store.write_jsonl(folder / DOCUMENTS, (document.to_json() for document in documents))
+    for task in TASKS:
+        if task in items:
+            store.write_jsonl(folder / _file_of(task), (item.to_json() for item in items[task]))
+        else:
+            (folder / _file_of(task)).unlink(missing_ok=True)
+    held = _fingerprint(folder, _files(folder))
+    store.write_json(folder / store.MANIFEST, {"kind": KIND, "schema": SCHEMA, "fingerprint": held, **facts})
+    store.mark_done(folder)
+
+
+def check(documents: Sequence[Document], items: Mapping[Task, Sequence[ClozeItem]]) -> None:
+    """Everything that must hold of a frozen set, whoever built its items."""
+    texts = {document.id: document.text for document in documents}
+    if len(texts) != len(documents):
+        raise EvalSetError("Two documents of the set have one id; give every document of every source an id of its own.")
+    seen: set[str] = set()
+    for task, built in items.items():
+        for item in built:
+            fault = _fault(task, item, texts) or (f"the id {item.id} twice" if item.id in seen else None)
+            if fault:
+                raise EvalSetError(f"The {task} item {item.id} of document {item.document} has {fault}; the set is not written.")
+            seen.add(item.id)
+
+
+def bundled_eval_set() -> Path:
+    """The set that `evaluate PATH` uses when no other is named."""
+    return Path(__file__).parent.parent / "assets" / "evalsets" / "bundled"
+
+
+def _fault(task: Task, item: ClozeItem, texts: Mapping[str, str]) -> str | None:
+    text = texts.get(item.document)
+    if item.task != task:
+        return f"the task {item.task}"
+    if text is None:
+        return "no document"
+    if text[item.start : item.end] != item.answer or not item.answer:
+        return f"another text at its span than its answer {item.answer!r}"
+    if len(item.candidates) < 2 or item.answer not in item.candidates[0]:
+        return "candidates without its answer first, or none beside it"
+    if item.antecedent is not None:
+        start, end = item.antecedent
+        if not (0 <= start < end <= len(text)) or (start < item.end and item.start < end):
+            return "an antecedent outside its document or inside its gap"
+    return None if (item.antecedent is None) == (item.distance < 0) else "a distance that does not fit its antecedent"
+
+
+def _file_of(task: Task) -> str:
+    return f"items-{task}.jsonl"
+
+
+def _files(folder: Path) -> dict[Task, str]:
+    return {task: _file_of(task) for task in TASKS if (folder / _file_of(task)).is_file()}
+
+
+def _fingerprint(folder: Path, files: Mapping[Task, str]) -> str:
+    names = [DOCUMENTS, *files.values()]
+    return store.fingerprint(names, store.fingerprint_files(folder / name for name in names))
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    if not (folder / store.MANIFEST).is_file() or not (folder / DOCUMENTS).is_file():
+        raise EvalSetError(f"{folder} holds no finished evaluation set; build one with coref-automl prepare eval --out {folder}.")
+    try:
+        manifest = store.read_json(folder / store.MANIFEST)
+    except InputError as error:
+        raise EvalSetError(str(error)) from error
+    if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
+        raise EvalSetError(f"{folder} is not an evaluation set (its manifest says {json.dumps(manifest)[:60]}).")
+    if manifest.get("schema") != SCHEMA:
+        raise EvalSetError(f"{folder} was made by another version; build it again with coref-automl prepare eval --out {folder}.")
+    return manifest
