@@ -68,6 +68,22 @@ class PackedDataset:
             )
         return cls(folder, manifest, tokens, pieces, mentions)
 
+    def cut_to(self, seq_len: int) -> PackedDataset:
+        """The same blocks as shorter rows, for a first phase at a shorter length. Nothing is copied but the tables of spans.
+
+        A piece that crosses an edge goes on in the next row as a piece of its own; a mention that crosses one is left out.
+        """
+        if seq_len == self.seq_len:
+            return self
+        if seq_len > self.seq_len or self.seq_len % seq_len:
+            raise DatasetError(
+                f"{self.folder} has blocks of {self.seq_len:,} tokens, which rows of {seq_len:,} do not divide; "
+                f"prepare it with --seq-len {seq_len}."
+            )
+        tokens = self.tokens.reshape(-1, seq_len)
+        manifest = {**self.manifest, "seq_len": seq_len, "blocks": len(tokens)}
+        return PackedDataset(self.folder, manifest, tokens, _cut_pieces(self, seq_len), _cut_mentions(self, seq_len))
+
     @property
     def seq_len(self) -> int:
         return int(self.tokens.shape[1])
@@ -108,6 +124,26 @@ class PackedDataset:
             )
 
 
+def _cut_pieces(dataset: PackedDataset, seq_len: int) -> Ints:
+    block, start, length, document = np.asarray(dataset.pieces, np.int64).T
+    flat = block * dataset.seq_len + start
+    first, last = flat // seq_len, (flat + length - 1) // seq_len
+    parts = last - first + 1
+    piece = np.repeat(np.arange(len(flat)), parts)
+    row = first[piece] + np.arange(len(piece)) - np.repeat(np.cumsum(parts) - parts, parts)
+    low = np.maximum(flat[piece], row * seq_len)
+    high = np.minimum((flat + length)[piece], (row + 1) * seq_len)
+    return np.stack([row, low - row * seq_len, high - low, document[piece]], 1).astype(np.int32)
+
+
+def _cut_mentions(dataset: PackedDataset, seq_len: int) -> Ints:
+    block, start, end, chain = np.asarray(dataset.mentions, np.int64).T
+    row, last = start // seq_len, (end - 1) // seq_len
+    whole = row == last
+    at = block * (dataset.seq_len // seq_len) + row
+    return np.stack([at, start - row * seq_len, end - row * seq_len, chain], 1)[whole].astype(np.int32)
+
+
 def smallest_type(vocabulary: int) -> type[np.unsignedinteger[Any]]:
     """The narrowest unsigned type that holds every id of a vocabulary."""
     return np.uint16 if vocabulary <= 1 << 16 else np.uint32
@@ -121,24 +157,32 @@ def write_dataset(
     seq_len: int,
     dtype: Any,
     pieces: Ints,
-    mentions: Ints,
+    mentions: Iterable[Ints],
     manifest: dict[str, Any],
+    mention_count: int | None = None,
 ) -> dict[str, Any]:
-    """Write the arrays (blocks are streamed, so memory holds one at a time), then the manifest with their fingerprint, then DONE.
+    """Write the arrays, then the manifest with their fingerprint, then DONE. Blocks and mentions are streamed.
 
     `manifest` needs `pad_id`, `tokenizer` and `tokenizer_fingerprint` beside what the caller wants remembered.
     """
     claim_folder(folder, KIND)
-    with written_whole(folder / TOKENS, "wb") as handle:
-        header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (count, seq_len)}
-        np.lib.format.write_array_header_1_0(handle, header)
-        for block in blocks:
-            handle.write(np.ascontiguousarray(block, dtype).tobytes())
-    for name, array in ((PIECES, pieces), (MENTIONS, mentions)):
-        with written_whole(folder / name, "wb") as handle:
-            np.save(handle, np.ascontiguousarray(array.reshape(-1, 4), np.int32))
+    rows = len(mentions) if mention_count is None else mention_count  # type: ignore[arg-type]
+    _stream(folder / TOKENS, blocks, (count, seq_len), np.dtype(dtype))
+    _stream(folder / PIECES, [pieces], (len(pieces), 4), np.dtype(np.int32))
+    _stream(folder / MENTIONS, mentions, (rows, 4), np.dtype(np.int32))
     print_of_bytes = fingerprint_files([folder / TOKENS, folder / PIECES, folder / MENTIONS])
     whole = {"kind": KIND, **manifest, "seq_len": seq_len, "blocks": count, "fingerprint": print_of_bytes}
     write_json(folder / MANIFEST, whole)
     mark_done(folder)
     return whole
+
+
+def _stream(path: Path, parts: Iterable[Ints], shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+    """An .npy file from its parts; memory holds one part at a time."""
+    with written_whole(path, "wb") as handle:
+        np.lib.format.write_array_header_1_0(handle, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+        written = 0
+        for part in parts:
+            written += handle.write(np.ascontiguousarray(part, dtype).tobytes())
+        if written != shape[0] * shape[1] * dtype.itemsize:
+            raise ValueError(f"{path.name} should hold {shape} entries and holds {written // dtype.itemsize}")
