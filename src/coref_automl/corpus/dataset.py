@@ -133,7 +133,8 @@ def _cut_pieces(dataset: PackedDataset, seq_len: int) -> Ints:
     row = first[piece] + np.arange(len(piece)) - np.repeat(np.cumsum(parts) - parts, parts)
     low = np.maximum(flat[piece], row * seq_len)
     high = np.minimum((flat + length)[piece], (row + 1) * seq_len)
-    return np.stack([row, low - row * seq_len, high - low, document[piece]], 1).astype(np.int32)
+    cut: Ints = np.stack([row, low - row * seq_len, high - low, document[piece]], 1).astype(np.int32)
+    return cut
 
 
 def _cut_mentions(dataset: PackedDataset, seq_len: int) -> Ints:
@@ -141,7 +142,8 @@ def _cut_mentions(dataset: PackedDataset, seq_len: int) -> Ints:
     row, last = start // seq_len, (end - 1) // seq_len
     whole = row == last
     at = block * (dataset.seq_len // seq_len) + row
-    return np.stack([at, start - row * seq_len, end - row * seq_len, chain], 1)[whole].astype(np.int32)
+    cut: Ints = np.stack([at, start - row * seq_len, end - row * seq_len, chain], 1)[whole].astype(np.int32)
+    return cut
 
 
 def smallest_type(vocabulary: int) -> type[np.unsignedinteger[Any]]:
