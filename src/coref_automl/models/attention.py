@@ -1,10 +1,11 @@
-"""Which attention a model runs, and masks that keep packed documents apart. In: a model and segment numbers. Out: masks for `encode`.
+"""Which attention a model runs, and masks that keep packed documents apart. In: a model and segments. Out: masks for `encode`.
 
 Segments are (B, L) whole numbers: 1, 2, ... for the documents of a block, 0 for padding.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,34 +14,61 @@ from torch import Tensor
 from coref_automl.errors import ModelError
 from coref_automl.models.families import family
 
-IMPLEMENTATIONS = ("auto", "sdpa", "eager")
+IMPLEMENTATIONS = ("auto", "sdpa", "eager", "flex")
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The documents of packed rows: (B, L) numbers from 1, 0 on padding."""
+
+    segments: Tensor
+
+    def real(self) -> Tensor:
+        """The (B, L) mask of real tokens."""
+        return (self.segments > 0).to(torch.long)
+
+    def pairs(self) -> Tensor:
+        """The same as a mask of pairs (B, 1, L, L)."""
+        same = self.segments[:, None, :, None] == self.segments[:, None, None, :]
+        return same & (self.segments > 0)[:, None, None, :]
 
 
 def choose_attention(name: str, device: str) -> str:
     """The fastest implementation of a family on a device."""
-    return "sdpa" if family(name).sdpa else "eager"
+    if family(name).sdpa:
+        return "sdpa"
+    return "flex" if str(device).startswith("cuda") else "eager"
 
 
 def use_attention(model: Any, attention: str = "auto") -> list[str]:
     """Switch a model to an implementation; the note says which one it is."""
-    name = model.config.model_type
+    name, device = model.config.model_type, model.device.type
     if attention not in IMPLEMENTATIONS:
         raise ModelError(f"There is no attention {attention!r}; choose one of: {', '.join(IMPLEMENTATIONS)}.")
-    chosen = choose_attention(name, model.device.type) if attention == "auto" else attention
+    chosen = choose_attention(name, device) if attention == "auto" else attention
+    if chosen == "flex" and attention == "auto" and _small_heads(model):
+        chosen = "eager"
+    if name == "deberta-v2":
+        return _use_for_deberta(model, chosen, device)
+    if chosen == "flex":
+        raise ModelError(f"Flex attention is for DeBERTa-v2 alone; a {name} model runs with sdpa or eager.")
     model.set_attn_implementation(chosen)
     return [f"Attention: {chosen}."]
 
 
 def packed_masks(model: Any, segments: Tensor) -> Any:
-    """What to pass as `attention_mask` so that a token sees its own document alone; padding is seen by no document.
+    """What to pass to `encode` as `attention_mask` so that a token sees its own document alone; no document sees padding.
 
-    A boolean mask of pairs (B, 1, L, L) under SDPA, numbers to add under eager; for ModernBERT one for each kind of layer, because a
-    single mask of pairs would silently take its sliding window away.
+    A boolean mask of pairs (B, 1, L, L) under SDPA, numbers to add under eager; for ModernBERT one for each kind of layer,
+    because a single mask of pairs would silently take its sliding window away.
     """
     name = model.config.model_type
-    same = segments[:, None, :, None] == segments[:, None, None, :]
     if name == "deberta-v2":
-        return same & (segments > 0)[:, None, None, :]
+        from coref_automl.models.flex_deberta import installed
+
+        documents = Documents(segments)
+        return documents if installed(model) else documents.pairs()
+    same = segments[:, None, :, None] == segments[:, None, None, :]
     if name == "modernbert":
         place = torch.arange(segments.shape[1], device=segments.device)
         near = (place[:, None] - place[None, :]).abs() <= model.config.sliding_window
@@ -49,8 +77,30 @@ def packed_masks(model: Any, segments: Tensor) -> Any:
 
 
 def _as_wanted(model: Any, allowed: Tensor) -> Tensor:
-    """Padding sees padding, so that no row is empty: an empty row is not a number under SDPA."""
+    """Padding sees padding here, so that no row is empty: an empty row is not a number under SDPA."""
     if model.config._attn_implementation != "eager":
         return allowed
-    least = torch.finfo(model.dtype).min
-    return torch.zeros(allowed.shape, dtype=model.dtype, device=allowed.device).masked_fill_(~allowed, least)
+    return torch.zeros(allowed.shape, dtype=model.dtype, device=allowed.device).masked_fill_(
+        ~allowed, torch.finfo(model.dtype).min
+    )
+
+
+def _use_for_deberta(model: Any, chosen: str, device: str) -> list[str]:
+    from coref_automl.models.flex_deberta import install, installed, uninstall
+
+    if chosen == "sdpa":
+        raise ModelError("DeBERTa-v2 has no sdpa attention; choose flex (on CUDA) or eager.")
+    if chosen == "eager":
+        if installed(model):
+            uninstall(model)
+        return ["Attention: eager."]
+    if device != "cuda":
+        raise ModelError("Flex attention needs a CUDA device; choose eager here.")
+    install(model)
+    dropout = model.config.attention_probs_dropout_prob
+    lost = f" Its kernel has no dropout, so attention dropout ({dropout}) does not apply; eager keeps it." if dropout else ""
+    return [f"Attention: flex.{lost}"]
+
+
+def _small_heads(model: Any) -> bool:
+    return bool(model.config.hidden_size // model.config.num_attention_heads < 16)

@@ -47,7 +47,7 @@ def lengthen(model: Any, seq_len: int, *, policy: Policy = "clamp") -> list[str]
 
 
 def repair_config(config: Any, shapes: dict[str, tuple[int, ...]]) -> list[str]:
-    """RoBERTa off by two: a table of L + 2 rows beside a config that says L. Loaded as written, every position would start at random."""
+    """RoBERTa off by two: a table of L + 2 rows beside a config that says L. Loaded as written, all positions would be random."""
     if family(config.model_type).positions != "offset":
         return []
     rows = next((shape[0] for name, shape in shapes.items() if name.endswith(_POSITION_TABLE)), None)
@@ -56,8 +56,8 @@ def repair_config(config: Any, shapes: dict[str, tuple[int, ...]]) -> list[str]:
         return []
     config.max_position_embeddings = rows
     return [
-        f"config.json says {said:,} positions and the table has {rows:,} rows: the RoBERTa off-by-two fault. Read as {rows:,} rows, "
-        f"{length_of(config):,} tokens; correct max_position_embeddings in config.json."
+        f"config.json says {said:,} positions and the table has {rows:,} rows: the RoBERTa off-by-two fault. "
+        f"Read as {rows:,} rows, {length_of(config):,} tokens; correct max_position_embeddings in config.json."
     ]
 
 
@@ -72,8 +72,8 @@ def position_faults(model: Any) -> list[str]:
         if copies >= _COPIES:
             start = len(rows) - copies - first_row(config)
             notes.append(
-                f"The last {copies:,} position rows are copies of one row (the table was lengthened by repeating its last row), so tokens from "
-                f"{start:,} on share one position: lengthen the base model again, or train at full length."
+                f"The last {copies:,} position rows are copies of one row (the table was lengthened by repeating its last row), "
+                f"so tokens from {start:,} on share one position: lengthen the base model again, or train at full length."
             )
     buckets = getattr(config, "position_buckets", -1)
     if (
@@ -83,7 +83,7 @@ def position_faults(model: Any) -> list[str]:
     ):
         notes.append(
             f"config.json leaves max_relative_positions at {config.max_relative_positions}, so distances are bucketed over "
-            f"{config.max_position_embeddings:,} tokens; if the weights were trained at {2 * buckets:,}, write {2 * buckets} there."
+            f"{config.max_position_embeddings:,} tokens; if the weights were trained at {2 * buckets}, write {2 * buckets} there."
         )
     return notes
 
@@ -100,14 +100,27 @@ def _lengthen_relative(model: Any, old: int, seq_len: int, policy: Policy) -> li
         for layer in encoder.layer:
             layer.attention.self.max_relative_positions = seq_len
         return [
-            f"Lengthened from {old:,} to {seq_len:,} tokens: distances are bucketed over {seq_len:,} now, a new map that needs training."
+            f"Lengthened from {old:,} to {seq_len:,} tokens: distances are bucketed over the new length, which needs training."
         ]
     config.max_relative_positions = reach
-    if reach >= old:
-        # row 0 stands for distances that no text within the old length has, so it never saw a gradient
+    span = encoder.position_buckets if encoder.position_buckets > 0 else reach
+    last = _bucket(encoder, old - 1)
+    if last < span:
+        # rows beyond the farthest distance of the old length never saw a gradient: they take the farthest trained one
         with torch.no_grad():
-            encoder.rel_embeddings.weight[0] = encoder.rel_embeddings.weight[1]
-    return [f"Lengthened from {old:,} to {seq_len:,} tokens: distances of {reach:,} and more share the last trained row."]
+            rows = encoder.rel_embeddings.weight
+            rows[: span - last] = rows[span - last].clone()
+            rows[span + last + 1 :] = rows[span + last].clone()
+    farthest = min(reach, old)
+    return [f"Lengthened from {old:,} to {seq_len:,} tokens: distances of {farthest:,} and more share the last trained row."]
+
+
+def _bucket(encoder: Any, distance: int) -> int:
+    if encoder.position_buckets < 1:
+        return distance
+    from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
+
+    return int(make_log_bucket_position(torch.tensor([distance]), encoder.position_buckets, encoder.max_relative_positions))
 
 
 def _tile_positions(model: Any, old: int, seq_len: int) -> None:
@@ -126,12 +139,8 @@ def _renew_buffers(model: Any, rows: int) -> None:
     for name in ("position_ids", "token_type_ids"):
         held = getattr(embeddings, name, None)
         if isinstance(held, Tensor):
-            fresh = (
-                torch.arange(rows, device=held.device)
-                if name == "position_ids"
-                else torch.zeros(rows, dtype=torch.long, device=held.device)
-            )
-            setattr(embeddings, name, nn.Buffer(fresh.unsqueeze(0), persistent=False))
+            fresh = torch.arange(rows) if name == "position_ids" else torch.zeros(rows, dtype=torch.long)
+            setattr(embeddings, name, nn.Buffer(fresh.unsqueeze(0).to(held.device), persistent=False))
 
 
 def _position_table(model: Any) -> Any:

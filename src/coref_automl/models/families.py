@@ -1,4 +1,4 @@
-"""The encoder families this package knows. In: a config's `model_type`. Out: where its positions live and which attention it has."""
+"""The encoder families this package knows. In: a config's `model_type`. Out: where its positions live, which attention it has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Positions = Literal["absolute", "offset", "relative", "rotary"]
 @dataclass(frozen=True, slots=True)
 class Family:
     """`positions`: a table with a row a position (absolute), the same with rows before the first one (offset, RoBERTa's padding
-    row), a table of distances (relative), or none at all (rotary). `pooler`: the encoder class builds a pooler unless told not to."""
+    row), a table of distances (relative), or none at all (rotary). `pooler`: the encoder class builds one unless told not to."""
 
     positions: Positions
     sdpa: bool = True
@@ -42,14 +42,23 @@ def family(name: str, where: str = "The model") -> Family:
 
 def first_row(config: Any) -> int:
     """The row of the position table that the first token uses: 0, or the one after RoBERTa's padding row."""
-    value = config.get if isinstance(config, dict) else lambda key, default=None: getattr(config, key, default)
-    if family(value("model_type")).positions != "offset":
+    known = _as_dict(config)
+    if family(known["model_type"]).positions != "offset":
         return 0
-    padding = value("pad_token_id")
+    padding = known.get("pad_token_id")
     return (1 if padding is None else int(padding)) + 1
 
 
 def length_of(config: Any) -> int:
     """How many tokens a model of this config (an object, or the dict of config.json) reads."""
-    rows = config["max_position_embeddings"] if isinstance(config, dict) else config.max_position_embeddings
-    return int(rows) - first_row(config)
+    known = _as_dict(config)
+    usual = 512 + first_row(known)  # config.json leaves out nothing since transformers 4; older files may
+    return int(known.get("max_position_embeddings", usual)) - first_row(known)
+
+
+def _as_dict(config: Any) -> dict[str, Any]:
+    if isinstance(config, dict):
+        return config
+    return {
+        key: getattr(config, key) for key in ("model_type", "pad_token_id", "max_position_embeddings") if hasattr(config, key)
+    }

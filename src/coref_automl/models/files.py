@@ -1,4 +1,4 @@
-"""A model as files. In: a hub id, a folder, or `bundled:` name. Out: the folder, its config, its weights' shapes, and fingerprints.
+"""A model as files. In: a hub id, a folder, or `bundled:` name. Out: the folder, its config, its weights' shapes, fingerprints.
 
 Nothing here imports torch unless the weights are an old `.bin`.
 """
@@ -130,7 +130,7 @@ def weights_fingerprint(model: str) -> str:
 def _from_hub(name: str, patterns: list[str]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()
     try:

@@ -1,4 +1,4 @@
-"""A masked language model in two halves. In: token ids, or hidden states at chosen positions. Out: hidden states, or logits there.
+"""A masked language model in two halves. In: token ids, or hidden states at chosen positions. Out: hidden states, or logits.
 
 The head is the widest layer of a small encoder; running it only where an answer is wanted is most of this package's speed.
 """
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from coref_automl.models.attention import Documents
 from coref_automl.models.families import first_row
 
 
@@ -35,10 +36,10 @@ def predict(model: Any, hidden: Tensor) -> Tensor:
 
 
 def _encode_deberta(base: Any, input_ids: Tensor, attention_mask: Any, position_ids: Tensor | None) -> Tensor:
-    """What the library's forward does, with three differences: it takes a mask of pairs, runs its convolution under one, and does not
-    keep the hidden states of every layer alive."""
+    """What the library's forward does, except that it takes a mask of pairs, with the convolution too, and does not keep the
+    hidden states of every layer alive."""
     encoder = base.encoder
-    real = attention_mask if isinstance(attention_mask, Tensor) and attention_mask.dim() == 2 else real_tokens(attention_mask)
+    real = _real_tokens(attention_mask)
     hidden: Tensor = base.embeddings(input_ids=input_ids, position_ids=position_ids, mask=real)
     pairs = encoder.get_attention_mask(attention_mask)
     distances = encoder.get_rel_pos(hidden)
@@ -51,9 +52,13 @@ def _encode_deberta(base: Any, input_ids: Tensor, attention_mask: Any, position_
     return hidden
 
 
-def real_tokens(pairs: Tensor) -> Tensor:
-    """The (B, L) mask of real tokens inside a (B, 1, L, L) mask of pairs: a padding token does not even see itself."""
-    return pairs.diagonal(dim1=-2, dim2=-1).squeeze(1).to(torch.long)
+def _real_tokens(attention_mask: Tensor | Documents) -> Tensor:
+    """The (B, L) mask of real tokens. In a mask of pairs a padding token does not even see itself."""
+    if isinstance(attention_mask, Documents):
+        return attention_mask.real()
+    if attention_mask.dim() == 2:
+        return attention_mask
+    return attention_mask.diagonal(dim1=-2, dim2=-1).squeeze(1).to(torch.long)
 
 
 def _deberta(model: Any, hidden: Tensor) -> Any:

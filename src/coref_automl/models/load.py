@@ -1,7 +1,7 @@
 """Load a model and its tokenizer, or say in one sentence why not. In: a hub id, a folder, or `bundled:` name. Out: LoadedModel.
 
-Every weight that the model needs must be in the file, with the right shape; what the file holds beyond that is listed. Code from a
-model's repository is never run.
+Every weight that the model needs must be in the file, with the right shape; what the file holds beyond that is listed. Code from
+a model's repository is never run.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coref_automl.errors import ModelError
+from coref_automl.models.checks import check_tokenizer, is_discriminator, judge
 from coref_automl.models.families import family, length_of
 from coref_automl.models.files import (
     BUNDLED,
@@ -30,6 +31,8 @@ from coref_automl.store import fingerprint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+    from coref_automl.models.context import Policy
 
 __all__ = [
     "BUNDLED",
@@ -81,11 +84,12 @@ def load_masked_lm(
     device: str = "cpu",
     new_head: bool = False,
     attention: str = "auto",
+    policy: Policy = "clamp",
 ) -> LoadedModel:
     """A model with its mask head, lengthened when `seq_len` asks for more than it reads.
 
-    `dtype`: float32, bfloat16, or auto (bfloat16 on CUDA). `device`: cpu, cuda, cuda:N, or auto. `attention`: auto, sdpa, eager, flex.
-    `new_head` allows a mask head that starts from random weights.
+    `dtype`: float32, bfloat16, or auto (bfloat16 on CUDA). `device`: cpu, cuda, cuda:N, or auto. `attention`: auto, sdpa, eager,
+    flex. `new_head` allows a mask head that starts from random weights. `policy`: see `context.lengthen`.
     """
     from transformers import AutoModelForMaskedLM
 
@@ -100,15 +104,15 @@ def load_masked_lm(
         )
     shapes = weight_shapes(folder)
     config, notes = _config(folder, shapes)
-    _check_tokenizer(model, tokenizer, config)
-    if _is_discriminator(shapes) and not new_head:
+    check_tokenizer(model, tokenizer, config)
+    if is_discriminator(shapes) and not new_head:
         raise ModelError(f"{model} is an ELECTRA discriminator, which has no mask head; pass its generator, or --new-head.")
     loaded, info = _weights(AutoModelForMaskedLM, folder, config, dtype=dtype, device=device)
-    notes += _judge(model, loaded, info, new_head=new_head)
+    notes += judge(model, loaded, info, new_head=new_head)
     notes += position_faults(loaded)
     longest = length_of(loaded.config)
     if seq_len is not None and seq_len > longest:
-        notes += lengthen(loaded, seq_len)
+        notes += lengthen(loaded, seq_len, policy=policy)
     elif seq_len is None:
         seq_len = detect_seq_len(str(folder))
     notes += use_attention(loaded, attention)
@@ -125,10 +129,10 @@ def load_encoder(model: str, *, device: str = "cpu", dtype: str = "float32") -> 
     folder = folder_of(model)
     tokenizer = load_tokenizer(model)
     config, _ = _config(folder, weight_shapes(folder))
-    _check_tokenizer(model, tokenizer, config)
+    check_tokenizer(model, tokenizer, config)
     options = {"add_pooling_layer": False} if family(config.model_type).pooler else {}
     loaded, info = _weights(AutoModel, folder, config, dtype=dtype, device=device, **options)
-    _judge(model, loaded, info, new_head=False)
+    judge(model, loaded, info, new_head=False)
     use_attention(loaded, "auto")
     loaded.eval()
     return loaded, tokenizer
@@ -216,65 +220,6 @@ def _weights(kind: Any, folder: Path, config: Any, *, dtype: str, device: str, *
     return loaded.to(device), info
 
 
-def _judge(name: str, model: Any, info: dict[str, Any], *, new_head: bool) -> list[str]:
-    """Nothing the model needs may be new or of another shape, except a mask head that was asked for."""
-    wrong = sorted((key, tuple(was), tuple(should)) for key, was, should in info["mismatched_keys"])
-    if wrong:
-        key, was, should = wrong[0]
-        raise ModelError(
-            f"{name} does not fit its config: {key} is {_size(was)} in the file and {_size(should)} in the model"
-            f"{_more(len(wrong) - 1)}; correct config.json or pass another checkpoint."
-        )
-    prefix = model.base_model_prefix + "."
-    bare = model.base_model is model
-    missing = sorted(info["missing_keys"])
-    inside = [key for key in missing if bare or key.startswith(prefix)]
-    if inside:
-        raise ModelError(f"{name} lacks weights of the encoder: {inside[0]}{_more(len(inside) - 1)}; copy the checkpoint again.")
-    if missing and not new_head:
-        raise ModelError(f"{name} has no trained mask head ({missing[0]} is new). Pass a checkpoint with one, or --new-head.")
-    notes = [f"The mask head is new ({', '.join(missing)}): it knows nothing until it is trained."] if missing else []
-    surplus = sorted(info["unexpected_keys"])
-    foreign = [key for key in surplus if _of_encoder(key, prefix)]
-    if foreign:
-        raise ModelError(
-            f"{name} holds weights of the encoder that its config has no place for: {foreign[0]}{_more(len(foreign) - 1)}; "
-            f"correct config.json (layers, sizes) or pass another checkpoint."
-        )
-    if surplus:
-        notes.append(f"Not used from the checkpoint: {', '.join(surplus)}.")
-    return notes
-
-
-def _of_encoder(key: str, prefix: str) -> bool:
-    inner = key.removeprefix(prefix)
-    if inner.startswith(("pooler.", "embeddings.position_ids")):
-        return False
-    return key.startswith(prefix) or inner.startswith(("embeddings.", "encoder.", "layers.", "transformer."))
-
-
-def _check_tokenizer(name: str, tokenizer: Any, config: Any) -> None:
-    entries = max(tokenizer.get_vocab().values()) + 1
-    spare = config.vocab_size - entries
-    # vocabularies are padded to round numbers, so a few spare rows are usual; many mean another model's tokenizer
-    if spare < 0 or spare > max(1024, config.vocab_size // 20):
-        raise ModelError(
-            f"The tokenizer of {name} has {entries:,} entries and the model's embedding {config.vocab_size:,} rows; "
-            f"copy the tokenizer of the model it was trained from into the folder."
-        )
-    if family(config.model_type).positions == "offset" and tokenizer.pad_token_id != config.pad_token_id:
-        raise ModelError(
-            f"{name} counts positions from its padding token {config.pad_token_id}, and its tokenizer pads with {tokenizer.pad_token_id}; "
-            f"copy the tokenizer of the model it was trained from into the folder."
-        )
-
-
-def _is_discriminator(shapes: dict[str, tuple[int, ...]]) -> bool:
-    return (
-        any(key.startswith("discriminator_predictions.") for key in shapes) and "generator_predictions.dense.weight" not in shapes
-    )
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without the library's tables and bars: what matters of them is in the notes and the errors."""
@@ -294,11 +239,3 @@ def _quiet() -> Iterator[None]:
 def _first_line(error: Exception) -> str:
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0].strip().rstrip('.')[:200]}" if text else type(error).__name__
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape)) or "a single number"
-
-
-def _more(count: int) -> str:
-    return f" and {count} more" if count > 0 else ""
