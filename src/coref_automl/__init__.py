@@ -1,1 +1,69 @@
-"""Adapt a Korean encoder to entities, measure every checkpoint honestly, choose the one that is truly best."""
+"""Adapt a Korean encoder to entities, measure every checkpoint honestly, choose the one that is truly best.
+
+The names below are the public ones; each is imported when it is first used, so that `import coref_automl` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coref_automl.comparison.compare import compare as compare
+    from coref_automl.comparison.recommend import recommend as recommend
+    from coref_automl.comparison.report import report as report
+    from coref_automl.corpus.prepare import PrepareRecipe as PrepareRecipe
+    from coref_automl.corpus.prepare import prepare as prepare
+    from coref_automl.errors import CorefError as CorefError
+    from coref_automl.evaluation.items import EvalRecipe as EvalRecipe
+    from coref_automl.evaluation.items import prepare_eval as prepare_eval
+    from coref_automl.evaluation.run import EvaluateRecipe as EvaluateRecipe
+    from coref_automl.evaluation.run import evaluate as evaluate
+    from coref_automl.records import ClozeItem as ClozeItem
+    from coref_automl.records import Comparison as Comparison
+    from coref_automl.records import Document as Document
+    from coref_automl.records import Estimate as Estimate
+    from coref_automl.records import Evaluation as Evaluation
+    from coref_automl.records import ItemScore as ItemScore
+    from coref_automl.relation.recipe import RelationRecipe as RelationRecipe
+    from coref_automl.relation.train import train_relation as train_relation
+    from coref_automl.training.recipe import TrainRecipe as TrainRecipe
+    from coref_automl.training.run import train as train
+
+_HOMES = {
+    "ClozeItem": "records",
+    "Comparison": "records",
+    "CorefError": "errors",
+    "Document": "records",
+    "Estimate": "records",
+    "EvalRecipe": "evaluation.items",
+    "EvaluateRecipe": "evaluation.run",
+    "Evaluation": "records",
+    "ItemScore": "records",
+    "PrepareRecipe": "corpus.prepare",
+    "RelationRecipe": "relation.recipe",
+    "TrainRecipe": "training.recipe",
+    "compare": "comparison.compare",
+    "evaluate": "evaluation.run",
+    "prepare": "corpus.prepare",
+    "prepare_eval": "evaluation.items",
+    "recommend": "comparison.recommend",
+    "report": "comparison.report",
+    "train": "training.run",
+    "train_relation": "relation.train",
+}
+
+__all__ = sorted([*_HOMES, "__version__"])  # noqa: PLE0604 - the list is the table above
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("coref-automl")
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"coref_automl.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'coref_automl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
