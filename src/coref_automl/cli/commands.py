@@ -5,6 +5,7 @@ import importlib
 VERBS = (
     "bench",
     "tokenizer",
+    "train",
 )
 
 for _verb in VERBS:

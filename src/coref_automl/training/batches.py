@@ -1,0 +1,72 @@
+"""Batches. In: row numbers that carry their epoch. Out: tensors of ids and documents, asked positions and their labels.
+
+The model's head runs at the asked positions alone, so a batch names them as one flat list. The list is filled up to a multiple of
+1/32 of the batch's tokens: almost every batch then has the same shapes, which is what a compiled step needs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from coref_automl.corpus.dataset import PackedDataset
+from coref_automl.training.masking import IGNORED, Masking, mask_row, row_rng
+from coref_automl.training.plan import BLANK
+
+_SHARE = 32
+
+
+class MaskedRows(Dataset):  # type: ignore[misc]
+    """Rows of a packed dataset, masked when they are asked for. An index is row + epoch x rows, or BLANK."""
+
+    def __init__(self, dataset: PackedDataset, masking: Masking, seed: int) -> None:
+        self._dataset: PackedDataset | None = dataset
+        self._folder = dataset.folder
+        self._masking = masking
+        self._seed = seed
+        self._rows = len(dataset)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getitem__(self, index: int) -> tuple[Any, Any, Any]:
+        """Ids, document numbers and labels of one row."""
+        dataset = self._opened()
+        if index == BLANK:
+            row = dataset.row(0)
+            return np.asarray(row.tokens), row.segments, np.full(dataset.seq_len, IGNORED)
+        epoch, number = divmod(index, self._rows)
+        row = dataset.row(number)
+        ids, labels = mask_row(row, self._masking, row_rng(self._seed, epoch, number))
+        return ids, row.segments, labels
+
+    def _opened(self) -> PackedDataset:
+        if self._dataset is None:
+            self._dataset = PackedDataset.open(Path(self._folder))
+        return self._dataset
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a memory map would be pickled as its whole content; a worker opens the files itself
+        return {**self.__dict__, "_dataset": None}
+
+
+def collate(rows: list[tuple[Any, Any, Any]]) -> dict[str, torch.Tensor]:
+    """`input_ids` and `segments` (rows, length); `positions` and `labels` as flat lists over the whole batch."""
+    labels = np.stack([labels for _, _, labels in rows])
+    asked = np.flatnonzero(labels.reshape(-1) != IGNORED)
+    unit = max(8, labels.size // _SHARE)
+    room = max(unit, -(-len(asked) // unit) * unit)
+    positions = np.zeros(room, np.int64)
+    targets = np.full(room, IGNORED, np.int64)
+    positions[: len(asked)] = asked
+    targets[: len(asked)] = labels.reshape(-1)[asked]
+    return {
+        "input_ids": torch.from_numpy(np.stack([ids for ids, _, _ in rows]).astype(np.int64)),
+        "segments": torch.from_numpy(np.stack([segments for _, segments, _ in rows]).astype(np.int32)),
+        "positions": torch.from_numpy(positions),
+        "labels": torch.from_numpy(targets),
+    }

@@ -1,0 +1,76 @@
+"""A run's folder. In: a recipe and fingerprints of what it names. Out: a folder claimed for it, and the checkpoint to go on from.
+
+A folder that was begun with other data, another model or another recipe is refused, and the message says what differs.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from coref_automl.config import to_mapping, to_yaml
+from coref_automl.errors import FolderError
+from coref_automl.store import MANIFEST, claim_folder, fingerprint, natural_order, read_json, write_json, write_text
+from coref_automl.training.recipe import FREE, TrainRecipe
+
+KIND = "run"
+WRITING = ".writing"
+"""Checkpoints are written here and moved to the run's folder when they are whole."""
+
+STATES = ("optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state*.pth")
+"""What only a resumption needs; most of a checkpoint's size."""
+
+
+def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any]) -> Path:
+    """The run's folder with recipe.yaml and manifest.json, new or the same as before."""
+    run = Path(recipe.out)
+    claim_folder(run, KIND)
+    binding = {key: value for key, value in to_mapping(recipe).items() if key not in FREE}
+    if recipe.model and not recipe.shape:
+        del binding["model"]  # the bytes of its weights are compared instead, wherever they lie
+    del binding["dataset"]
+    whole = {**binding, **{f"bytes of the {name}": value for name, value in prints.items()}}
+    if (run / MANIFEST).is_file():
+        held = read_json(run / MANIFEST)["binding"]
+        for key in sorted(set(held) | set(whole)):
+            if held.get(key) != whole.get(key):
+                raise FolderError(
+                    f"{run} was begun with {_say(key, held)}, and this command has {_say(key, whole)}; "
+                    f"give the same settings to go on, or choose another --out."
+                )
+    else:
+        write_text(run / "recipe.yaml", to_yaml(recipe))
+        manifest = {"kind": KIND, "fingerprint": fingerprint(whole), "model": recipe.model, "dataset": recipe.dataset}
+        write_json(run / MANIFEST, {**manifest, "plan": plan, "binding": whole, "versions": _versions()})
+    shutil.rmtree(run / WRITING, ignore_errors=True)
+    return run
+
+
+def checkpoints_of(run: Path) -> list[Path]:
+    """The whole checkpoints of a run, in the order of their steps."""
+    found = [path for path in run.glob("checkpoint-*") if (path / "training.json").is_file()]
+    return sorted(found, key=lambda path: natural_order(path.name))
+
+
+def resumable(run: Path) -> Path | None:
+    """The newest checkpoint that training can go on from."""
+    able = [path for path in checkpoints_of(run) if (path / "optimizer.pt").is_file() and (path / "trainer_state.json").is_file()]
+    return able[-1] if able else None
+
+
+def drop_states(checkpoint: Path) -> None:
+    """Make a checkpoint a plain model: it loads and scores as before, and can no longer be resumed."""
+    for pattern in STATES:
+        for path in checkpoint.glob(pattern):
+            path.unlink()
+
+
+def _say(key: str, values: dict[str, Any]) -> str:
+    return f"{key} {values.get(key)!r}" if key in values else f"no {key}"
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("coref-automl", "torch", "transformers", "accelerate", "tokenizers")}

@@ -1,0 +1,226 @@
+"""Training recipes. In: YAML keys or options. Out: TrainRecipe, what was left open filled from a table that names its sources."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from coref_automl.errors import RecipeError
+from coref_automl.training.masking import Objective
+
+Schedule = Literal["linear", "cosine", "wsd", "constant"]
+
+NEW = "new:"
+"""A model named new:SHAPE starts from random weights; it needs `tokenizer`."""
+
+DEFAULT_EPOCHS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRecipe:
+    """Everything a run depends on. A field that is None is filled by `settle`; every other value, 0 included, stays as given."""
+
+    model: str
+    dataset: str
+    out: str
+    objective: Objective = "mlm"
+    tokenizer: str | None = None
+    epochs: float | None = None
+    max_tokens: int | None = None
+    max_minutes: float | None = None
+    seed: int = 0
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    warmup: float | None = None
+    schedule: Schedule = "linear"
+    layer_decay: float = 1.0
+    clip: float = 1.0
+    batch: int | None = None
+    micro_batch: int | None = None
+    min_prob: float | None = None
+    max_prob: float | None = None
+    whole_word: bool = False
+    replacement: Literal["mask", "80-10-10"] = "mask"
+    entity_rate: float = 0.3
+    background: float = 0.07
+    ratio: float = 0.5
+    cross_document: bool = False
+    seq_len: int | None = None
+    policy: Literal["clamp", "rescale"] = "clamp"
+    new_head: bool = False
+    dropout: float | None = None
+    attention: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    device: str = "auto"
+    compile: bool = False
+    gradient_checkpointing: bool = False
+    workers: int | None = None
+    save_every: float = 0.5
+    keep_states: bool = False
+    eval_set: str | None = None
+    metric: str = "real1_strict"
+    margin: float = 0.02
+    stop_when_flat: bool = False
+    keep_best: bool = False
+    log_every: int = 10
+    report_to: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> str | None:
+        """The shape of a model that starts from random weights."""
+        return self.model.removeprefix(NEW) if self.model.startswith(NEW) else None
+
+
+HELP = {
+    "model": "Hub id, folder, bundled:ko-mini, or new:SHAPE for random weights.",
+    "dataset": "Folder made by `coref-automl prepare`.",
+    "out": "Folder of the run.",
+    "objective": "mlm, entity or combined.",
+    "tokenizer": "Tokenizer of a new:SHAPE model.",
+    "epochs": "How long; a fraction is allowed. 5 where no budget is given.",
+    "max_tokens": "Stop after so many real tokens.",
+    "max_minutes": "Stop after so many minutes; the decay of the rate ends with them.",
+    "seed": "Seed of everything random.",
+    "learning_rate": "Peak rate; by length where left out.",
+    "weight_decay": "Not applied to norms and biases; by length where left out.",
+    "warmup": "Share of the run in which the rate rises; by length where left out.",
+    "schedule": "linear, cosine, wsd or constant.",
+    "layer_decay": "Factor from a layer's rate to that of the layer below it.",
+    "clip": "Largest gradient norm; 0 does not clip.",
+    "batch": "Effective batch in rows; by length where left out.",
+    "micro_batch": "Rows at a time; by device where left out, halved when memory does not suffice.",
+    "min_prob": "Masking rate of a very short document; by length where left out.",
+    "max_prob": "Masking rate of a document that fills its row; by length where left out.",
+    "whole_word": "Mask whole words.",
+    "replacement": "What stands at positions hidden by mlm: mask, or 80-10-10.",
+    "entity_rate": "Share of later mentions that are hidden.",
+    "background": "Rate of ordinary masking in entity rows.",
+    "ratio": "Share of entity rows in combined.",
+    "cross_document": "Let the documents of a block see each other.",
+    "seq_len": "Checked against the length of the blocks.",
+    "policy": "How DeBERTa is lengthened: clamp or rescale.",
+    "new_head": "Allow a mask head with new weights.",
+    "dropout": "Overrides the model's own.",
+    "attention": "auto, or the name of an implementation.",
+    "dtype": "auto (bfloat16 on CUDA), float32 or bfloat16; weights stay float32.",
+    "device": "auto, cpu or cuda.",
+    "compile": "Compile the step; pays on CUDA in runs of minutes.",
+    "gradient_checkpointing": "Less memory, a third more time.",
+    "workers": "Processes that prepare batches; by device where left out.",
+    "save_every": "Epochs between checkpoints; 0 saves the end alone.",
+    "keep_states": "Keep every checkpoint resumable instead of the newest alone; three times the disk.",
+    "eval_set": "Score every checkpoint on this evaluation set.",
+    "metric": "What the best checkpoint is judged by.",
+    "margin": "A difference that does not matter, as a fraction.",
+    "stop_when_flat": "Stop when longer training has stopped paying on the select half.",
+    "keep_best": "Remove checkpoints that are neither the best nor the newest.",
+    "log_every": "Steps between reports.",
+    "report_to": "tensorboard, trackio, wandb ...; may be repeated.",
+}
+"""What each field means: the help of `coref-automl train`, which has an option for every field."""
+
+FREE = frozenset(
+    {"out", "micro_batch", "workers", "keep_states", "log_every", "report_to", "device", "eval_set", "metric", "margin"}
+)
+"""Fields that may change between the beginning of a run and its resumption: none of them changes what is learned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommended:
+    """Settings for a length, and where they come from. `up_to` is the longest block they are meant for."""
+
+    up_to: int
+    learning_rate: float
+    weight_decay: float
+    warmup: float
+    min_prob: float
+    max_prob: float
+    batch: int
+    provenance: str
+
+
+RECOMMENDED = (
+    Recommended(512, 5e-5, 0.01, 0.1, 0.15, 0.3, 32, "usual values for continued pretraining at 512 tokens; not tuned here"),
+    Recommended(1536, 8e-5, 0.045, 0.16, 0.118, 0.36, 128, "the search behind the published runs at 1,536 tokens (batch 32 x 4)"),
+    Recommended(
+        1 << 30, 2.3e-5, 0.046, 0.195, 0.136, 0.475, 128, "the search behind the published runs at 2,048 tokens (batch 16 x 8)"
+    ),
+)
+FROM_SCRATCH = Recommended(
+    1 << 30,
+    1e-3,
+    0.01,
+    0.06,
+    0.2,
+    0.2,
+    128,
+    "an 18M pre-norm encoder that learned in minutes on one GPU; post-norm families want 1e-4",
+)
+
+
+def recommended(seq_len: int, *, scratch: bool) -> Recommended:
+    return FROM_SCRATCH if scratch else next(entry for entry in RECOMMENDED if seq_len <= entry.up_to)
+
+
+def settle(recipe: TrainRecipe, seq_len: int) -> tuple[TrainRecipe, list[str]]:
+    """Fill what was left open for blocks of this length; the notes say which values were filled and why."""
+    advice = recommended(seq_len, scratch=recipe.shape is not None)
+    names = ("learning_rate", "weight_decay", "warmup", "min_prob", "max_prob", "batch")
+    filled: dict[str, Any] = {name: getattr(advice, name) for name in names if getattr(recipe, name) is None}
+    if recipe.min_prob is None and recipe.max_prob is not None:
+        filled["min_prob"] = min(advice.min_prob, recipe.max_prob)
+    if recipe.max_prob is None and recipe.min_prob is not None:
+        filled["max_prob"] = max(advice.max_prob, recipe.min_prob)
+    notes = []
+    if filled:
+        values = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in filled.items())
+        notes.append(f"Recommended for {seq_len:,} tokens: {values} ({advice.provenance}).")
+    if recipe.epochs is None and recipe.max_tokens is None and recipe.max_minutes is None:
+        filled["epochs"] = DEFAULT_EPOCHS
+    settled = dataclasses.replace(recipe, seq_len=seq_len, **filled)
+    check(settled)
+    return settled, notes
+
+
+def check(recipe: TrainRecipe) -> None:
+    """Values that cannot be meant are an error before anything is loaded."""
+    for name, low, high in _RANGES:
+        value = getattr(recipe, name)
+        if value is not None and not low <= value <= high:
+            bound = f"from {low:g} to {high:g}" if high < _HUGE else f"at least {low:g}"
+            raise RecipeError(f"{name} should be {bound}, not {value:g}; correct --{name.replace('_', '-')}.")
+    for name in ("epochs", "max_minutes", "max_tokens"):
+        value = getattr(recipe, name)
+        if value is not None and value <= 0:
+            raise RecipeError(f"{name} should be above 0, not {value:g}; correct --{name.replace('_', '-')}.")
+    if recipe.min_prob is not None and recipe.max_prob is not None and recipe.min_prob > recipe.max_prob:
+        raise RecipeError(f"min_prob {recipe.min_prob:g} is above max_prob {recipe.max_prob:g}; exchange them.")
+    if recipe.shape is not None and recipe.tokenizer is None:
+        raise RecipeError(f"{recipe.model} starts from random weights and needs a tokenizer; pass --tokenizer FOLDER.")
+    if (recipe.stop_when_flat or recipe.keep_best) and recipe.eval_set is None:
+        wanted = "stop-when-flat" if recipe.stop_when_flat else "keep-best"
+        raise RecipeError(f"--{wanted} decides by an evaluation set; pass --eval-set FOLDER.")
+
+
+_HUGE = 1e18
+_RANGES = (
+    ("learning_rate", 0.0, 1.0),
+    ("weight_decay", 0.0, 1.0),
+    ("warmup", 0.0, 1.0),
+    ("layer_decay", 0.01, 1.0),
+    ("clip", 0.0, _HUGE),
+    ("batch", 1, _HUGE),
+    ("micro_batch", 1, _HUGE),
+    ("min_prob", 0.0, 0.9),
+    ("max_prob", 0.0, 0.9),
+    ("entity_rate", 0.0, 1.0),
+    ("background", 0.0, 0.9),
+    ("ratio", 0.0, 1.0),
+    ("dropout", 0.0, 0.9),
+    ("workers", 0, 256),
+    ("save_every", 0.0, _HUGE),
+    ("log_every", 1, _HUGE),
+    ("seed", 0, 2**63 - 1),
+    ("seq_len", 8, _HUGE),
+)

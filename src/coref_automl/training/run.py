@@ -1,0 +1,242 @@
+"""One training run. In: a TrainRecipe. Out: a folder of checkpoints, each of which loads alone and says how it came to be.
+
+Interrupted at any moment, the same command goes on from the newest whole checkpoint. On a CPU the end is bit for bit that of
+an unbroken run. Runs under `accelerate launch` as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coref_automl.errors import TrainingError
+from coref_automl.progress import Progress, duration, quiet
+from coref_automl.records import Provenance
+from coref_automl.store import is_done, mark_done, read_json, write_json
+from coref_automl.training.batches import MaskedRows
+from coref_automl.training.callbacks import RunCallback
+from coref_automl.training.card import write_card
+from coref_automl.training.folder import checkpoints_of, claim_run, resumable
+from coref_automl.training.judge import Judge, best_of
+from coref_automl.training.loss import prepare_model, set_dropout
+from coref_automl.training.optimizer import describe, groups_of
+from coref_automl.training.plan import micro_batch
+from coref_automl.training.recipe import TrainRecipe
+from coref_automl.training.schedule import OPEN_END, Clock
+from coref_automl.training.setup import Prepared, arguments_of, known, load_model, masking_of, prepare_run
+from coref_automl.training.trainer import MaskedTrainer
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """What a run left behind. `stopped` says why it ended before its budget, if it did."""
+
+    run: Path
+    checkpoints: tuple[Path, ...]
+    steps: int
+    epochs: float
+    tokens: int
+    seconds: float
+    loss: float | None
+    best: Path | None = None
+    stopped: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Paths as text; everything else as it is."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {
+            "run": str(self.run),
+            "checkpoints": [str(path) for path in self.checkpoints],
+            "best": str(self.best) if self.best else None,
+        }
+
+    def lines(self) -> list[str]:
+        """What a person wants to know first."""
+        loss = f", loss {self.loss:.4f}" if self.loss is not None else ""
+        out = [
+            f"{self.run}: {self.steps:,} steps, {self.epochs:g} epochs, {self.tokens:,} tokens in {duration(self.seconds)}{loss}",
+            f"{len(self.checkpoints)} checkpoints, the newest {self.checkpoints[-1]}" if self.checkpoints else "no checkpoint",
+        ]
+        out += [f"Chosen by the evaluation set: {self.best}"] if self.best else []
+        return out + ([self.stopped] if self.stopped else [])
+
+
+def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResult:
+    """Train, or go on training, until the budget is spent; a finished run is returned as it stands."""
+    started = time.monotonic()
+    main = int(os.environ.get("RANK", "0")) == 0
+    progress = progress if progress is not None and main else quiet()
+    work = prepare_run(recipe)
+    _join(work)
+    if main:
+        claim_run(work.recipe, work.prints, work.summary())
+    _wait(work)
+    run = Path(work.recipe.out)
+    if main:
+        progress = progress.into(run / "events.ndjson")
+    if is_done(run):
+        progress.note(f"{run} is finished; nothing is computed twice.")
+        return _result(run, None, None)
+    for note in work.notes:
+        progress.note(note)
+    micro = work.micro
+    while True:
+        try:
+            return _attempt(work, run, micro, progress, started)
+        except torch.OutOfMemoryError as error:
+            if micro == 1:
+                raise TrainingError(
+                    f"One row of {work.dataset.seq_len:,} tokens does not fit in memory; "
+                    f"pass --gradient-checkpointing, or prepare shorter blocks."
+                ) from error
+        micro = micro_batch(known(work.recipe.batch), micro // 2, work.processes)
+        progress.note(f"Out of memory: going on with {micro} rows at a time; the effective batch stays {work.recipe.batch}.")
+        _release()
+
+
+def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started: float) -> TrainResult:
+    """Train with one micro-batch size from the newest checkpoint, or from the beginning."""
+    recipe, plan = work.recipe, work.plan
+    resume = resumable(run)
+    loaded = load_model(work, resume)
+    for note in loaded.notes if resume is None else ():
+        progress.note(note)
+    model = loaded.model
+    if recipe.dropout is not None:
+        set_dropout(model, recipe.dropout)
+    groups = groups_of(
+        model,
+        rate=known(recipe.learning_rate),
+        weight_decay=known(recipe.weight_decay),
+        layer_decay=recipe.layer_decay,
+    )
+    for line in describe(groups) if resume is None else ():
+        progress.note(line)
+    prepare_model(model, cross_document=recipe.cross_document, compiled=recipe.compile)
+    earlier = float(read_json(resume / "clock.json")["seconds"]) if resume else 0.0
+    clock = Clock(work.last, recipe.max_minutes, earlier, _save_seconds(model), started)
+    trainer = MaskedTrainer(
+        model=model,
+        args=arguments_of(work, run, micro),
+        rows=MaskedRows(work.dataset, masking_of(work, model), recipe.seed),
+        plan=plan,
+        groups=groups,
+        clock=clock,
+        schedule=(recipe.schedule, known(recipe.warmup)),
+        tokenizer=work.tokenizer,
+        finish=lambda folder, step: _complete(work, run, clock, folder, step),
+        keep_states=recipe.keep_states,
+    )
+    if work.processes > 1:
+        clock.shared = lambda seconds: _agree(trainer, seconds)
+    if resume:
+        progress.note(f"Going on from {resume.name}.")
+    for line in work.lines(micro):
+        progress.note(line)
+    total, unit = (work.last, "steps") if work.last < OPEN_END else (60 * known(recipe.max_minutes), "s")
+    judge = Judge(recipe, run, progress, trainer.accelerator)
+    with _quiet_library(), progress.stage("train", total, unit) as stage:
+        callback = RunCallback(
+            plan=plan, clock=clock, save_every=recipe.save_every, stage=stage, progress=progress, judge=judge.after_checkpoint
+        )
+        callback.trainer = trainer
+        trainer.add_callback(callback)
+        judge.catch_up()
+        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+    if trainer.is_world_process_zero():
+        judge.close()
+        mark_done(run)
+    trainer.accelerator.wait_for_everyone()
+    return _result(run, callback.last_loss, callback.stopped)
+
+
+def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) -> None:
+    """Give a checkpoint, while it still lies aside, what the Trainer does not: the time so far, a card, and what made it."""
+    recipe, plan = work.recipe, work.plan
+    provenance = Provenance(
+        run=run.name,
+        step=step,
+        epoch=round(step / plan.steps_per_epoch, 6),
+        tokens=plan.tokens_after(step),
+        objective=recipe.objective,
+        base=recipe.model,
+        seq_len=work.dataset.seq_len,
+        seed=recipe.seed,
+        dataset=recipe.dataset,
+    )
+    write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3)})
+    write_card(folder, recipe, provenance)
+    write_json(folder / "training.json", provenance.to_json())
+
+
+def _result(run: Path, loss: float | None, stopped: str | None) -> TrainResult:
+    checkpoints = checkpoints_of(run)
+    made = Provenance.from_json(read_json(checkpoints[-1] / "training.json")) if checkpoints else None
+    seconds = float(read_json(checkpoints[-1] / "clock.json")["seconds"]) if checkpoints else 0.0
+    return TrainResult(
+        run=run,
+        checkpoints=tuple(checkpoints),
+        steps=made.step if made else 0,
+        epochs=made.epoch if made else 0.0,
+        tokens=made.tokens if made else 0,
+        seconds=seconds,
+        loss=loss,
+        best=best_of(run),
+        stopped=stopped,
+    )
+
+
+def _save_seconds(model: Any) -> float:
+    """A guess at the time of the last checkpoint, kept free at the end of a budget in minutes."""
+    size = 12.0 * sum(parameter.numel() for parameter in model.parameters())
+    return float(1.0 + size / 300e6)
+
+
+def _agree(trainer: MaskedTrainer, seconds: float) -> float:
+    """The time of the first process."""
+    told = torch.tensor([seconds], dtype=torch.float64, device=trainer.args.device)
+    torch.distributed.broadcast(told, 0)
+    agreed: float = told.item()
+    return agreed
+
+
+def _join(work: Prepared) -> None:
+    if work.processes > 1:
+        from accelerate import PartialState
+
+        PartialState(cpu=not work.device.startswith("cuda"))
+
+
+def _wait(work: Prepared) -> None:
+    if work.processes > 1:
+        from accelerate import PartialState
+
+        PartialState().wait_for_everyone()
+
+
+@contextmanager
+def _quiet_library() -> Iterator[None]:
+    """Without the library's own lines: what matters of them is in our events."""
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+
+
+def _release() -> None:
+    import gc
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,204 @@
+"""From a recipe to what a run works with. In: a TrainRecipe. Out: the dataset, counted steps, model, masks and arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from coref_automl.corpus.dataset import PackedDataset
+from coref_automl.errors import DatasetError, RecipeError
+from coref_automl.models.attention import use_attention
+from coref_automl.models.build import build_masked_lm
+from coref_automl.models.context import lengthen
+from coref_automl.models.load import (
+    LoadedModel,
+    load_masked_lm,
+    load_tokenizer,
+    pick_device,
+    tokenizer_fingerprint,
+    weights_fingerprint,
+)
+from coref_automl.models.vocabulary import word_starts
+from coref_automl.progress import duration
+from coref_automl.training.folder import WRITING
+from coref_automl.training.masking import Masking
+from coref_automl.training.plan import Plan, micro_batch
+from coref_automl.training.recipe import TrainRecipe, check, settle
+from coref_automl.training.schedule import OPEN_END, save_steps, total_steps
+
+_CPU_TOKENS = 4096
+"""Tokens of a micro-batch: on a CPU more is slower (page faults); on a GPU this fills it, and memory halves it when it must."""
+
+_GPU_TOKENS = 65_536
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A recipe with everything it names opened: what --dry-run shows, and what `train` works with."""
+
+    recipe: TrainRecipe
+    dataset: PackedDataset
+    tokenizer: Any
+    plan: Plan
+    last: int
+    device: str
+    micro: int
+    processes: int
+    prints: dict[str, str]
+    notes: tuple[str, ...]
+
+    def summary(self) -> dict[str, Any]:
+        spe = self.plan.steps_per_epoch
+        return {
+            "rows": self.plan.rows,
+            "real_tokens_per_epoch": self.plan.tokens_per_epoch,
+            "steps_per_epoch": spe,
+            "steps": self.last if self.last < OPEN_END else None,
+            "minutes": self.recipe.max_minutes,
+            "checkpoints": list(save_steps(spe, self.recipe.save_every, self.last)) if self.last < OPEN_END else None,
+        }
+
+    def lines(self, micro: int | None = None) -> list[str]:
+        """What is about to be done, for a person."""
+        recipe, plan, micro = self.recipe, self.plan, micro or self.micro
+        steps = [f"{self.last:,} steps"] if self.last < OPEN_END else []
+        minutes = [duration(60 * recipe.max_minutes)] if recipe.max_minutes else []
+        saves = save_steps(plan.steps_per_epoch, recipe.save_every, self.last) if self.last < OPEN_END else ()
+        shown = ", ".join(map(str, saves[:6])) + (f" ... {saves[-1]}" if len(saves) > 6 else "")
+        where = f"after steps {shown}" if saves else f"every {recipe.save_every:g} epochs and at the end"
+        return [
+            f"{recipe.objective} on {self.device}: {plan.rows:,} rows of {self.dataset.seq_len:,} "
+            f"({plan.tokens_per_epoch:,} real tokens), {plan.steps_per_epoch:,} steps an epoch, "
+            f"until {' or '.join(steps + minutes)}.",
+            f"Batch {recipe.batch} = {micro} rows x {known(recipe.batch) // (micro * self.processes)} "
+            f"x {self.processes} processes; checkpoints {where}.",
+        ]
+
+
+def prepare_run(recipe: TrainRecipe) -> Prepared:
+    """Open the dataset and the tokenizer, fill the recipe, count the steps; nothing is written and no model is loaded."""
+    check(recipe)
+    dataset = PackedDataset.open(Path(recipe.dataset))
+    if recipe.seq_len is not None and recipe.seq_len != dataset.seq_len:
+        raise DatasetError(
+            f"{recipe.dataset} holds blocks of {dataset.seq_len:,} tokens, not {recipe.seq_len:,}; "
+            f"leave --seq-len out, or prepare the data with --seq-len {recipe.seq_len}."
+        )
+    tokenizer = load_tokenizer(recipe.tokenizer or recipe.model)
+    tokens_print = tokenizer_fingerprint(tokenizer)
+    dataset.check_tokenizer(tokens_print)
+    if recipe.objective == "entity" and not len(dataset.mentions):
+        raise DatasetError(f"{recipe.dataset} holds no mentions; prepare it with: coref-automl prepare entity")
+    recipe, notes = settle(recipe, dataset.seq_len)
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    batch = known(recipe.batch)
+    if batch % processes:
+        raise RecipeError(f"A batch of {batch} rows cannot be shared by {processes} processes; choose a multiple of {processes}.")
+    plan = Plan.of(dataset, batch=batch, seed=recipe.seed)
+    last = total_steps(plan.steps_per_epoch, recipe.epochs, recipe.max_tokens, plan.tokens_per_epoch)
+    device = pick_device(recipe.device)
+    wanted = recipe.micro_batch or max(1, (_CPU_TOKENS if device == "cpu" else _GPU_TOKENS) // dataset.seq_len)
+    micro = micro_batch(batch, min(wanted, max(1, -(-plan.rows // processes))), processes)
+    prints = {"dataset": dataset.fingerprint, "tokenizer": tokens_print}
+    if recipe.shape is None:
+        prints["weights"] = weights_fingerprint(recipe.model)
+    return Prepared(recipe, dataset, tokenizer, plan, last, device, micro, processes, prints, tuple(notes))
+
+
+def load_model(work: Prepared, resume: Path | None) -> LoadedModel:
+    recipe, length = work.recipe, work.dataset.seq_len
+    if resume is not None:
+        loaded = load_masked_lm(str(resume), device=work.device, attention=recipe.attention)
+    elif recipe.shape is not None:
+        model = build_masked_lm(recipe.shape, work.tokenizer, seq_len=length, seed=recipe.seed).to(work.device)
+        notes = use_attention(model, recipe.attention)
+        loaded = LoadedModel(model, work.tokenizer, model.config.model_type, length, tuple(notes))
+    else:
+        loaded = load_masked_lm(recipe.model, device=work.device, new_head=recipe.new_head, attention=recipe.attention)
+        notes = lengthen(loaded.model, length, policy=recipe.policy)
+        loaded = dataclasses.replace(loaded, notes=(*loaded.notes, *notes))
+    return loaded
+
+
+def masking_of(work: Prepared, model: Any) -> Masking:
+    recipe = work.recipe
+    size = int(model.config.vocab_size)
+    special = np.zeros(size, bool)
+    special[list(work.tokenizer.all_special_ids)] = True
+    special[len(work.tokenizer) :] = True
+    starts = np.ones(size, bool)
+    begins = word_starts(work.tokenizer)[:size]
+    starts[: len(begins)] = begins
+    return Masking(
+        objective=recipe.objective,
+        mask_id=int(work.tokenizer.mask_token_id),
+        special=special,
+        starts=starts,
+        min_prob=known(recipe.min_prob),
+        max_prob=known(recipe.max_prob),
+        whole_word=recipe.whole_word,
+        entity_rate=recipe.entity_rate,
+        background=recipe.background,
+        ratio=recipe.ratio,
+        replace_all=recipe.replacement == "mask",
+    )
+
+
+def arguments_of(work: Prepared, run: Path, micro: int) -> Any:
+    from transformers import TrainingArguments
+
+    recipe, cuda = work.recipe, work.device.startswith("cuda")
+    bf16 = recipe.dtype == "bfloat16" or (recipe.dtype == "auto" and cuda and torch.cuda.is_bf16_supported())
+    workers = (
+        recipe.workers
+        if recipe.workers is not None
+        else (min(8, max(1, (os.cpu_count() or 2) - 1) // work.processes) if cuda else 0)
+    )
+    if "tensorboard" in recipe.report_to:
+        os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(run / "tensorboard"))
+    arguments = TrainingArguments(
+        output_dir=str(run / WRITING),
+        max_steps=work.last,
+        per_device_train_batch_size=micro,
+        gradient_accumulation_steps=known(recipe.batch) // (micro * work.processes),
+        gradient_checkpointing=recipe.gradient_checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False} if recipe.gradient_checkpointing else None,
+        learning_rate=known(recipe.learning_rate),
+        weight_decay=known(recipe.weight_decay),
+        max_grad_norm=recipe.clip,
+        seed=recipe.seed,
+        bf16=bf16,
+        tf32=True if cuda else None,
+        use_cpu=not cuda,
+        save_strategy="no",
+        eval_strategy="no",
+        logging_strategy="steps",
+        logging_steps=recipe.log_every,
+        logging_first_step=True,
+        logging_nan_inf_filter=False,
+        disable_tqdm=True,
+        report_to=list(recipe.report_to) or "none",
+        run_name=run.name,
+        remove_unused_columns=False,
+        dataloader_num_workers=workers,
+        dataloader_persistent_workers=workers > 0,
+        dataloader_prefetch_factor=4 if workers else None,
+        dataloader_pin_memory=cuda,
+        accelerator_config={"non_blocking": cuda},
+        ddp_find_unused_parameters=False if work.processes > 1 else None,
+        label_names=["labels"],
+    )
+    arguments._n_gpu = min(1, arguments.n_gpu)  # several GPUs go through `accelerate launch`, one process each
+    return arguments
+
+
+def known(value: Any) -> Any:
+    """A setting that `settle` has filled."""
+    assert value is not None
+    return value

@@ -1,0 +1,109 @@
+"""A tiny tokenizer and packed datasets with chains, built once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coref_automl.corpus.dataset import PackedDataset, write_dataset
+from coref_automl.models.load import tokenizer_fingerprint
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+LENGTH = 32
+
+
+@pytest.fixture(scope="session")
+def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixty word starts and twenty continuations."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    syllables = [chr(0xAC00 + 28 * at) for at in range(80)]
+    entries = [*SPECIALS, *syllables[:60], *(f"##{syllable}" for syllable in syllables[60:])]
+    made = Tokenizer(WordPiece({entry: number for number, entry in enumerate(entries)}, unk_token="[UNK]"))
+    made.pre_tokenizer = BertPreTokenizer()
+    folder = tmp_path_factory.mktemp("tokenizer")
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    fast = PreTrainedTokenizerFast(tokenizer_object=made, **dict(zip(names, SPECIALS, strict=True)))
+    fast.save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_dataset(tmp_path_factory: pytest.TempPathFactory, tokenizer_folder: Path) -> Callable[..., Path]:
+    """A dataset of rows that can be learned: a row repeats one noun, and its other words follow from it."""
+    from coref_automl.models.load import load_tokenizer
+
+    print_of_tokenizer = tokenizer_fingerprint(load_tokenizer(str(tokenizer_folder)))
+
+    def make(
+        rows: int = 12, *, chains: bool = True, length: int = LENGTH, seed: int = 0, tokenizer_print: str | None = None
+    ) -> Path:
+        rng = np.random.default_rng(seed)
+        blocks = np.zeros((rows, length), np.uint16)
+        pieces, mentions = [], []
+        for row in range(rows):
+            cut = length // 2 if row % 2 else length - 4
+            for number, (start, end) in enumerate([(0, cut), (cut, length)] if row % 2 else [(0, cut)]):
+                noun = rng.integers(5, 65)
+                blocks[row, start:end] = 5 + (noun - 5 + np.arange(end - start)) % 80
+                blocks[row, start], blocks[row, end - 1] = 2, 3
+                for at in range(start + 2, end - 3, 5):
+                    blocks[row, at : at + 2] = noun, 65 + noun % 20
+                    mentions.append((row, at, at + 2, number))
+                pieces.append((row, start, end - start, row * 2 + number))
+        folder = tmp_path_factory.mktemp("dataset")
+        manifest: dict[str, Any] = {"mode": "entity", "pad_id": 0, "tokenizer": "tiny"}
+        manifest["tokenizer_fingerprint"] = tokenizer_print or print_of_tokenizer
+        write_dataset(
+            folder,
+            blocks=blocks,
+            count=rows,
+            seq_len=length,
+            dtype=np.uint16,
+            pieces=np.array(pieces, np.int32),
+            mentions=np.array(mentions if chains else [], np.int32).reshape(-1, 4),
+            manifest=manifest,
+        )
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def dataset(make_dataset: Callable[..., Path]) -> Path:
+    return make_dataset()
+
+
+@pytest.fixture(scope="session")
+def opened(dataset: Path) -> PackedDataset:
+    return PackedDataset.open(dataset)
+
+
+@pytest.fixture
+def recipe(dataset: Path, tokenizer_folder: Path, tmp_path: Path) -> Callable[..., Any]:
+    """A recipe of a tiny model from scratch; every field can be changed."""
+    from coref_automl.training.recipe import TrainRecipe
+
+    def make(**changes: Any) -> TrainRecipe:
+        values: dict[str, Any] = {
+            "model": "new:tiny",
+            "tokenizer": str(tokenizer_folder),
+            "dataset": str(dataset),
+            "out": str(tmp_path / "run"),
+            "epochs": 2,
+            "batch": 4,
+            "micro_batch": 2,
+            "learning_rate": 1e-3,
+            "device": "cpu",
+            "log_every": 1,
+        }
+        return TrainRecipe(**{**values, **changes})
+
+    return make
