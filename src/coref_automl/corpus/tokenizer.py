@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
-from coref_automl.corpus.holdout import SHARE, held_out
+from coref_automl.corpus.holdout import SHARE, limits, rank
 from coref_automl.corpus.sources import open_source
 from coref_automl.errors import RecipeError, SourceError
 from coref_automl.korean import Tagger, default_cache
@@ -49,7 +49,7 @@ def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | 
     if recipe.vocab_size < LEAST_VOCABULARY:
         raise RecipeError(f"vocab_size should be at least {LEAST_VOCABULARY:,}, not {recipe.vocab_size:,}.")
     claim_folder(out, "tokenizer", fresh=True)
-    texts = [text for source in recipe.sources for text in _texts(source, recipe, progress)]
+    texts = _texts(recipe, progress)
     if not texts:
         raise SourceError(f"No document of {', '.join(recipe.sources)} can be used; see the reasons with `coref-automl prepare`.")
     progress.note(f"Learning {recipe.vocab_size:,} entries from {len(texts):,} documents.")
@@ -69,13 +69,10 @@ def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | 
     return card
 
 
-def _texts(source: str, recipe: TokenizerRecipe, progress: Progress) -> list[str]:
-    documents: list[Document] = list(
-        progress.track(open_source(source, on_flaw=lambda _: None), f"read {source}", unit="documents")
-    )
-    by_origin: dict[str, list[str]] = {}
-    for document in documents:
-        by_origin.setdefault(document.source, []).append(document.id)
-    hidden = {origin: held_out(ids, share=recipe.holdout) for origin, ids in by_origin.items()}
-    seen = (normalise(document.text) for document in documents if document.id not in hidden[document.source])
+def _texts(recipe: TokenizerRecipe, progress: Progress) -> list[str]:
+    documents: list[Document] = []
+    for source in recipe.sources:
+        documents += progress.track(open_source(source, on_flaw=lambda _: None), f"read {source}", unit="documents")
+    hidden = limits(((document.source, document.id) for document in documents), share=recipe.holdout)
+    seen = (normalise(document.text) for document in documents if rank(document.id) > hidden[document.source])
     return [text for text in seen if reason_to_drop(text, recipe.filters) is None]
