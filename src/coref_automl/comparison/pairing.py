@@ -1,0 +1,88 @@
+"""What may be compared with what. In: paths, a metric, a reference. Out: one group, the metric to judge by, the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from coref_automl.comparison.scores import Entry, Group, read_groups
+from coref_automl.config import choose, nearest
+from coref_automl.errors import ComparisonError
+from coref_automl.evaluation.metrics import METRICS, PRIMARY
+from coref_automl.evaluation.stored import find_evaluations
+
+
+def choose_group(paths: Sequence[str], *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
+    """The group that holds an evaluation of every path; unlike fingerprints and scorer versions are refused by name."""
+    groups = read_groups(paths, common=common)
+    if evalset is not None:
+        if not any(evalset in (group.evalset, group.fingerprint) for group in groups):
+            raise ComparisonError(
+                f"No evaluation on the set {evalset!r} here. {nearest(evalset, {group.evalset for group in groups})}"
+            )
+        groups = [group for group in groups if evalset in (group.evalset, group.fingerprint)]
+    whole = [group for group in groups if all(_holds(group, path) for path in paths)] if len(paths) > 1 else groups
+    if not whole:
+        raise ComparisonError(_refusal(groups))
+    chosen = whole[0]
+    left = [group for group in groups if group is not chosen]
+    notes = [
+        f"{len(group.entries)} evaluations on {group.evalset} (items {group.fingerprint[:8]}) are not in this table."
+        for group in left
+    ]
+    return chosen, notes
+
+
+def settle_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
+    """The metric to judge by: as asked, or strict Real@1, or `word` where tokenizers differ, or the first that was run."""
+    several = group.tokenizers > 1
+    usable = [name for name in group.metrics() if not several or (METRICS[name].rule == "word" and not METRICS[name].parts)]
+    if metric is not None:
+        choose(metric, METRICS, "metric")
+        if metric in usable:
+            return metric, []
+        if several and metric in group.metrics():
+            raise ComparisonError(
+                f"These checkpoints have different tokenizers, so {metric} cannot compare them; "
+                f"use --metric {usable[0] if usable else 'real_word'}."
+            )
+        raise ComparisonError(f"{metric} was not run on {group.evalset}. Run there: {', '.join(usable) or 'nothing comparable'}.")
+    if not usable:
+        raise ComparisonError("No metric was run by all of these; where tokenizers differ, evaluate with the word candidates.")
+    if several:
+        return usable[0], [f"Tokenizers differ, so {METRICS[usable[0]].label} is compared and nothing else."]
+    return (PRIMARY if PRIMARY in usable else usable[0]), []
+
+
+def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
+    """The entry of that name or path; unless given, the base model, or the first."""
+    if reference is None:
+        return next((number for number, entry in enumerate(entries) if not entry.trained), 0)
+    wanted = Path(reference)
+    for number, entry in enumerate(entries):
+        if reference in (entry.name, entry.evaluation.checkpoint, entry.evaluation.path) or _same(
+            wanted, Path(entry.evaluation.path)
+        ):
+            return number
+    raise ComparisonError(
+        f"No evaluation of the reference {reference!r} here. {nearest(reference, [entry.name for entry in entries])}"
+    )
+
+
+def _holds(group: Group, path: str) -> bool:
+    folders = {entry.folder.resolve() for entry in group.entries}
+    return any(stored.folder.resolve() in folders for stored in find_evaluations([path]))
+
+
+def _same(a: Path, b: Path) -> bool:
+    return a.exists() and b.exists() and a.resolve() == b.resolve()
+
+
+def _refusal(groups: Sequence[Group]) -> str:
+    lists = [
+        f"{', '.join(e.name for e in g.entries[:3])}: items {g.fingerprint[:8]} of {g.evalset}, scorer {g.scorer}" for g in groups
+    ]
+    return (
+        f"These evaluations do not share their items or their scorer ({'; '.join(lists)}). "
+        "Evaluate them on one set with one version, or pass --common to compare the items they share."
+    )

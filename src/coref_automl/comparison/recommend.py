@@ -1,0 +1,226 @@
+"""Which checkpoint to keep. In: evaluated checkpoints of one or more runs. Out: a Recommendation, one sentence with its numbers.
+
+Chosen on the `select` half: in order of training tokens, the earliest checkpoint that is surely within the margin of the best.
+Judged on the `confirm` half: chosen against base, best against chosen.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from coref_automl.comparison.compare import against, finding
+from coref_automl.comparison.pairing import choose_group, settle_metric
+from coref_automl.comparison.scores import Entry, Group, flat_paths
+from coref_automl.comparison.sentences import recommendation_sentence
+from coref_automl.errors import ComparisonError
+from coref_automl.records import Comparison, Estimate, Record
+from coref_automl.statistics import Bounds, composite, holm, simultaneous_bounds
+
+MARGIN = 0.02
+Confirmation = Literal["confirmed", "not confirmed", "open"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate(Record):
+    """A checkpoint on the `select` half: how far the truly best may lie above it, with 95% confidence for all at once."""
+
+    name: str
+    path: str
+    run: str
+    tokens: int
+    value: Estimate
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class OverFitting(Record):
+    """A run's peak (found on `select`) against its last checkpoint, judged on `confirm`."""
+
+    run: str
+    peak: str
+    last: str
+    comparison: Comparison | None
+    shown: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation(Record):
+    """The checkpoint to keep and why. `chosen` is its path; `confirmation` says whether the other half agrees.
+
+    `saves` is true where the rule chose an earlier checkpoint than the best. `more_documents` is how many further documents alike
+    would let the earliest promising checkpoint be chosen; None where there is nothing to gain.
+    """
+
+    chosen: str
+    name: str
+    best: str
+    base: str | None
+    metric: str
+    margin: float
+    evalset: str
+    candidates: tuple[Candidate, ...]
+    value: Estimate
+    over_base: Comparison | None
+    best_over_chosen: Comparison | None
+    confirmation: Confirmation
+    beaten_base: bool | None
+    saves: bool
+    settled: bool
+    more_documents: int | None
+    promising: str | None
+    over_fitting: tuple[OverFitting, ...]
+    sentence: str
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([self.sentence, *self.notes])
+
+    def _repr_html_(self) -> str:
+        return f"<p><strong>{html.escape(self.sentence)}</strong></p>" + "".join(
+            f"<p>{html.escape(note)}</p>" for note in self.notes
+        )
+
+
+def recommend(
+    *paths: Any, metric: str | None = None, margin: float = MARGIN, evalset: str | None = None, seed: int = 0
+) -> Recommendation:
+    """Which of the evaluated checkpoints to keep; `margin` is the loss (a fraction) one accepts to save training."""
+    if not 0 < margin < 1:
+        raise ComparisonError(f"A margin of {100 * margin:g} points cannot be; give a number of points such as 2.")
+    group, notes = choose_group(flat_paths(paths), evalset=evalset)
+    metric, more = settle_metric(group, metric)
+    return recommend_group(group, metric, margin=margin, seed=seed, notes=(*notes, *more))
+
+
+def recommend_group(
+    group: Group, metric: str, *, margin: float = MARGIN, seed: int = 0, notes: Sequence[str] = ()
+) -> Recommendation:
+    eligible = eligible_entries(group)
+    base = next((entry for entry in group.entries if entry not in eligible), None)
+    select = group.columns(metric, half="select", entries=eligible)
+    told = list(notes)
+    if not select.items:
+        select = group.columns(metric, entries=eligible)
+        told.append("The select half is empty on this small set: all items served to choose, so nothing is confirmed.")
+    bounds = simultaneous_bounds(select.parts, seed=seed)
+    values = composite(select.parts, seed=seed)
+    candidates = tuple(
+        Candidate(entry.name, entry.evaluation.path, entry.run, entry.tokens, value, float(bound))
+        for entry, value, bound in zip(eligible, values, bounds.upper, strict=True)
+    )
+    best = max(range(len(eligible)), key=lambda number: (candidates[number].value.value, -eligible[number].tokens, -number))
+    within = next((number for number, one in enumerate(candidates) if one.bound <= margin), None)
+    chosen = best if within is None or eligible[best].tokens <= eligible[within].tokens else within
+    need, promising = _documents_needed(bounds, chosen, margin)
+    over_base, best_over, beaten = _judge(group, metric, eligible, base, chosen, best, seed)
+    confirm = group.columns(metric, half="confirm", entries=[eligible[chosen]])
+    value = composite(confirm.parts, seed=seed)[0] if confirm.items else candidates[chosen].value
+    out = Recommendation(
+        chosen=candidates[chosen].path,
+        name=candidates[chosen].name,
+        best=candidates[best].name,
+        base=base.name if base else None,
+        metric=metric,
+        margin=margin,
+        evalset=group.evalset,
+        candidates=candidates,
+        value=value,
+        over_base=over_base,
+        best_over_chosen=best_over,
+        confirmation=_confirmation(best_over, margin, bool(confirm.items)),
+        beaten_base=beaten,
+        saves=chosen != best and eligible[chosen].tokens < eligible[best].tokens,
+        settled=within is not None,
+        more_documents=need,
+        promising=candidates[promising].name if promising is not None else None,
+        over_fitting=over_fitting(group, metric, eligible, values, seed=seed),
+        sentence="",
+        notes=tuple(told),
+    )
+    return replace(out, sentence=recommendation_sentence(out, "en"))
+
+
+def eligible_entries(group: Group) -> list[Entry]:
+    """Trained checkpoints in order of training tokens; where there are none, all that was evaluated."""
+    trained = [entry for entry in group.entries if entry.trained] or list(group.entries)
+    return sorted(trained, key=lambda entry: entry.tokens)
+
+
+def over_fitting(
+    group: Group, metric: str, eligible: Sequence[Entry], values: Sequence[Estimate], *, seed: int
+) -> tuple[OverFitting, ...]:
+    """For every run with two or more checkpoints: is its last one worse than its peak? Holm over the runs."""
+    runs: dict[tuple[str, int], list[int]] = {}
+    for number, entry in enumerate(eligible):
+        if entry.trained:
+            runs.setdefault((entry.run, entry.evaluation.seq_len), []).append(number)
+    pairs = []
+    for (run, _), numbers in runs.items():
+        if len(numbers) > 1:
+            pairs.append((run, max(numbers, key=lambda n: (values[n].value, -eligible[n].tokens)), numbers[-1]))
+    answers = [_answer(group, metric, eligible[peak], eligible[last], seed) if peak != last else None for _, peak, last in pairs]
+    adjusted = iter(holm([answer.p for answer in answers if answer]))
+    answers = [replace(answer, p_adjusted=float(next(adjusted))) if answer else None for answer in answers]
+    return tuple(
+        OverFitting(run, eligible[peak].name, eligible[last].name, answer, answer is not None and finding(answer) == "better")
+        for (run, peak, last), answer in zip(pairs, answers, strict=True)
+    )
+
+
+def _answer(group: Group, metric: str, one: Entry, other: Entry, seed: int) -> Comparison | None:
+    """`one` against `other` on `confirm`; None where that half is empty."""
+    columns = group.columns(metric, half="confirm", entries=[other, one])
+    return against(columns, [other.name, one.name], 0, metric, seed=seed)[1] if columns.items else None
+
+
+def _judge(
+    group: Group, metric: str, eligible: Sequence[Entry], base: Entry | None, chosen: int, best: int, seed: int
+) -> tuple[Comparison | None, Comparison | None, bool | None]:
+    """On `confirm`: chosen against base (Holm over all checkpoints), best against chosen, and whether anything beats the base."""
+    best_over = _answer(group, metric, eligible[best], eligible[chosen], seed) if best != chosen else None
+    if base is None:
+        return None, best_over, None
+    columns = group.columns(metric, half="confirm", entries=[base, *eligible])
+    if not columns.items:
+        return None, best_over, None
+    answers = against(columns, [base.name, *(entry.name for entry in eligible)], 0, metric, seed=seed)
+    beaten = any(answer is not None and finding(answer) == "better" for answer in answers)
+    return answers[1 + chosen], best_over, beaten
+
+
+def _confirmation(best_over: Comparison | None, margin: float, judged: bool) -> Confirmation:
+    if not judged:
+        return "open"
+    if best_over is None or best_over.difference.high <= margin:
+        return "confirmed"
+    return "not confirmed" if best_over.difference.value > margin else "open"
+
+
+def _documents_needed(bounds: Bounds, chosen: int, margin: float) -> tuple[int | None, int | None]:
+    """The checkpoint before the chosen one that the fewest further documents would let in, if the differences stay as they are.
+
+    Where the chosen one itself is not surely within the margin, the count is for it.
+    """
+    if bounds.upper[chosen] > margin:
+        factor = _factor(bounds, chosen, margin)
+        return (math.ceil((factor - 1) * bounds.documents), chosen) if factor is not None else (None, None)
+    found = [(factor, number) for number in range(chosen) if (factor := _factor(bounds, number, margin)) is not None]
+    if not found:
+        return None, None
+    factor, number = min(found)
+    return math.ceil((factor - 1) * bounds.documents), number
+
+
+def _factor(bounds: Bounds, number: int, margin: float) -> float | None:
+    """How many times as many documents bring one bound under the margin; None beyond a hundred."""
+    room = margin - bounds.gaps[:, number]
+    if np.any(room <= 0):
+        return None
+    factor = float(((bounds.reach[:, number] / room) ** 2).max())
+    return max(1.0, factor) if factor <= 100 else None

@@ -1,0 +1,135 @@
+"""Sentences about results, in Korean and English. In: records of this room. Out: text with its numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from coref_automl.comparison.compare import finding
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.records import Comparison, Estimate
+
+if TYPE_CHECKING:
+    from coref_automl.comparison.recommend import Recommendation
+
+Lang = Literal["ko", "en"]
+
+
+def percent(estimate: Estimate) -> str:
+    return f"{100 * estimate.value:.1f}% [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
+
+
+def points(estimate: Estimate) -> str:
+    return f"{100 * estimate.value:+.1f} [{100 * estimate.low:+.1f}, {100 * estimate.high:+.1f}]"
+
+
+def tokens(count: int) -> str:
+    for size, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return str(count)
+
+
+def verdict(comparison: Comparison | None, lang: Lang) -> str:
+    """The verdict in words; the English one is the record's own."""
+    if comparison is None:
+        return "기준" if lang == "ko" else "the reference"
+    if lang == "en":
+        return comparison.verdict
+    found = finding(comparison)
+    if found == "not shown":
+        could = f" (이 세트로 보일 수 있는 차이: {100 * comparison.detectable:.1f}점)" if comparison.detectable else ""
+        return f"차이가 보이지 않음{could}"
+    return {"better": "더 좋음", "worse": "더 나쁨", "same": "모든 문항에서 같음"}[found]
+
+
+def recommendation_sentence(it: Recommendation, lang: Lang) -> str:
+    """What to keep, why, and whether the other half of the set agrees."""
+    return " ".join(part for part in (_choice(it, lang), _against_base(it, lang), _confirmed(it, lang), _more(it, lang)) if part)
+
+
+def _choice(it: Recommendation, lang: Lang) -> str:
+    label, margin, count = METRICS[it.metric].label, f"{100 * it.margin:g}", len(it.candidates)
+    by_name = {candidate.name: candidate for candidate in it.candidates}
+    ours, best = by_name[it.name].tokens, by_name[it.best].tokens
+    if lang == "ko":
+        if count == 1:
+            return f"{it.name} 하나만 평가되었습니다: {label} {percent(it.value)}."
+        if it.saves:
+            return (
+                f"추천: {it.name}. 최고인 {it.best} 대비 {margin}점 이내임이 95% 신뢰로 보이는 가장 이른 체크포인트이며, "
+                f"학습량은 최고의 {100 * ours / best:.0f}%입니다. {label} {percent(it.value)}."
+            )
+        why = (
+            f"더 이른 것 중 {margin}점 이내임이 보이는 것은 없습니다."
+            if it.settled
+            else f"이 세트는 {margin}점 이내를 가려 학습을 줄이기에는 작습니다."
+        )
+        return f"추천: {it.name}, {count}개 중 최고. {label} {percent(it.value)}. {why}"
+    if count == 1:
+        return f"Only {it.name} was evaluated: {label} {percent(it.value)}."
+    if it.saves:
+        return (
+            f"Keep {it.name}: with 95% confidence it is within {margin} points of the best ({it.best}), "
+            f"at {100 * ours / best:.0f}% of its training. {label} {percent(it.value)}."
+        )
+    if it.settled:
+        return (
+            f"Keep {it.name}, the best of {count}: {label} {percent(it.value)}. No earlier one is surely within {margin} points."
+        )
+    return (
+        f"Keep {it.name}, the best of {count}: {label} {percent(it.value)}. "
+        f"This set is too small to save training: it cannot place any checkpoint surely within {margin} points of the best."
+    )
+
+
+def _against_base(it: Recommendation, lang: Lang) -> str:
+    if it.over_base is None:
+        return ""
+    change, shown = points(it.over_base.difference), finding(it.over_base)
+    if lang == "ko":
+        if it.beaten_base is False:
+            return f"다만 어느 체크포인트도 원래 모델({it.base})보다 낫다고 보이지 않습니다 (차이 {change}점)."
+        known = {"better": "낫다고 보입니다", "worse": "나쁘다고 보입니다"}.get(shown, "다르다고 보이지 않습니다")
+        return f"원래 모델({it.base})보다 {change}점: {known}."
+    if it.beaten_base is False:
+        return f"But nothing here is shown to beat the base model {it.base} (difference {change} points)."
+    known = {"better": "shown better", "worse": "shown worse"}.get(shown, "no difference shown")
+    return f"Against the base model {it.base}: {change} points, {known}."
+
+
+def _confirmed(it: Recommendation, lang: Lang) -> str:
+    if it.best_over_chosen is None:
+        return ""
+    change = points(it.best_over_chosen.difference)
+    if lang == "ko":
+        word = {
+            "confirmed": "확인됨",
+            "not confirmed": "확인되지 않음: 더 평가하거나 가장 높은 것을 쓰세요",
+            "open": "어긋나지는 않으나 확정하기에는 문서가 적음",
+        }
+        return f"선택에 쓰지 않은 절반에서 (최고 - 선택) {change}점: {word[it.confirmation]}."
+    word = {
+        "confirmed": "confirmed",
+        "not confirmed": "not confirmed: evaluate on more documents, or keep the best",
+        "open": "compatible, but too few documents to settle it",
+    }
+    return f"On the half that did not choose, best minus it is {change} points: {word[it.confirmation]}."
+
+
+def _more(it: Recommendation, lang: Lang) -> str:
+    if not it.more_documents or it.promising is None:
+        return ""
+    count = f"{_rounded(it.more_documents):,}"
+    if it.promising == it.name:
+        if lang == "ko":
+            return f"{100 * it.margin:g}점 이내를 확신하려면 이런 문서가 선택 쪽에 약 {count}개 더 필요합니다."
+        return f"To be that sure would take about {count} more documents in the select half."
+    if lang == "ko":
+        return f"이런 문서가 선택 쪽에 약 {count}개 더 있으면 더 이른 {it.promising}도 가려 볼 수 있습니다."
+    return f"About {count} more documents in the select half could settle the earlier {it.promising}."
+
+
+def _rounded(count: int) -> int:
+    """Two leading digits: the count is an extrapolation."""
+    size = int(10 ** max(0, len(str(count)) - 2))
+    return -(-count // size) * size

@@ -1,0 +1,132 @@
+"""Evaluation folders without models: ranks are drawn, records are written as the scorer writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coref_automl.evaluation.metrics import summarise
+from coref_automl.records import Evaluation, ItemScore, Provenance, Task
+from coref_automl.store import mark_done, write_json, write_jsonl
+
+WORDS = ("서울", "대통령", "회사", "선수", "학교", "정부", "영화", "음악")
+
+
+@dataclass(frozen=True)
+class Model:
+    """How good a model is, as a shift of its logits; and where it stands in its run."""
+
+    run: str
+    step: int
+    skill: float
+    tokens: int = 0
+    objective: str = "entity"
+    seq_len: int = 128
+    seed: int = 0
+    tokenizer: str = "tok"
+
+
+def make_scores(
+    model: Model,
+    *,
+    documents: int,
+    seed: int = 0,
+    tasks: Sequence[Task] = ("real", "lambada"),
+    set_name: str = "a",
+    own: int | None = None,
+) -> list[ItemScore]:
+    """Items are the same for every model of a set; a document's difficulty is shared by models, luck is the model's own."""
+    shared = np.random.default_rng((seed, 1))
+    luck = np.random.default_rng((seed, 2, own if own is not None else abs(hash((model.run, model.step, model.skill))) % 10_000))
+    scores = []
+    for task in tasks:
+        for document in range(documents):
+            ease = shared.normal()
+            for number in range(int(shared.integers(1, 4))):
+                item_ease = ease + shared.normal()
+                distance = int(shared.integers(0, 1900)) if task == "real-far" else int(shared.integers(5, 390))
+                logit = item_ease + 0.5 * luck.normal() + model.skill - 0.5
+                rank = 1 if logit > 0 else int(2 + min(60, np.exp(-2 * logit)))
+                answer = WORDS[(document + number) % len(WORDS)]
+                others = [word for word in WORDS if word != answer]
+                top = [*others[: rank - 1], answer, *others[rank - 1 :]][:5] if rank <= 5 else others[:5]
+                scores.append(
+                    ItemScore(
+                        item=f"{set_name}-{task}-{document}-{number}",
+                        task=task,
+                        cluster=f"{task}-문서-{document}",
+                        source="wiki" if document % 3 else "news",
+                        answer=answer,
+                        tag="NNG" if number else "NNP",
+                        distance=distance,
+                        strict_rank=rank,
+                        lenient_rank=max(1, rank - 1),
+                        top=tuple(top),
+                        pieces=1,
+                        word_rank=max(1, rank // 2),
+                        out_of_reach=distance > model.seq_len,
+                    )
+                )
+    return scores
+
+
+def write_evaluation(
+    root: Path, model: Model, scores: Sequence[ItemScore], *, set_name: str = "a", scorer: str = "1", evalset_path: str = ""
+) -> Path:
+    """As `evaluate` leaves it: a run's checkpoint, or for step 0 a model outside a run."""
+    label = f"checkpoint-{model.step}" if model.step else model.run
+    inside = f"{set_name}-{model.seq_len}"
+    folder = root / model.run / "evaluations" / inside / label if model.step else root / "evaluations" / label / inside
+    checkpoint = root / model.run / label if model.step else root / label
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    provenance = Provenance(
+        model.run,
+        model.step,
+        model.step / 100,
+        model.tokens or model.step * 1000,
+        model.objective,
+        "base",
+        model.seq_len,
+        model.seed,
+    )
+    evaluation = Evaluation(
+        checkpoint=f"{model.run}/{label}" if model.step else model.run,
+        path=str(checkpoint),
+        evalset=set_name,
+        seq_len=model.seq_len,
+        dtype="float32",
+        scorer=scorer,
+        evaluated_at="2026-01-01T00:00:00+00:00",
+        seconds=1.0,
+        fingerprints={"items": f"items-{set_name}", "weights": f"w{model.run}{model.step}", "tokenizer": model.tokenizer},
+        estimates=summarise(scores, draws=200),
+        baselines={"copy-most-frequent": summarise(scores[:40], draws=200)},
+        single_entry_share=0.9,
+        out_of_reach=sum(score.out_of_reach for score in scores),
+        provenance=provenance if model.step else None,
+        evalset_path=evalset_path,
+    )
+    write_jsonl(folder / "items.jsonl", [score.to_json() for score in scores])
+    write_json(folder / "result.json", evaluation.to_json())
+    mark_done(folder)
+    return folder
+
+
+Maker = Callable[..., Path]
+
+
+@pytest.fixture
+def evaluated(tmp_path: Path) -> Maker:
+    """Write evaluations of some models on one set; returns the folder that holds them all."""
+
+    def make(models: Sequence[Model], *, documents: int = 60, set_name: str = "a", **options: object) -> Path:
+        for number, model in enumerate(models):
+            scores = make_scores(model, documents=documents, set_name=set_name, own=number, **options)  # type: ignore[arg-type]
+            write_evaluation(tmp_path, model, scores, set_name=set_name)
+        return tmp_path
+
+    return make
