@@ -1,0 +1,192 @@
+"""What is known of one model, and what is written of it. In: a target and a set. Out: an evaluation, computed at most once.
+
+An evaluation is the same when its bytes are: weights, tokenizer files, items, noun table, scorer version, dtype, length. Names of
+folders do not count, so that a renamed checkpoint is found again and changed weights are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.one import evaluate_one, items_of, pending, table_fingerprint, wanted_ids
+from coref_automl.evaluation.stored import (
+    EVALUATIONS,
+    ITEMS,
+    RESULT,
+    StoredEvaluation,
+    Target,
+    find_evaluations,
+    open_evaluation,
+    summary_json,
+    target_of,
+)
+from coref_automl.evaluation.version import SCORER
+from coref_automl.evaluation.words import WordMode
+from coref_automl.models.files import TOKENIZER_FILES, detect_seq_len, folder_of, weights_fingerprint
+from coref_automl.progress import Progress
+from coref_automl.records import Evaluation, ItemScore
+from coref_automl.store import (
+    DONE,
+    JsonlAppender,
+    explained,
+    fingerprint,
+    fingerprint_files,
+    kind_of_folder,
+    mark_done,
+    read_json,
+    read_jsonl,
+    write_json,
+    write_jsonl,
+)
+
+if TYPE_CHECKING:
+    from coref_automl.models.load import LoadedModel
+
+
+class Desk:
+    """The work on one target. Loads the model only when an item is to be scored."""
+
+    def __init__(self, target: Target, out: Path | None, *, new_head: bool = False) -> None:
+        self._target = target
+        self._out = out
+        self._new_head = new_head
+        self._loaded: LoadedModel | None = None
+        self._scores: dict[str, list[ItemScore]] = {}
+
+    def seq_len(self) -> int:
+        return detect_seq_len(self._target.model)
+
+    @cached_property
+    def _bytes(self) -> dict[str, str]:
+        folder = folder_of(self._target.model)
+        files = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
+        return {"weights": weights_fingerprint(self._target.model), "tokenizer_files": fingerprint_files(files)}
+
+    def known(self, evalset: EvalSet, seq_len: int, dtype: str, words: WordMode) -> Evaluation | None:
+        """A finished evaluation of the same bytes, wherever it stands near; None when an item still has to be scored."""
+        for stored in self._near(evalset, seq_len):
+            if not self._same(stored.evaluation, evalset, seq_len, dtype):
+                continue
+            scores = {score.item: score for score in stored.scores()}
+            items = items_of(evalset)
+            if not pending(items, scores, wanted_ids(items, words)):
+                self._scores[evalset.fingerprint] = [scores[item.id] for item in items]
+                return self._stamped(stored.evaluation)
+        return None
+
+    def score(
+        self,
+        evalset: EvalSet,
+        seq_len: int,
+        device: str,
+        dtype: str,
+        words: WordMode,
+        *,
+        budget: int | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Evaluation:
+        """Score what is missing, appending as it goes; an interrupted call leaves its items for the next one."""
+        from coref_automl.models.load import load_masked_lm
+
+        folder = self._target.folder(evalset.name, seq_len)
+        key = fingerprint(self._bytes, evalset.fingerprint, SCORER, dtype, seq_len)
+        partial = folder / f".items-{key}.jsonl"
+        known = self._half_done(evalset, seq_len, dtype) | _read_scores(partial)
+        if self._loaded is None or self._loaded.seq_len != seq_len:
+            self._loaded = load_masked_lm(self._target.model, seq_len=seq_len, device=device, new_head=self._new_head)
+        with explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        with JsonlAppender(partial) as rows:
+            evaluation, scores = evaluate_one(
+                self._loaded, evalset, seq_len=seq_len, dtype=dtype, words=words, budget=budget, known=known, seed=seed,
+                on_scores=lambda batch: rows.append(score.to_json() for score in batch), name=self._target.name,
+                progress=progress,
+            )  # fmt: skip
+        self._scores[evalset.fingerprint] = scores
+        return self._stamped(replace(evaluation, fingerprints={**evaluation.fingerprints, **self._bytes}))
+
+    def with_base(self, evaluation: Evaluation, evalset: EvalSet, seq_len: int, dtype: str) -> Evaluation:
+        """The same evaluation with the un-adapted model among its baselines, where that one has been evaluated."""
+        provenance = evaluation.provenance
+        if provenance is None:
+            return evaluation
+        base = open_evaluation(target_of(provenance.base, self._out).folder(evalset.name, seq_len))
+        if base is None or base.evaluation.path == evaluation.path or not _comparable(base.evaluation, evalset, seq_len, dtype):
+            return evaluation
+        return replace(evaluation, baselines={**evaluation.baselines, "un-adapted": base.evaluation.estimates})
+
+    def write(self, evaluation: Evaluation, evalset: EvalSet, *, summary: bool) -> None:
+        """Items first, the mark last: what has no mark is not there. Nothing is rewritten that says the same already."""
+        folder = self._target.folder(evalset.name, evaluation.seq_len)
+        scores = self._scores[evalset.fingerprint]
+        stored = open_evaluation(folder)
+        if stored is None or read_json(folder / RESULT) != evaluation.to_json() or stored.scores() != scores:
+            with explained(folder):
+                (folder / DONE).unlink(missing_ok=True)
+            write_jsonl(folder / ITEMS, (score.to_json() for score in scores))
+            write_json(folder / RESULT, evaluation.to_json())
+            mark_done(folder)
+        for partial in folder.glob(".items-*.jsonl"):
+            partial.unlink()
+        if summary:
+            write_json(self._target.summary, summary_json(evaluation))
+
+    def _stamped(self, evaluation: Evaluation) -> Evaluation:
+        """Names and origin as they are today, whatever they were when the items were scored."""
+        return replace(evaluation, checkpoint=self._target.name, path=self._target.model, provenance=self._target.provenance())
+
+    def _same(self, evaluation: Evaluation, evalset: EvalSet, seq_len: int, dtype: str) -> bool:
+        if not _comparable(evaluation, evalset, seq_len, dtype):
+            return False
+        if any(evaluation.fingerprints.get(name) != value for name, value in self._bytes.items()):
+            return False
+        table = evalset.folder / f"nouns-{evaluation.fingerprints['tokenizer']}.npy"
+        return not table.is_file() or table_fingerprint(np.load(table)) == evaluation.fingerprints["nouns"]
+
+    def _near(self, evalset: EvalSet, seq_len: int) -> Iterator[StoredEvaluation]:
+        """Where a finished evaluation may stand: its own folder, the model's other evaluations, and earlier output folders."""
+        home = target_of(self._target.model)
+        own = self._target.folder(evalset.name, seq_len), home.folder(evalset.name, seq_len)
+        roots = [self._target.base, home.base] if self._target.in_run else [self._target.base.parent, Path(EVALUATIONS)]
+        if self._out:
+            roots += [
+                folder
+                for folder in self._out.absolute().parent.iterdir()
+                if folder.is_dir() and kind_of_folder(folder) == "evaluations"
+            ]
+        seen: set[Path] = set()
+        for folder in own:
+            if (stored := open_evaluation(folder)) is not None:
+                seen.add(folder.resolve())
+                yield stored
+        for root in roots:
+            for stored in find_evaluations([root] if root.is_dir() else []):
+                if stored.folder.resolve() not in seen:
+                    seen.add(stored.folder.resolve())
+                    yield stored
+
+    def _half_done(self, evalset: EvalSet, seq_len: int, dtype: str) -> dict[str, ItemScore]:
+        """Scores of a finished evaluation that lacks only words."""
+        for stored in self._near(evalset, seq_len):
+            if self._same(stored.evaluation, evalset, seq_len, dtype):
+                return {score.item: score for score in stored.scores()}
+        return {}
+
+
+def _comparable(evaluation: Evaluation, evalset: EvalSet, seq_len: int, dtype: str) -> bool:
+    same_items = evaluation.fingerprints.get("items") == evalset.fingerprint
+    return same_items and (evaluation.scorer, evaluation.dtype, evaluation.seq_len) == (SCORER, dtype, seq_len)
+
+
+def _read_scores(path: Path) -> dict[str, ItemScore]:
+    if not path.is_file():
+        return {}
+    return {row["item"]: ItemScore.from_json(row) for row in read_jsonl(path)}

@@ -1,0 +1,188 @@
+"""Evaluate checkpoints. In: paths and a recipe. Out: one Evaluation a checkpoint and set, on disk and returned, in natural order.
+
+Finished work is recognised by bytes (weights, items, noun table, scorer version, dtype, length), wherever its folder now is.
+Items are appended as they are scored, so that an interrupted evaluation goes on from the middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coref_automl.config import from_mapping, to_mapping
+from coref_automl.errors import CorefError, EvaluationError, StorageError
+from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
+from coref_automl.evaluation.keep import Desk
+from coref_automl.evaluation.one import evaluate_one, pick
+from coref_automl.evaluation.stored import StoredEvaluation, Target, find_evaluations, find_targets, target_of
+from coref_automl.evaluation.words import WordMode
+from coref_automl.progress import Progress, quiet
+from coref_automl.records import Evaluation
+from coref_automl.store import claim_folder
+
+if TYPE_CHECKING:
+    from coref_automl.workers import Outcome
+
+__all__ = ["EvaluateRecipe", "StoredEvaluation", "evaluate", "evaluate_one", "find_evaluations"]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateRecipe:
+    """How to evaluate. No set: the bundled one. No length: each model's own. `base`: also the model training began from."""
+
+    eval_sets: tuple[Path, ...] = ()
+    seq_len: int | None = None
+    out: Path | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    words: WordMode = "all"
+    budget: int | None = None
+    base: bool = True
+    new_head: bool = False
+    seed: int = 0
+
+
+def evaluate(
+    paths: Sequence[str | Path],
+    recipe: EvaluateRecipe,
+    *,
+    progress: Progress | None = None,
+    on_result: Callable[[Evaluation], None] | None = None,
+) -> list[Evaluation]:
+    """Evaluate every model behind the paths. One that fails does not stop the others; the failures are raised at the end.
+
+    `on_result` is called with each evaluation of the first set as it is finished.
+    """
+    progress = progress or quiet()
+    sets = [EvalSet.open(folder) for folder in recipe.eval_sets or (bundled_eval_set(),)]
+    targets = find_targets(paths, recipe.out)
+    if recipe.out:
+        claim_folder(recipe.out, "evaluations")
+    failures: dict[str, Exception] = {}
+    done: list[Evaluation] = []
+
+    def take(found: list[Evaluation]) -> None:
+        done.extend(found)
+        if on_result:
+            for evaluation in found[:1]:
+                on_result(evaluation)
+
+    if recipe.base:
+        _evaluate_bases(targets, sets, recipe, progress)
+    devices = _devices(recipe, len(targets))
+    if len(devices) > 1:
+        failures |= _spread(targets, recipe, devices, take)
+    else:
+        for target in targets:
+            try:
+                take(_evaluate_target(target, sets, recipe, progress))
+            except StorageError:
+                raise  # the next checkpoint would meet the same disk
+            except Exception as error:
+                failures[target.name] = error
+                progress.note(f"{target.name} could not be scored: {error}")
+    order = {target.name: place for place, target in enumerate(targets)}
+    done.sort(key=lambda evaluation: order[evaluation.checkpoint])
+    if failures:
+        _raise(failures, len(targets))
+    return done
+
+
+def _raise(failures: dict[str, Exception], count: int) -> None:
+    error = next(iter(failures.values()))
+    if count == 1:
+        raise error if isinstance(error, CorefError) else EvaluationError(f"{next(iter(failures))}: {error}") from error
+    listed = "; ".join(f"{name} ({_first_line(reason)})" for name, reason in failures.items())
+    raise EvaluationError(f"{len(failures)} of {count} checkpoints could not be scored: {listed}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _evaluate_target(target: Target, sets: Sequence[EvalSet], recipe: EvaluateRecipe, progress: Progress) -> list[Evaluation]:
+    """One model on every set; loaded once, and not at all when everything is known."""
+    desk = Desk(target, recipe.out, new_head=recipe.new_head)
+    device, dtype = pick(recipe.device, recipe.dtype)
+    seq_len = recipe.seq_len or desk.seq_len()
+    out = []
+    for number, evalset in enumerate(sets):
+        evaluation = desk.known(evalset, seq_len, dtype, recipe.words)
+        if evaluation is None:
+            evaluation = desk.score(
+                evalset, seq_len, device, dtype, recipe.words, budget=recipe.budget, seed=recipe.seed, progress=progress
+            )
+        evaluation = desk.with_base(evaluation, evalset, seq_len, dtype)
+        desk.write(evaluation, evalset, summary=number == 0)
+        out.append(evaluation)
+    return out
+
+
+def _evaluate_bases(targets: Sequence[Target], sets: Sequence[EvalSet], recipe: EvaluateRecipe, progress: Progress) -> None:
+    """The models that the checkpoints started from, where they are at hand: every table shows them. Never a reason to fail."""
+    wanted: dict[tuple[str, int | None], Target] = {}
+    mine = {target.model for target in targets}
+    for target in targets:
+        try:
+            provenance = target.provenance()
+            if provenance is None or not _at_hand(provenance.base) or provenance.base in mine:
+                continue
+            seq_len = recipe.seq_len or Desk(target, recipe.out).seq_len()
+            wanted.setdefault((provenance.base, seq_len), target_of(provenance.base, recipe.out))
+        except CorefError:
+            continue  # the target's own evaluation will say what is wrong
+    for (name, length), base in wanted.items():
+        try:
+            _evaluate_target(base, sets, replace(recipe, seq_len=length), progress)
+        except StorageError:
+            raise
+        except Exception as error:
+            progress.note(f"The un-adapted model {name} is left out of the tables: {_first_line(error)}")
+
+
+def _at_hand(model: str) -> bool:
+    """Bases are only looked for on this machine: nobody asked for a download."""
+    return Path(model).is_dir() or model.startswith("bundled:")
+
+
+def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:
+    if recipe.device not in ("auto", "cuda") or targets < 2:
+        return [recipe.device]
+    from coref_automl.workers import devices_here
+
+    return devices_here()
+
+
+def _spread(
+    targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence[str], take: Callable[[list[Evaluation]], None]
+) -> dict[str, Exception]:
+    """One worker process a GPU takes the next checkpoint."""
+    from coref_automl.workers import Job, run_jobs
+
+    settings = {key: str(value) if isinstance(value, Path) else value for key, value in to_mapping(recipe).items()}
+    settings["eval_sets"] = [str(folder) for folder in recipe.eval_sets]
+    jobs = [Job(target.name, f"{__name__}:evaluate_job", {"target": _plain(target), "recipe": settings}) for target in targets]
+    failures: dict[str, Exception] = {}
+
+    def heard(outcome: Outcome) -> None:
+        if outcome.error is not None:
+            failures[outcome.job.name] = EvaluationError(outcome.error.strip().splitlines()[-1])
+        else:
+            take([Evaluation.from_json(row) for row in outcome.value])
+
+    run_jobs(jobs, workers=len(devices), devices=devices, retries=0, on_outcome=heard)
+    return failures
+
+
+def evaluate_job(target: dict[str, Any], recipe: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a worker process runs: one model, on the one GPU it can see."""
+    settings = from_mapping(EvaluateRecipe, recipe, "evaluate")
+    sets = [EvalSet.open(folder) for folder in settings.eval_sets or (bundled_eval_set(),)]
+    chosen = Target(**{**target, "base": Path(target["base"])})
+    return [evaluation.to_json() for evaluation in _evaluate_target(chosen, sets, settings, quiet())]
+
+
+def _plain(target: Target) -> dict[str, Any]:
+    return {**asdict(target), "base": str(target.base)}

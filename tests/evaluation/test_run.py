@@ -1,0 +1,249 @@
+"""Checkpoints are found in natural order, scored once, resumed from the middle, and one that fails does not stop the others."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.errors import EvaluationError, FolderError, ModelError
+from coref_automl.evaluation import one
+from coref_automl.evaluation.run import EvaluateRecipe, evaluate, evaluate_one, find_evaluations
+from coref_automl.evaluation.stored import find_targets
+from coref_automl.records import Evaluation, ItemScore, Provenance
+from tests.evaluation.tiny import freeze_tiny, loaded, save_checkpoint
+
+
+class Counted:
+    """How many items each call scored."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from coref_automl.evaluation.scorer import Scorer
+
+        self.items: list[int] = []
+        plain = Scorer.score
+
+        def score(engine: Any, todo: Any, *rest: Any, **more: Any) -> Any:
+            self.items.append(len(todo))
+            return plain(engine, todo, *rest, **more)
+
+        monkeypatch.setattr(Scorer, "score", score)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    return Counted(monkeypatch)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a set and a run of two checkpoints."""
+    monkeypatch.chdir(tmp_path)
+    freeze_tiny(Path("evalsets/tiny"))
+    save_checkpoint(Path("runs/a/checkpoint-131"), seed=2)
+    save_checkpoint(Path("runs/a/checkpoint-65"), seed=1)
+    return tmp_path
+
+
+RECIPE = EvaluateRecipe(eval_sets=(Path("evalsets/tiny"),), device="cpu", dtype="float32")
+
+
+def test_a_run_is_evaluated_in_natural_order_with_the_files_of_the_layout(place: Path) -> None:
+    found = evaluate(["runs/a"], RECIPE)
+    assert [evaluation.checkpoint for evaluation in found] == ["a/checkpoint-65", "a/checkpoint-131"]
+    folder = place / "runs/a/evaluations/tiny-128/checkpoint-65"
+    assert {path.name for path in folder.iterdir()} == {"items.jsonl", "result.json", "DONE"}
+    assert Evaluation.from_json(json.loads((folder / "result.json").read_text("utf-8"))) == found[0]
+    summary = json.loads((place / "runs/a/checkpoint-65_eval_results.json").read_text("utf-8"))
+    assert summary["real1"] == found[0].estimates["real1"].value
+    assert summary["coref_samples"] == summary["lambada_samples"] == 11
+    assert summary["score"] == pytest.approx(0.4 * summary["real1"] + 0.3 * summary["real5"] + 0.3 * summary["lambada_top1"])
+    assert set(found[0].baselines) == {"copy-most-frequent", "copy-nearest", "chance"}
+
+
+def test_finished_work_is_not_done_again(place: Path, counted: Counted) -> None:
+    first = evaluate(["runs/a"], RECIPE)
+    again = evaluate(["runs/a"], RECIPE)
+    assert counted.items == [22, 22]
+    assert again == first
+
+
+def test_a_renamed_checkpoint_is_recognised_and_changed_weights_are_not(place: Path, counted: Counted) -> None:
+    before = evaluate(["runs/a"], RECIPE)
+    (place / "runs/a/checkpoint-65").rename(place / "runs/a/checkpoint-66")
+    (place / "runs/a").rename(place / "runs/b")
+    after = evaluate(["runs/b"], RECIPE)
+    assert counted.items == [22, 22]
+    assert [evaluation.checkpoint for evaluation in after] == ["b/checkpoint-66", "b/checkpoint-131"]
+    assert after[0].estimates == before[0].estimates
+    save_checkpoint(place / "runs/b/checkpoint-66", seed=7)
+    evaluate(["runs/b"], RECIPE)
+    assert counted.items == [22, 22, 22]
+
+
+def test_another_length_dtype_or_set_is_another_evaluation(place: Path, counted: Counted) -> None:
+    path = ["runs/a/checkpoint-65"]
+    evaluate(path, RECIPE)
+    evaluate(path, EvaluateRecipe(eval_sets=RECIPE.eval_sets, device="cpu", dtype="float32", seq_len=64))
+    evaluate(path, EvaluateRecipe(eval_sets=RECIPE.eval_sets, device="cpu", dtype="bfloat16"))
+    freeze_tiny(place / "evalsets/other", tasks=("real",))
+    evaluate(path, EvaluateRecipe(eval_sets=(Path("evalsets/other"),), device="cpu", dtype="float32"))
+    assert counted.items == [22, 22, 22, 11]
+    assert {stored.folder.parent.name for stored in find_evaluations(path)} == {"tiny-128", "tiny-64", "other-128"}
+
+
+def test_an_interrupted_evaluation_goes_on_from_the_middle(
+    place: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = EvaluateRecipe(eval_sets=RECIPE.eval_sets, device="cpu", dtype="float32", budget=200)
+    whole = evaluate(["runs/a/checkpoint-65"], recipe)
+    items = (place / "runs/a/evaluations/tiny-128/checkpoint-65/items.jsonl").read_bytes()
+    shutil.rmtree(place / "runs/a/evaluations")
+    plain = one.pending
+    seen: list[int] = []
+
+    class Stop(Exception):
+        pass
+
+    def stopping(*arguments: Any) -> Any:
+        todo = plain(*arguments)
+        seen.append(len(todo))
+        return todo
+
+    from coref_automl import store
+
+    write = store.JsonlAppender.append
+
+    def third_batch_stops(appender: Any, rows: Any) -> None:
+        write(appender, rows)
+        if appender._path.read_bytes().count(b"\n") > 5:
+            raise Stop
+
+    monkeypatch.setattr(one, "pending", stopping)
+    monkeypatch.setattr(store.JsonlAppender, "append", third_batch_stops)
+    with pytest.raises(EvaluationError):
+        evaluate(["runs/a/checkpoint-65"], recipe)
+    monkeypatch.setattr(store.JsonlAppender, "append", write)
+    resumed = evaluate(["runs/a/checkpoint-65"], recipe)
+    assert 0 < seen[1] < seen[0] == 22
+    assert resumed[0].estimates == whole[0].estimates
+    assert (place / "runs/a/evaluations/tiny-128/checkpoint-65/items.jsonl").read_bytes() == items
+
+
+def test_words_can_be_added_later(place: Path, counted: Counted) -> None:
+    path = ["runs/a/checkpoint-65"]
+    settings = {"eval_sets": RECIPE.eval_sets, "device": "cpu", "dtype": "float32"}
+    plain = evaluate(path, EvaluateRecipe(**settings, words="none"))[0]  # type: ignore[arg-type]
+    assert "real_word" not in plain.estimates
+    full = evaluate(path, EvaluateRecipe(**settings, words="all"))[0]  # type: ignore[arg-type]
+    assert "real_word" in full.estimates
+    assert full.estimates["real1"] == plain.estimates["real1"]
+    evaluate(path, EvaluateRecipe(**settings, words="none"))  # type: ignore[arg-type]
+    assert counted.items == [22, 22]
+
+
+def test_what_was_not_run_is_absent_and_null(place: Path) -> None:
+    freeze_tiny(place / "evalsets/real", tasks=("real",))
+    found = evaluate(["runs/a/checkpoint-65"], EvaluateRecipe(eval_sets=(Path("evalsets/real"),), device="cpu"))[0]
+    assert not {"lambada_top1", "score", "score_strict"} & set(found.estimates)
+    summary = json.loads((place / "runs/a/checkpoint-65_eval_results.json").read_text("utf-8"))
+    assert summary["lambada_top1"] is None
+    assert summary["score"] is None
+    assert summary["lambada_samples"] == 0
+
+
+def test_one_broken_checkpoint_does_not_stop_the_others(place: Path) -> None:
+    weights = place / "runs/a/checkpoint-100/model.safetensors"
+    save_checkpoint(weights.parent, seed=4)
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+    heard: list[str] = []
+    with pytest.raises(EvaluationError, match="1 of 3 checkpoints could not be scored: a/checkpoint-100") as caught:
+        evaluate(["runs/a"], RECIPE, on_result=lambda evaluation: heard.append(evaluation.checkpoint))
+    assert caught.value.exit_status == 1
+    assert heard == ["a/checkpoint-65", "a/checkpoint-131"]
+    assert len(find_evaluations(["runs/a"])) == 2
+
+
+def test_a_single_broken_checkpoint_is_an_input_error(place: Path) -> None:
+    (place / "runs/a/checkpoint-65/config.json").unlink()
+    with pytest.raises(ModelError, match=r"config\.json"):
+        evaluate(["runs/a/checkpoint-65"], RECIPE)
+
+
+def test_folders_of_runs_and_names_unique_across_runs(place: Path) -> None:
+    save_checkpoint(place / "runs/b/checkpoint-9", seed=3)
+    save_checkpoint(place / "old/b/checkpoint-9", seed=4)
+    assert [target.name for target in find_targets(["runs"])] == ["a/checkpoint-65", "a/checkpoint-131", "b/checkpoint-9"]
+    found = evaluate(["runs/b", "old/b"], EvaluateRecipe(eval_sets=RECIPE.eval_sets, out=Path("results"), device="cpu"))
+    assert len({evaluation.checkpoint for evaluation in found}) == 2
+    assert len(list(Path("results").rglob("*_eval_results.json"))) == 2
+    alone = evaluate(["old/b"], EvaluateRecipe(eval_sets=RECIPE.eval_sets, out=Path("results"), device="cpu"))
+    assert len(list(Path("results").rglob("*_eval_results.json"))) == 2
+    assert alone[0].fingerprints == found[1].fingerprints
+
+
+def test_an_output_folder_reuses_what_the_run_knows_and_writes_nothing_into_it(place: Path, counted: Counted) -> None:
+    evaluate(["runs/a"], RECIPE)
+    before = {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*")}
+    for name in ("results_1", "results_2"):
+        evaluate(["runs/a"], EvaluateRecipe(eval_sets=RECIPE.eval_sets, out=Path(name), device="cpu", dtype="float32"))
+        assert len(find_evaluations([name])) == 2
+    assert counted.items == [22, 22]
+    assert {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*")} == before
+
+
+def test_a_later_output_folder_reuses_an_earlier_one(place: Path, counted: Counted) -> None:
+    for name in ("results_1", "results_2"):
+        evaluate(["runs/a"], EvaluateRecipe(eval_sets=RECIPE.eval_sets, out=Path(name), device="cpu", dtype="float32"))
+    assert counted.items == [22, 22]
+
+
+def test_an_output_folder_with_something_else_is_refused(place: Path) -> None:
+    with pytest.raises(FolderError):
+        evaluate(["runs/a"], EvaluateRecipe(eval_sets=RECIPE.eval_sets, out=Path("runs"), device="cpu"))
+
+
+def test_a_model_outside_a_run_has_a_folder_of_its_own(place: Path) -> None:
+    save_checkpoint(place / "models/mine", seed=5)
+    found = evaluate(["models/mine"], RECIPE)
+    assert found[0].checkpoint == "mine"
+    assert (place / "evaluations/mine/tiny-128/DONE").exists()
+    assert (place / "evaluations/mine/mine_eval_results.json").exists()
+    assert [stored.evaluation for stored in find_evaluations(["models/mine"])] == found
+
+
+def test_the_unadapted_model_stands_beside_its_checkpoints(place: Path, counted: Counted) -> None:
+    save_checkpoint(place / "models/base", seed=5)
+    made = Provenance("a", 65, 0.5, 1000, "mlm", "models/base", 128, 0)
+    (place / "runs/a/checkpoint-65/training.json").write_text(json.dumps(made.to_json()), "utf-8")
+    found = evaluate(["runs/a"], RECIPE)
+    base = evaluate(["models/base"], RECIPE)[0]
+    assert found[0].baselines["un-adapted"] == base.estimates
+    assert found[0].provenance == made
+    assert "un-adapted" not in found[1].baselines
+    assert counted.items == [22, 22, 22]
+
+
+def test_a_folder_without_checkpoints_says_so(place: Path) -> None:
+    with pytest.raises(ModelError, match="holds no checkpoint"):
+        evaluate(["evalsets"], RECIPE)
+
+
+def test_scores_can_be_read_back(place: Path) -> None:
+    evaluate(["runs/a"], RECIPE)
+    scores = find_evaluations(["runs/a/checkpoint-65"])[0].scores()
+    assert len(scores) == 22
+    assert all(isinstance(score, ItemScore) for score in scores)
+
+
+def test_one_model_in_memory_on_one_half(place: Path) -> None:
+    evalset = freeze_tiny(place / "evalsets/two")
+    ready = loaded()
+    evaluation, scores = evaluate_one(ready, evalset, words="none", tasks=("real",), half="select", dtype="float32")
+    assert scores
+    assert {score.half for score in scores} == {"select"}
+    assert {score.task for score in scores} == {"real"}
+    assert evaluation.estimates["real1"].n == len(scores)

@@ -1,0 +1,138 @@
+"""A window holds the gap and, where it can, the antecedent; what stands around the gap is what the document says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coref_automl.errors import ModelError, RecipeError
+from coref_automl.evaluation.windows import MOST_MASKS, WindowMaker, bounds, distance_between, special_edges
+from coref_automl.models.vocabulary import tokenize
+from tests.evaluation.tiny import TEXTS, item, items, tokenizer_of
+
+KINDS = ("wordpiece", "pairs", "bytes", "unigram")
+
+
+@st.composite
+def places(draw: st.DrawFn) -> tuple[int, tuple[int, int], tuple[int, int] | None, int]:
+    count = draw(st.integers(3, 400))
+    start = draw(st.integers(0, count - 1))
+    gap = (start, draw(st.integers(start + 1, min(count, start + 4))))
+    before = st.integers(0, max(0, gap[0] - 1)).map(lambda low: (low, min(low + 2, gap[0])) if gap[0] else None)
+    after = st.integers(min(gap[1], count - 1), count - 1).map(lambda low: (low, low + 1) if low >= gap[1] else None)
+    return count, gap, draw(st.one_of(st.none(), before, after)), draw(st.integers(8, 500))
+
+
+@given(places())
+def test_bounds_keep_gap_and_antecedent_and_fill_the_room(case: tuple[int, tuple[int, int], tuple[int, int] | None, int]) -> None:
+    count, gap, antecedent, room = case
+    low, high, in_reach = bounds(count, gap, antecedent, room)
+    outside = (gap[0] - low) + (high - gap[1])
+    assert 0 <= low <= gap[0]
+    assert gap[1] <= high <= count
+    assert outside == min(room, count - (gap[1] - gap[0]))
+    if antecedent:
+        held = low <= antecedent[0] and antecedent[1] <= high
+        needed = max(gap[0] - antecedent[0], antecedent[1] - gap[1])
+        assert in_reach == (needed <= room)
+        assert held or not in_reach
+    else:
+        assert in_reach
+
+
+def test_out_of_reach_centres_on_the_gap() -> None:
+    assert bounds(1000, (900, 901), (10, 11), 100) == (850, 951, False)
+
+
+def test_in_reach_centres_the_stretch_from_antecedent_to_gap() -> None:
+    assert bounds(1000, (540, 541), (500, 501), 100) == (470, 571, True)
+    assert bounds(1000, (500, 501), (540, 541), 100) == (470, 571, True)
+
+
+def test_room_that_one_side_cannot_use_goes_to_the_other() -> None:
+    assert bounds(1000, (10, 11), (5, 6), 100) == (0, 101, True)
+    assert bounds(1000, (990, 991), (985, 986), 100) == (899, 1000, True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_window_is_the_document_with_masks_in_the_gap(kind: str) -> None:
+    tokenizer = tokenizer_of(kind)
+    maker = WindowMaker(tokenizer, 512)
+    for case in items():
+        window = maker.window(case, TEXTS[int(case.document)])
+        row = window.filled([maker.mask_id] * 2)
+        assert list(row).count(maker.mask_id) == 2
+        assert row[window.gap] == row[window.gap + 1] == maker.mask_id
+        text = TEXTS[int(case.document)]
+        assert _letters(tokenizer.decode(window.before, skip_special_tokens=True)) == _letters(text[: case.start])
+        assert _letters(tokenizer.decode(window.after, skip_special_tokens=True)) == _letters(text[case.end :])
+        assert not window.out_of_reach
+
+
+def _letters(text: str) -> str:
+    return text.replace(" ", "").replace("##", "")
+
+
+def test_the_particle_after_the_gap_stays_a_continuation() -> None:
+    tokenizer = tokenizer_of("wordpiece")
+    window = WindowMaker(tokenizer, 128).window(item("1", "도서관", 1), TEXTS[1])
+    assert tokenizer.convert_ids_to_tokens(int(window.after[0])) == "##은"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_short_window_keeps_its_length_and_its_antecedent(kind: str) -> None:
+    tokenizer = tokenizer_of(kind)
+    text = " ".join(TEXTS * 6)
+    case = item("0", "도서관", 9, text=text)
+    seen_outside = False
+    for length in (24, 40, 64, 200):
+        window = WindowMaker(tokenizer, length).window(case, text)
+        assert window.length(MOST_MASKS) <= length
+        assert window.before[0] == tokenizer.cls_token_id
+        assert window.after[-1] == tokenizer.sep_token_id
+        held = "도서관" in tokenizer.decode(window.before).replace(" ##", "").replace("##", "")
+        assert held or window.out_of_reach
+        seen_outside = seen_outside or window.out_of_reach
+    assert not window.out_of_reach
+
+
+def test_own_distance_counts_the_pieces_between() -> None:
+    tokenizer = tokenizer_of("wordpiece")
+    case = item("1", "도서관", 1)
+    window = WindowMaker(tokenizer, 128).window(case, TEXTS[1])
+    assert case.antecedent is not None
+    between = TEXTS[1][case.antecedent[1] : case.start]
+    assert window.own_distance == len(tokenize(tokenizer, "도서관" + between)) - 1
+    assert distance_between((5, 6), None) == -1
+    assert distance_between((5, 6), (8, 9)) == 2
+    assert distance_between((5, 6), (2, 4)) == 1
+
+
+def test_the_context_is_the_same_for_every_number_of_masks() -> None:
+    maker = WindowMaker(tokenizer_of("wordpiece"), 32)
+    window = maker.window(item("1", "도서관", 2), TEXTS[1])
+    one, four = window.filled([maker.mask_id]), window.filled([maker.mask_id] * 4)
+    assert len(four) - len(one) == 3
+    assert np.array_equal(one[: window.gap], four[: window.gap])
+    assert np.array_equal(one[window.gap + 1 :], four[window.gap + 4 :])
+
+
+def test_a_window_without_context_is_refused() -> None:
+    with pytest.raises(RecipeError, match="--seq-len 14"):
+        WindowMaker(tokenizer_of("wordpiece"), 8)
+
+
+def test_special_edges_are_the_tokenizers_own() -> None:
+    opening, closing = special_edges(tokenizer_of("bytes"))
+    assert opening.tolist() == [tokenizer_of("bytes").cls_token_id]
+    assert closing.tolist() == [tokenizer_of("bytes").sep_token_id]
+
+
+def test_a_tokenizer_without_mask_is_refused() -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    bare = PreTrainedTokenizerFast(tokenizer_object=tokenizer_of("wordpiece").backend_tokenizer, unk_token="[UNK]")
+    with pytest.raises(ModelError, match="no mask token"):
+        WindowMaker(bare, 128)
