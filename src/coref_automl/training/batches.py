@@ -26,6 +26,7 @@ class MaskedRows(Dataset):  # type: ignore[misc]
     def __init__(self, dataset: PackedDataset, masking: Masking, seed: int) -> None:
         self._dataset: PackedDataset | None = dataset
         self._folder = dataset.folder
+        self._seq_len = dataset.seq_len
         self._masking = masking
         self._seed = seed
         self._rows = len(dataset)
@@ -46,7 +47,7 @@ class MaskedRows(Dataset):  # type: ignore[misc]
 
     def _opened(self) -> PackedDataset:
         if self._dataset is None:
-            self._dataset = PackedDataset.open(Path(self._folder))
+            self._dataset = PackedDataset.open(Path(self._folder)).cut_to(self._seq_len)
         return self._dataset
 
     def __getstate__(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ The head never sees the other positions: on a vocabulary of 130,000 their logits
 
 from __future__ import annotations
 
+import copy
 from types import MethodType
 from typing import Any
 
@@ -54,14 +55,16 @@ def prepare_model(model: Any, *, cross_document: bool = False, compiled: bool = 
     model.forward = MethodType(forward, model)
 
 
-def set_dropout(model: Any, share: float) -> None:
-    """Every dropout of a model, in its modules and in its config."""
-    for module in model.modules():
-        if "dropout" in type(module).__name__.lower() and hasattr(module, "p"):
-            module.p = share
-        for name in ("attention_dropout", "dropout_prob", "dropout_p", "drop_prob"):
-            if isinstance(getattr(module, name, None), float):
-                setattr(module, name, share)
+def with_dropout(model: Any, share: float) -> Any:
+    """The same weights in a model whose dropout is `share` everywhere.
+
+    Built anew from the changed config: families leave a dropout of 0 out of their modules, where no later setting reaches it.
+    """
+    config = copy.deepcopy(model.config)
     for name in _DROPOUT_SETTINGS:
-        if isinstance(getattr(model.config, name, None), int | float):
-            setattr(model.config, name, share)
+        if isinstance(getattr(config, name, None), int | float):
+            setattr(config, name, share)
+    with torch.random.fork_rng(devices=[]):
+        changed = type(model)(config)
+    changed.load_state_dict(model.state_dict())
+    return changed.to(device=model.device, dtype=model.dtype)

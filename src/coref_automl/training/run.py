@@ -25,7 +25,7 @@ from coref_automl.training.callbacks import RunCallback
 from coref_automl.training.card import write_card
 from coref_automl.training.folder import checkpoints_of, claim_run, resumable
 from coref_automl.training.judge import Judge, best_of
-from coref_automl.training.loss import prepare_model, set_dropout
+from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
 from coref_automl.training.plan import micro_batch
 from coref_automl.training.recipe import TrainRecipe
@@ -109,8 +109,6 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
     for note in loaded.notes if resume is None else ():
         progress.note(note)
     model = loaded.model
-    if recipe.dropout is not None:
-        set_dropout(model, recipe.dropout)
     groups = groups_of(
         model,
         rate=known(recipe.learning_rate),
@@ -226,12 +224,15 @@ def _quiet_library() -> Iterator[None]:
     """Without the library's own lines: what matters of them is in our events."""
     from transformers.utils import logging
 
-    level = logging.get_verbosity()
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _release() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from coref_automl.models.load import (
 from coref_automl.models.vocabulary import word_starts
 from coref_automl.progress import duration
 from coref_automl.training.folder import WRITING
+from coref_automl.training.loss import with_dropout
 from coref_automl.training.masking import Masking
 from coref_automl.training.plan import Plan, micro_batch
 from coref_automl.training.recipe import TrainRecipe, check, settle
@@ -85,11 +85,8 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     """Open the dataset and the tokenizer, fill the recipe, count the steps; nothing is written and no model is loaded."""
     check(recipe)
     dataset = PackedDataset.open(Path(recipe.dataset))
-    if recipe.seq_len is not None and recipe.seq_len != dataset.seq_len:
-        raise DatasetError(
-            f"{recipe.dataset} holds blocks of {dataset.seq_len:,} tokens, not {recipe.seq_len:,}; "
-            f"leave --seq-len out, or prepare the data with --seq-len {recipe.seq_len}."
-        )
+    if recipe.seq_len is not None:
+        dataset = dataset.cut_to(recipe.seq_len)
     tokenizer = load_tokenizer(recipe.tokenizer or recipe.model)
     tokens_print = tokenizer_fingerprint(tokenizer)
     dataset.check_tokenizer(tokens_print)
@@ -112,18 +109,21 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
 
 
 def load_model(work: Prepared, resume: Path | None) -> LoadedModel:
+    """The model to train: a checkpoint to go on from, random weights, or the recipe's model made as long as the blocks."""
     recipe, length = work.recipe, work.dataset.seq_len
+    notes: list[str] = []
     if resume is not None:
-        loaded = load_masked_lm(str(resume), device=work.device, attention=recipe.attention)
+        model = load_masked_lm(str(resume), device=work.device).model
     elif recipe.shape is not None:
         model = build_masked_lm(recipe.shape, work.tokenizer, seq_len=length, seed=recipe.seed).to(work.device)
-        notes = use_attention(model, recipe.attention)
-        loaded = LoadedModel(model, work.tokenizer, model.config.model_type, length, tuple(notes))
     else:
         loaded = load_masked_lm(recipe.model, device=work.device, new_head=recipe.new_head, attention=recipe.attention)
-        notes = lengthen(loaded.model, length, policy=recipe.policy)
-        loaded = dataclasses.replace(loaded, notes=(*loaded.notes, *notes))
-    return loaded
+        model = loaded.model
+        notes += [*loaded.notes, *lengthen(model, length, policy=recipe.policy)]
+    if recipe.dropout is not None:
+        model = with_dropout(model, recipe.dropout)
+    notes += [note for note in use_attention(model, recipe.attention) if note not in notes]
+    return LoadedModel(model, work.tokenizer, model.config.model_type, length, tuple(notes))
 
 
 def masking_of(work: Prepared, model: Any) -> Masking:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import Trainer, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from coref_automl.errors import StorageError, TrainingError
 from coref_automl.training.batches import MaskedRows, collate
@@ -39,6 +39,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         keep_states: bool,
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=rows, data_collator=collate, processing_class=tokenizer)
+        self.remove_callback(PrinterCallback)
         self.model_accepts_loss_kwargs = True  # our forward divides by the items of the whole effective batch
         self.plan = plan
         self.clock = clock
