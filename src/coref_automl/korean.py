@@ -79,6 +79,17 @@ class Tagger:
         for batch in _batches(texts):
             yield from self._tag_batch(batch)
 
+    def remember(self, texts: Iterable[str]) -> Iterator[int]:
+        """Tag what the cache does not hold yet, so that other processes find it there; yields the characters of every batch."""
+        for batch in _batches(texts):
+            if self._store is None:
+                raise ValueError("a tagger without a cache cannot remember")
+            keys = [_key(text) for text in batch]
+            known = self._store.held(keys)
+            missing = {key: text for key, text in zip(keys, batch, strict=True) if key not in known}
+            self._fresh(missing)
+            yield sum(map(len, batch))
+
     def are_nouns(self, words: Sequence[str]) -> NDArray[np.bool_]:
         """For each word: is it, alone, a noun or a compound of nouns of two or more syllables?"""
         whole = [unicodedata.normalize("NFC", word) for word in words]
@@ -91,17 +102,18 @@ class Tagger:
         return np.array([word in found for word in whole], dtype=np.bool_)
 
     def _tag_batch(self, texts: list[str]) -> Iterator[Tags]:
-        keys = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts]
+        keys = [_key(text) for text in texts]
         known = self._store.get(keys) if self._store else {}
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-        fresh = {
-            key: _read_tokens(text, tokens)
-            for (key, text), tokens in zip(missing.items(), self._tokenize(list(missing.values())), strict=True)
-        }
-        if self._store and fresh:
-            self._store.put(fresh)
+        fresh = self._fresh({key: text for key, text in zip(keys, texts, strict=True) if key not in known})
         for key in keys:
             yield fresh[key] if key in fresh else Tags.unpack(known[key])
+
+    def _fresh(self, missing: dict[bytes, str]) -> dict[bytes, Tags]:
+        tagged = zip(missing.items(), self._tokenize(list(missing.values())), strict=True)
+        fresh = {key: _read_tokens(text, tokens) for (key, text), tokens in tagged}
+        if self._store and fresh:
+            self._store.put(fresh)
+        return fresh
 
     def _tokenize(self, texts: list[str]) -> Iterable[list[Token]]:
         if not texts:
@@ -133,6 +145,14 @@ class _TagStore:
             found.update(self._db.execute(f"SELECT key, value FROM tags WHERE key IN ({marks})", part))
         return found
 
+    def held(self, keys: Sequence[bytes]) -> set[bytes]:
+        found: set[bytes] = set()
+        for low in range(0, len(keys), 500):
+            part = keys[low : low + 500]
+            marks = ",".join("?" * len(part))
+            found.update(key for (key,) in self._db.execute(f"SELECT key FROM tags WHERE key IN ({marks})", part))
+        return found
+
     def put(self, fresh: dict[bytes, Tags]) -> None:
         rows = [(key, tags.pack()) for key, tags in fresh.items()]
         with self._db:
@@ -148,6 +168,10 @@ def ends_in_consonant(word: str) -> bool:
     """True when the last syllable has a final consonant: the fact on which Korean particles turn."""
     last = ord(word[-1]) - 0xAC00
     return 0 <= last < 11172 and last % 28 != 0
+
+
+def _key(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:

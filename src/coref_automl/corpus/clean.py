@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff9-\uffff\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -37,3 +41,56 @@ def normalise(text: str) -> str:
 def is_boilerplate(line: str) -> bool:
     lowered = line.lower() if len(line) <= 200 else ""
     return bool(lowered) and any(pattern.search(lowered) for pattern in BOILERPLATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The least a document must offer."""
+
+    min_characters: int = 200
+    min_hangul: float = 0.5
+    min_distinct_lines: float = 0.5
+
+
+def reason_to_drop(text: str, filters: Filters) -> str | None:
+    """Why a normalised text is not kept; None when it is. The first filter that objects decides."""
+    return (
+        is_empty(text)
+        or too_short(text, filters.min_characters)
+        or too_little_hangul(text, filters.min_hangul)
+        or too_repetitive(text, filters.min_distinct_lines)
+    )
+
+
+def is_empty(text: str) -> str | None:
+    return None if text else "empty after cleaning"
+
+
+def too_short(text: str, least: int) -> str | None:
+    return f"under {least} characters" if len(text) < least else None
+
+
+def too_little_hangul(text: str, least: float) -> str | None:
+    return f"under {least:.0%} Hangul" if hangul_share(text) < least else None
+
+
+def too_repetitive(text: str, least: float) -> str | None:
+    """Lists of links and menus repeat their lines; prose does not."""
+    lines = text.split("\n")
+    return "most lines repeat" if len(lines) >= 10 and len(set(lines)) < least * len(lines) else None
+
+
+def hangul_share(text: str) -> float:
+    """Hangul among the letters of a text; digits, punctuation, blanks and emoji are no letters."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    hangul = np.count_nonzero(_between(codes, 0xAC00, 0xD7FF) | _between(codes, 0x1100, 0x11FF) | _between(codes, 0x3131, 0x318E))
+    old = np.count_nonzero(_between(codes, 0xA960, 0xA97F))
+    latin = np.count_nonzero(_between(codes, 0x41, 0x5A) | _between(codes, 0x61, 0x7A))
+    others = np.count_nonzero(_between(codes, 0xC0, 0x1FFF) | _between(codes, 0x2C00, 0xFEFE) | _between(codes, 0x20000, 0x3FFFF))
+    marks = np.count_nonzero(_between(codes, 0x3000, 0x303F) | _between(codes, 0xFE00, 0xFE6F))
+    letters = latin + others - marks
+    return float(hangul + old) / letters if letters > 0 else 0.0
+
+
+def _between(codes: NDArray[np.uint32], low: int, high: int) -> NDArray[np.bool_]:
+    return (codes >= low) & (codes <= high)

@@ -8,7 +8,7 @@ manifest.json                    settings, counts and fingerprints; card.md says
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.errors import DatasetError, InputError
-from coref_automl.store import MANIFEST, claim_folder, fingerprint_files, is_done, mark_done, read_json, write_json, written_whole
+from coref_automl.store import (
+    MANIFEST,
+    claim_folder,
+    fingerprint_files,
+    is_done,
+    mark_done,
+    read_json,
+    write_json,
+    write_text,
+    written_whole,
+)
 
 KIND = "dataset"
-TOKENS, PIECES, MENTIONS = "tokens.npy", "blocks.npy", "mentions.npy"
+TOKENS, PIECES, MENTIONS, CARD = "tokens.npy", "blocks.npy", "mentions.npy", "card.md"
 
 Ints = NDArray[Any]
 
@@ -162,8 +172,9 @@ def write_dataset(
     mentions: Iterable[Ints],
     manifest: dict[str, Any],
     mention_count: int | None = None,
+    card: Callable[[dict[str, Any]], str] | None = None,
 ) -> dict[str, Any]:
-    """Write the arrays, then the manifest with their fingerprint, then DONE. Blocks and mentions are streamed.
+    """Write the arrays, the manifest with their fingerprint, its card, and last DONE. Blocks and mentions are streamed.
 
     `manifest` needs `pad_id`, `tokenizer` and `tokenizer_fingerprint` beside what the caller wants remembered.
     """
@@ -175,6 +186,8 @@ def write_dataset(
     print_of_bytes = fingerprint_files([folder / TOKENS, folder / PIECES, folder / MENTIONS])
     whole = {"kind": KIND, **manifest, "seq_len": seq_len, "blocks": count, "fingerprint": print_of_bytes}
     write_json(folder / MANIFEST, whole)
+    if card is not None:
+        write_text(folder / CARD, card(whole))
     mark_done(folder)
     return whole
 

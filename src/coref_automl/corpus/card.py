@@ -1,0 +1,100 @@
+"""The data card. In: a dataset's manifest. Out: a table for the terminal, and card.md for whoever meets the folder later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def counts_table(manifest: dict[str, Any]) -> str:
+    """Documents in, kept and dropped by reason, characters and tokens, a line a source; the reasons spelt out below."""
+    rows = [("source", "in", "kept", "dropped", "characters", "tokens")]
+    for source in [*manifest["sources"], _together(manifest["sources"])]:
+        numbers = (source["in"], source["kept"], sum(source["dropped"].values()), source["characters"], source["tokens"])
+        rows.append((source["name"], *(f"{number:,}" for number in numbers)))
+    lines = _aligned(rows)
+    for source in manifest["sources"]:
+        for reason, count in source["dropped"].items():
+            lines.append(f"  {source['name']}: {count:,} {reason}")
+    return "\n".join(lines)
+
+
+def summary(manifest: dict[str, Any]) -> str:
+    return (
+        f"{manifest['blocks']:,} blocks of {manifest['seq_len']:,} tokens, {manifest['tokens']:,} tokens, "
+        f"padding {manifest['padding_share']:.2%}, {manifest['mentions']:,} mentions in {manifest['chains']:,} chains"
+    )
+
+
+def card(manifest: dict[str, Any]) -> str:
+    """card.md, filled from the manifest alone."""
+    settings = manifest["settings"]
+    parts = [
+        f"# Dataset `{manifest['mode']}` at {manifest['seq_len']:,} tokens",
+        f"{summary(manifest)}. Tokenizer: `{manifest['tokenizer']}` ({manifest['tokenizer_fingerprint']}); "
+        f"unknown tokens {manifest['unknown_share']:.3%}. Fingerprint of the arrays: `{manifest['fingerprint']}`.",
+        "## Sources\n\n" + _source_table(manifest["sources"]),
+        "## Dropped, and why\n\n" + _reason_table(manifest["sources"]),
+        "## Inputs\n\n"
+        + _markdown(
+            ("input", "rows", "fingerprint"), [(i["label"], f"{i['rows']:,}", i["fingerprint"]) for i in manifest["inputs"]]
+        ),
+    ]
+    if manifest["missing"]:
+        parts.append("## Could not be read\n\n" + "\n".join(f"- {line}" for line in manifest["missing"]))
+    parts.append("## Evaluation documents\n\n" + _evaluation(manifest))
+    parts.append("## Settings\n\n" + _markdown(("setting", "value"), [(key, f"`{value}`") for key, value in settings.items()]))
+    parts.append("## Versions\n\n" + _markdown(("package", "version"), list(manifest["versions"].items())))
+    return "\n\n".join(parts) + "\n"
+
+
+def _source_table(sources: Sequence[dict[str, Any]]) -> str:
+    head = ("source", "licence", "documents in", "kept", "characters", "tokens")
+    rows = [
+        (s["name"], s["licence"], f"{s['in']:,}", f"{s['kept']:,}", f"{s['characters']:,}", f"{s['tokens']:,}")
+        for s in [*sources, _together(sources)]
+    ]
+    return _markdown(head, rows)
+
+
+def _reason_table(sources: Sequence[dict[str, Any]]) -> str:
+    rows = [(s["name"], reason, f"{count:,}") for s in sources for reason, count in s["dropped"].items()]
+    return _markdown(("source", "reason", "documents"), rows) if rows else "Nothing was dropped."
+
+
+def _evaluation(manifest: dict[str, Any]) -> str:
+    settings = manifest["settings"]
+    lines = [f"Held out of every source: {settings['holdout']:.1%} of its documents or 300, whichever is more, never over half."]
+    for entry in manifest["eval_sets"]:
+        lines.append(f"- excluded: the documents of `{entry['name']}` ({entry['fingerprint']}), by id, by text and by near text")
+    overlap = manifest["overlap"]
+    if overlap is not None:
+        touched = overlap["documents_touched"]
+        lines.append(
+            f"\nOf {overlap['runs']:,} runs of 13 words in {overlap['documents']:,} evaluation documents, "
+            f"{overlap['runs_found']:,} stand in the training text as well; {touched:,} documents are touched."
+        )
+        rows = [
+            (e["evaluation_document"], f"{e['training_source']}/{e['training_document']}", e["words"])
+            for e in overlap["examples"]
+        ]
+        if rows:
+            lines.append("\n" + _markdown(("evaluation document", "training document", "shared words"), rows))
+    return "\n".join(lines)
+
+
+def _together(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    total = {key: sum(source[key] for source in sources) for key in ("in", "kept", "characters", "tokens")}
+    return {"name": "together", "licence": "", "dropped": {"": sum(sum(s["dropped"].values()) for s in sources)}, **total}
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    first = [row[0].ljust(widths[0]) for row in rows]
+    rest = ["  ".join(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)) for row in rows]
+    return [f"{name}  {numbers}" for name, numbers in zip(first, rest, strict=True)]

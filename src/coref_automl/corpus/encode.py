@@ -1,0 +1,198 @@
+"""The second pass. In: a shard of cleaned documents. Out: token ids in pieces, and the mentions of their noun chains.
+
+A shard becomes `NAME.tokens` (raw ids), `NAME.npz` (pieces, documents), `NAME.mentions.npy` and, last, `NAME.json`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import compress, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.corpus.chains import Mention, chains, mentions
+from coref_automl.corpus.dataset import smallest_type
+from coref_automl.corpus.overlap import WORDS, found_in, grams
+from coref_automl.corpus.pieces import cuts, sentence_ends
+from coref_automl.errors import ModelError
+from coref_automl.korean import Tagger, Tags
+from coref_automl.models.vocabulary import Pieces, split_at, tokenize
+from coref_automl.records import Document
+from coref_automl.store import read_jsonl, write_json, written_whole
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+Mode = Literal["mlm", "entity", "combined"]
+REASONS = ("", "no noun chain", "no tokens", "reads as a special token")
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeSettings:
+    model: str
+    mode: Mode
+    seq_len: int
+    only_names: bool
+    chain_cap: int | None
+    cache: Path
+    grams: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    cls: int
+    sep: int
+    pad: int
+    mask: int
+    unk: int
+    ids: tuple[int, ...]
+
+
+@lru_cache(maxsize=2)
+def tokenizer_of(model: str) -> PreTrainedTokenizerFast:
+    from coref_automl.models.load import load_tokenizer
+
+    return load_tokenizer(model)
+
+
+def special_of(tokenizer: PreTrainedTokenizerFast, model: str) -> Special:
+    found = {name: getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad", "mask")}
+    if missing := [name for name, entry in found.items() if entry is None]:
+        raise ModelError(f"The tokenizer of {model} has no {missing[0]} token, so it cannot serve a masked language model.")
+    unk = tokenizer.unk_token_id
+    others = {entry for entry in tokenizer.all_special_ids if entry != unk}
+    return Special(**found, unk=-1 if unk is None else unk, ids=tuple(sorted(others)))
+
+
+def encode_shard(texts: Path, keep: NDArray[np.bool_], stem: Path, settings: EncodeSettings) -> int:
+    """Encode the documents of a shard that are kept; returns the characters of the shard. A finished shard is passed over."""
+    marker = stem.with_suffix(".json")
+    rows = [(place, Document(**row)) for place, row in compress(enumerate(read_jsonl(texts)), keep.tolist())]
+    size = sum(len(document.text) for _, document in rows)
+    if marker.is_file():
+        return size
+    tokenizer = tokenizer_of(settings.model)
+    special = special_of(tokenizer, settings.model)
+    known: NDArray[np.uint64] | None = np.load(settings.grams) if settings.grams else None
+    pieces: list[tuple[int, int, int]] = []
+    marks: list[NDArray[np.int32]] = []
+    facts: list[tuple[int, int, int, int, int]] = []
+    hits = _Hits(known)
+    with written_whole(stem.with_suffix(".tokens"), "wb") as handle:
+        for (place, document), tags in zip(rows, _tags(rows, settings), strict=True):
+            encoded, reason = _encode(document.text, tags, tokenizer, special, settings)
+            count = sum(len(ids) for ids, _ in encoded)
+            unknown = sum(int(np.count_nonzero(ids == special.unk)) for ids, _ in encoded)
+            facts.append((place, len(document.text), count, unknown, reason))
+            for ids, found in encoded:
+                whole = np.concatenate([[special.cls], ids, [special.sep]])
+                handle.write(whole.astype(smallest_type(len(tokenizer))).tobytes())
+                if len(found):
+                    marks.append(np.column_stack([np.full(len(found), len(pieces), np.int32), found]))
+                pieces.append((place, len(whole), int(found[:, 2].max()) + 1 if len(found) else 0))
+            if not reason:
+                hits.look_into(document, place)
+    with written_whole(stem.with_suffix(".npz"), "wb") as handle:
+        np.savez(
+            handle,
+            pieces=np.array(pieces, np.int32).reshape(-1, 3),
+            documents=np.array(facts, np.int64).reshape(-1, 5),
+            runs=np.concatenate(hits.runs) if hits.runs else np.empty(0, np.uint64),
+            run_places=np.repeat(hits.places, [len(runs) for runs in hits.runs]).astype(np.int64),
+        )
+    with written_whole(stem.with_suffix(".mentions.npy"), "wb") as handle:
+        np.save(handle, np.concatenate(marks) if marks else np.empty((0, 4), np.int32))
+    write_json(marker, {"documents": len(rows), "overlap": hits.examples})
+    return size
+
+
+def _tags(rows: list[tuple[int, Document]], settings: EncodeSettings) -> Any:
+    """Tags come from the cache that the tagging stage has filled; masked language modelling needs none."""
+    if settings.mode == "mlm":
+        return [None] * len(rows)
+    return Tagger(settings.cache, threads=1).tag(document.text for _, document in rows)
+
+
+Encoded = list[tuple[NDArray[np.int32], NDArray[np.int32]]]
+"""For every piece: its ids without [CLS] and [SEP], and its mentions (start, end, chain) counted with [CLS]."""
+
+
+def _encode(
+    text: str, tags: Tags | None, tokenizer: PreTrainedTokenizerFast, special: Special, settings: EncodeSettings
+) -> tuple[Encoded, int]:
+    pieces = tokenize(tokenizer, text)
+    repeated: list[Mention] = []
+    if tags is not None:
+        repeated = sorted(
+            (m for chain in chains(mentions(text, tags, only_names=settings.only_names), cap=None) for m in chain),
+            key=lambda mention: mention.start,
+        )
+        pieces = split_at(tokenizer, text, pieces, [(mention.start, mention.end) for mention in repeated])
+    if not len(pieces):
+        return [], 2
+    if np.isin(pieces.ids, special.ids).any():
+        return [], 3
+    edges = cuts(pieces.starts, pieces.ends, sentence_ends(text, tags), settings.seq_len - 2)
+    low, high = _covered(pieces, repeated)
+    encoded: Encoded = []
+    for first, last in pairwise(edges):
+        inside = np.flatnonzero((low >= first) & (high <= last) & (high > low))
+        encoded.append((pieces.ids[first:last], _chained(inside, low, high, repeated, settings.chain_cap, 1 - first)))
+    if settings.mode == "entity" and not any(len(found) for _, found in encoded):
+        return [], 1
+    return encoded, 0
+
+
+def _covered(pieces: Pieces, found: list[Mention]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The pieces low:high of every mention; as `Pieces.cover`, for all mentions at once."""
+    begins = np.array([mention.start for mention in found], np.int32)
+    low = np.searchsorted(pieces.ends, begins, "right")
+    high = np.searchsorted(pieces.starts, np.array([mention.end for mention in found], np.int32), "left")
+    empty = pieces.starts == pieces.ends
+    while len(low) and (lone := (low > 0) & empty[low - 1] & (pieces.starts[low - 1] == begins)).any():
+        low = low - lone
+    return low, high
+
+
+def _chained(
+    inside: NDArray[np.int64],
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+    found: list[Mention],
+    cap: int | None,
+    shift: int,
+) -> NDArray[np.int32]:
+    """Mentions of the chains within one piece: what stands in another piece cannot be seen from here."""
+    place = {found[at].start: at for at in inside.tolist()}
+    rows = [
+        (int(low[place[m.start]]) + shift, int(high[place[m.start]]) + shift, number)
+        for number, chain in enumerate(chains([found[at] for at in inside.tolist()], cap=cap))
+        for m in chain
+    ]
+    return np.array(sorted(rows), np.int32).reshape(-1, 3)
+
+
+@dataclass(slots=True)
+class _Hits:
+    """Runs of words that evaluation documents hold too, by document; and a few of them spelt out."""
+
+    known: NDArray[np.uint64] | None
+    runs: list[NDArray[np.uint64]] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    examples: list[tuple[int, int, str, str, str]] = field(default_factory=list)
+
+    def look_into(self, document: Document, place: int) -> None:
+        if self.known is None:
+            return
+        at = found_in(self.known, document.text)
+        if not len(at):
+            return
+        runs = grams(document.text)[at]
+        self.runs.append(np.unique(runs))
+        self.places.append(place)
+        words = " ".join(document.text.split()[int(at[0]) : int(at[0]) + WORDS])
+        self.examples.append((place, int(runs[0]), document.source, document.id, words))

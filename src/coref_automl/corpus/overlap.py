@@ -1,0 +1,106 @@
+"""Overlap with evaluation. In: evaluation sets and training texts. Out: which evaluation text is found again, word for word."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.errors import EvalSetError
+from coref_automl.records import Document, Record
+from coref_automl.store import MANIFEST, read_json, read_jsonl, written_whole
+
+WORDS = 13
+"""Words in a row that two texts hardly share by chance; shorter texts count as one run."""
+
+_BASE = np.uint64(0x100000001B3)
+Grams = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapExample(Record):
+    evaluation_document: str
+    training_source: str
+    training_document: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap(Record):
+    """How much of the evaluation documents stands in the training text, after the documents themselves were left out."""
+
+    documents: int
+    documents_touched: int
+    runs: int
+    runs_found: int
+    examples: tuple[OverlapExample, ...]
+
+
+def evaluation_documents(folders: Sequence[Path]) -> list[Document]:
+    """The documents of evaluation sets, as their folders hold them."""
+    found = []
+    for folder in folders:
+        if not (folder / "documents.jsonl").is_file():
+            raise EvalSetError(
+                f"{folder} is not an evaluation set (no documents.jsonl). Make one with: coref-automl prepare eval"
+            )
+        for row in read_jsonl(folder / "documents.jsonl"):
+            found.append(Document(str(row["id"]), str(row.get("source", "")), str(row["text"]), str(row.get("title", ""))))
+    return found
+
+
+def evaluation_fingerprint(folder: Path) -> str:
+    return str(read_json(folder / MANIFEST).get("fingerprint", ""))
+
+
+def grams(text: str) -> Grams:
+    """A number for every run of thirteen words, in order."""
+    words = np.fromiter((_word(word) for word in text.split()), np.uint64)
+    size = min(WORDS, len(words))
+    if not size:
+        return np.empty(0, np.uint64)
+    runs = np.zeros(len(words) - size + 1, np.uint64)
+    for step in range(size):
+        runs = runs * _BASE + words[step : step + len(runs)]
+        runs ^= runs >> np.uint64(31)
+    return runs
+
+
+@lru_cache(maxsize=1 << 16)
+def _word(word: str) -> int:
+    raw = word.encode("utf-8", "surrogatepass")
+    return zlib.crc32(raw) << 32 | zlib.adler32(raw)
+
+
+def write_grams(documents: Sequence[Document], path: Path) -> None:
+    """Every run of the evaluation documents, sorted, once."""
+    runs = [grams(document.text) for document in documents]
+    with written_whole(path, "wb") as handle:
+        np.save(handle, np.unique(np.concatenate(runs)) if runs else np.empty(0, np.uint64))
+
+
+def found_in(known: Grams, text: str) -> NDArray[np.int64]:
+    """Positions (in words) of the runs of a text that an evaluation document holds too."""
+    runs = grams(text)
+    at = np.minimum(np.searchsorted(known, runs), max(0, len(known) - 1))
+    return np.flatnonzero(known[at] == runs) if len(known) else np.empty(0, np.int64)
+
+
+def report(documents: Sequence[Document], found: Grams, seen: Sequence[tuple[int, str, str, str]], *, most: int = 10) -> Overlap:
+    """From all runs found, and (run, source, id, words) of some of them: the figures and examples."""
+    touched, total = 0, 0
+    owner: dict[int, str] = {}
+    wanted = {run for run, *_ in seen}
+    for document in documents:
+        runs = np.unique(grams(document.text))
+        total += len(runs)
+        hits = np.isin(runs, found)
+        touched += bool(hits.any())
+        owner.update({run: document.id for run in runs[hits].tolist() if run in wanted and run not in owner})
+    examples = [OverlapExample(owner[run], source, identity, words) for run, source, identity, words in seen if run in owner]
+    return Overlap(len(documents), touched, total, len(found), tuple(examples[:most]))

@@ -1,0 +1,227 @@
+"""Preparation. In: a recipe. Out: a packed dataset with manifest and card, the same bytes for the same inputs and settings.
+
+read    every part of every source into shards of cleaned documents       parallel, resumes after the last finished shard
+choose  hold out, exclude evaluation documents, drop duplicates           seconds, in memory
+tag     one Kiwi with its own threads fills the cache                     not for mlm
+encode  shards into token pieces with mentions                            parallel, resumes after the last finished shard
+pack    pieces into blocks, manifest, card
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import compress
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.config import from_mapping
+from coref_automl.corpus.assemble import assemble, report_counts
+from coref_automl.corpus.clean import Filters
+from coref_automl.corpus.dataset import KIND
+from coref_automl.corpus.dedup import require_near
+from coref_automl.corpus.encode import EncodeSettings, encode_shard, special_of, tokenizer_of
+from coref_automl.corpus.overlap import evaluation_documents, write_grams
+from coref_automl.corpus.read import ReadSettings, finished_shards, read_part
+from coref_automl.corpus.recipe import PrepareRecipe
+from coref_automl.corpus.select import Choice, choose_documents
+from coref_automl.corpus.shards import READ, Index, build_index
+from coref_automl.corpus.sources import Input, check_source, inputs_of
+from coref_automl.errors import DatasetError, FolderError, SourceError
+from coref_automl.korean import Tagger, default_cache
+from coref_automl.progress import Progress, Stage, quiet
+from coref_automl.store import MANIFEST, claim_folder, is_done, mark_done, read_json, read_jsonl, remove, write_json
+
+WORK, ENCODE, SETTINGS = "work", "encode", "settings.json"
+PART = "dataset-part"
+
+
+def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
+    """Make the dataset, or go on making it; a finished one is returned as it stands."""
+    progress = progress or quiet()
+    kind = PART if recipe.shard else KIND
+    claim_folder(out, kind)
+    work = out / WORK
+    _same_settings(recipe, out)
+    if is_done(out):
+        return dict(read_json(out / MANIFEST))
+    tokenizer = tokenizer_of(recipe.model)
+    special_of(tokenizer, recipe.model)
+    if recipe.near_duplicates:
+        require_near()
+    evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
+    parts, missing = _readable(recipe, progress)
+    workers = recipe.workers or len(os.sched_getaffinity(0))
+
+    _read(parts, recipe, work, workers, progress)
+    index = build_index([work], holdout=recipe.holdout)
+    near = recipe.near_duplicates and recipe.shard is None  # across machines, near-duplicates are found when the parts are merged
+    choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=work)
+    report_counts(index, choice, recipe, progress)
+    if evaluation:
+        write_grams(evaluation, work / "grams.npy")
+    _encode(index, choice, recipe, work, workers, progress)
+    facts = {"missing": missing, "hub": sorted({part.name for part in parts if part.path is None})}
+    write_json(work / "facts.json", facts)
+    if recipe.shard:
+        manifest = {"kind": PART, "settings": recipe.settings(), "documents": len(index), "shards": len(index.shards)}
+        write_json(out / MANIFEST, manifest)
+        mark_done(out)
+        return manifest
+    manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **facts)
+    remove(work)
+    return manifest
+
+
+def merge(parts: Sequence[Path], out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
+    """Put the shares of several machines together: the same bytes as one machine would have made."""
+    progress = progress or quiet()
+    claim_folder(out, KIND, fresh=True)
+    works = [folder / WORK for folder in _part_in_order(parts)]
+    settings = {**read_json(works[0].parent / MANIFEST)["settings"], "shard": None}
+    recipe = from_mapping(PrepareRecipe, settings, str(works[0].parent / MANIFEST))
+    if recipe.near_duplicates:
+        require_near()
+    evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
+    index = build_index(works, holdout=recipe.holdout)
+    near = recipe.near_duplicates
+    choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=out / WORK)
+    report_counts(index, choice, recipe, progress)
+    manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **read_json(works[0] / "facts.json"))
+    remove(out / WORK)
+    return manifest
+
+
+def _part_in_order(parts: Sequence[Path]) -> list[Path]:
+    """The folders in the order of their shares; each share once, none missing, all with the same settings."""
+    found: dict[int, Path] = {}
+    common: dict[str, Any] | None = None
+    total = len(parts)
+    for folder in parts:
+        if not is_done(folder) or read_json(folder / MANIFEST).get("kind") != PART:
+            raise DatasetError(f"{folder} is not a finished part; make it with: coref-automl prepare ... --shard 1/{total}")
+        settings = dict(read_json(folder / MANIFEST)["settings"])
+        number, of = map(int, str(settings.pop("shard")).split("/"))
+        if of != total or number - 1 in found:
+            raise DatasetError(
+                f"{folder} is share {number} of {of}; merging needs each of the {of} shares once, and {total} were given."
+            )
+        if common is not None and common != settings:
+            raise DatasetError(f"{folder} was prepared with other settings than {parts[0]}; prepare it again with the same ones.")
+        common = settings
+        found[number - 1] = folder
+    return [found[number] for number in range(total)]
+
+
+def _same_settings(recipe: PrepareRecipe, out: Path) -> None:
+    held = out / (MANIFEST if is_done(out) else f"{WORK}/{SETTINGS}")
+    settings = recipe.settings()
+    if held.is_file():
+        before = read_json(held)
+        before = before["settings"] if held.name == MANIFEST else before
+        if other := [key for key in settings if before.get(key) != settings[key]]:
+            raise FolderError(
+                f"{out} holds a dataset with another {other[0]} ({before.get(other[0])!r}); choose another --out or remove it."
+            )
+    else:
+        write_json(held, settings)
+
+
+def _readable(recipe: PrepareRecipe, progress: Progress) -> tuple[list[Input], list[str]]:
+    """Every part of every source, before any work is done; what cannot be read is an error, or with `allow_missing` a note."""
+    parts: list[Input] = []
+    broken: list[str] = []
+    for name in recipe.sources:
+        checks = check_source(name, field=recipe.field)
+        fine = inputs_of(name) if any(check.readable for check in checks) else []
+        parts += [part for part, check in zip(fine, checks, strict=False) if check.readable]
+        broken += [check.message for check in checks if not check.readable]
+    if broken and not recipe.allow_missing:
+        raise SourceError("\n".join([*broken, "Nothing was done; pass --allow-missing to go on without what cannot be read."]))
+    for message in broken:
+        progress.note(f"left out: {message}")
+    if not parts:
+        raise SourceError("None of the sources can be read, so there is nothing to prepare; see: coref-automl sources --check")
+    return parts, broken
+
+
+def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
+    settings = ReadSettings(
+        Filters(recipe.min_characters, recipe.min_hangul),
+        near=recipe.near_duplicates,
+        field=recipe.field,
+        limit=recipe.limit,
+        share=recipe.share(),
+        broken_ok=recipe.allow_missing,
+        shard_characters=recipe.portion,
+    )
+    folder = work / READ
+    with progress.stage("read and clean", None, "characters") as stage:
+        for number in range(len(parts)):
+            stage.skip(sum(shard["characters"] for shard in finished_shards(folder, number)))
+        _each(_read_whole, [(part, number, folder, settings) for number, part in enumerate(parts)], workers, stage)
+
+
+def _read_whole(part: Input, number: int, folder: Path, settings: ReadSettings) -> int:
+    return sum(characters for _, characters in read_part(part, number, folder, settings))
+
+
+def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
+    keeps = kept_by_shard(index, choice)
+    left = [number for number in range(len(index.shards)) if not _encoded(work, index, number).with_suffix(".json").is_file()]
+    total = sum(index.shards[number].characters for number in left)
+    cache = default_cache()
+    if recipe.mode != "mlm":
+        with progress.stage("tag", total, "characters") as stage:
+            tagger = Tagger(cache, workers)
+            for number in left:
+                rows = compress(read_jsonl(index.shards[number].texts), keeps[number].tolist())
+                for amount in tagger.remember(row["text"] for row in rows):
+                    stage.advance(amount)
+            del tagger  # the tagger's model is 300 MB, and the next stage has processes of its own
+    settings = EncodeSettings(
+        model=recipe.model,
+        mode=recipe.mode,
+        seq_len=recipe.seq_len,
+        only_names=recipe.only_names,
+        chain_cap=recipe.chain_cap,
+        cache=cache,
+        grams=work / "grams.npy" if recipe.eval_sets else None,
+    )
+    with progress.stage("encode", total, "characters") as stage:
+        _each(encode_shard, [(index.shards[n].texts, keeps[n], _encoded(work, index, n), settings) for n in left], workers, stage)
+
+
+def kept_by_shard(index: Index, choice: Choice) -> list[NDArray[np.bool_]]:
+    """For every shard: which of its documents are kept."""
+    found = [np.zeros(shard.documents, np.bool_) for shard in index.shards]
+    for shard in range(len(found)):
+        rows = np.flatnonzero(index.shard == shard)
+        found[shard][index.place[rows]] = choice.kept[rows]
+    return found
+
+
+def _encoded(work: Path, index: Index, number: int) -> Path:
+    return work / ENCODE / index.shards[number].stem.name
+
+
+def _each(target: Callable[..., int], jobs: Sequence[tuple[Any, ...]], workers: int, stage: Stage) -> None:
+    """Run a function over jobs, in this process or in several; every job writes its own files, so their order decides nothing."""
+    for amount in _results(target, jobs, min(workers, len(jobs))):
+        stage.advance(amount)
+
+
+def _results(target: Callable[..., int], jobs: Sequence[tuple[Any, ...]], workers: int) -> Iterator[int]:
+    if workers <= 1:
+        yield from (target(*job) for job in jobs)
+        return
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    try:
+        yield from pool.map(target, *zip(*jobs, strict=True))
+    finally:
+        pool.shutdown(cancel_futures=True)

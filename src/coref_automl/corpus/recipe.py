@@ -1,0 +1,74 @@
+"""What to prepare. In: options or YAML. Out: a frozen recipe; what decides the bytes of a dataset, and what does not."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from coref_automl.corpus.encode import Mode
+from coref_automl.corpus.holdout import SHARE
+from coref_automl.errors import RecipeError
+
+_NO_BYTES = ("workers", "allow_missing", "allow_empty", "portion")
+"""Fields that change how a dataset is made, not what it holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareRecipe:
+    """`shard` is "3/16": this machine takes the third of sixteen shares, and `merge` puts them together. `limit` is rows a file.
+
+    `chain_cap` bounds the mentions of one form in a piece. `portion` is the characters that are worked on before a resting place.
+    """
+
+    mode: Mode
+    sources: tuple[str, ...]
+    model: str
+    seq_len: int = 1536
+    field: str | None = None
+    eval_sets: tuple[str, ...] = ()
+    holdout: float = SHARE
+    only_names: bool = False
+    chain_cap: int = 8
+    min_characters: int = 200
+    min_hangul: float = 0.5
+    near_duplicates: bool = True
+    similarity: float = 0.8
+    limit: int | None = None
+    shard: str | None = None
+    workers: int = 0
+    allow_missing: bool = False
+    allow_empty: bool = False
+    portion: int = 4_000_000
+
+    def __post_init__(self) -> None:
+        wrong = {
+            "sources": (bool(self.sources), "needs at least one entry; see: coref-automl sources"),
+            "seq_len": (self.seq_len >= 16, "should be 16 or more"),
+            "holdout": (0 <= self.holdout <= 0.5, "should lie between 0 and 0.5"),
+            "chain_cap": (self.chain_cap >= 2, "should be 2 or more"),
+            "similarity": (0 < self.similarity <= 1, "should lie between 0 and 1"),
+            "min_hangul": (0 <= self.min_hangul <= 1, "should lie between 0 and 1"),
+            "limit": (self.limit is None or self.limit > 0, "should be 1 or more"),
+            "workers": (self.workers >= 0, "should be 0 (one a core) or more"),
+            "portion": (self.portion > 0, "should be 1 or more"),
+        }
+        for name, (fine, advice) in wrong.items():
+            if not fine:
+                raise RecipeError(f"{name} {advice}, not {getattr(self, name)!r}.")
+        self.share()
+
+    def share(self) -> tuple[int, int]:
+        """(3, 16) of "3/16"."""
+        if self.shard is None:
+            return 1, 1
+        match = re.fullmatch(r"(\d+)/(\d+)", self.shard)
+        if not match or not 1 <= int(match[1]) <= int(match[2]):
+            raise RecipeError(f"shard should look like 3/16, not {self.shard!r}.")
+        return int(match[1]), int(match[2])
+
+    def settings(self) -> dict[str, Any]:
+        """What decides the bytes."""
+        values = {key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(self).items()}
+        return {key: value for key, value in values.items() if key not in _NO_BYTES}

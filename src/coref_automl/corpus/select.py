@@ -1,0 +1,79 @@
+"""The choice of documents. In: the index of all that was read, and evaluation documents. Out: a reason for each left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.corpus.dedup import PERMUTATIONS, first_of_each, near_duplicates, signature, text_key
+from coref_automl.corpus.holdout import rank
+from coref_automl.corpus.shards import Index, gather_signatures
+from coref_automl.records import Document
+
+KEPT = 0
+REASONS = (
+    "",
+    "held out for evaluation",
+    "in an evaluation set",
+    "repeats an evaluation document",
+    "nearly repeats an evaluation document",
+    "repeats a held-out document",
+    "nearly repeats a held-out document",
+    "exact duplicate",
+    "near duplicate",
+)
+_HELD, _IN_SET, _SAME_EVAL, _NEAR_EVAL, _SAME_HELD, _NEAR_HELD, _SAME, _NEAR = range(1, 9)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """For every document of the index: 0 when it is kept, otherwise the place of its reason in REASONS."""
+
+    reason: NDArray[np.int8]
+
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        kept: NDArray[np.bool_] = self.reason == KEPT
+        return kept
+
+
+def choose_documents(index: Index, evaluation: list[Document], *, near: bool, similarity: float, work: Path) -> Choice:
+    """Evaluation documents go by id, text and near text; then held-out ones and their copies; then copies of earlier ones."""
+    reason = np.zeros(len(index), np.int8)
+    reason[_by_id(index, evaluation)] = _IN_SET
+    reason[(reason == KEPT) & index.held_out] = _HELD
+    eval_keys = np.array([text_key(document.text) for document in evaluation], np.uint64)
+    reason[(reason == KEPT) & np.isin(index.key, eval_keys)] = _SAME_EVAL
+
+    # Held-out documents stand first, so that of two copies it is the training copy that goes.
+    held, open_ = np.flatnonzero(reason == _HELD), np.flatnonzero(reason == KEPT)
+    order = np.concatenate([held, open_])
+    first = first_of_each(index.key[order])
+    repeats = np.flatnonzero((first != np.arange(len(order))) & (np.arange(len(order)) >= len(held)))
+    reason[order[repeats]] = np.where(first[repeats] < len(held), _SAME_HELD, _SAME)
+    if not near:
+        return Choice(reason)
+
+    rows = np.concatenate([held, np.flatnonzero(reason == KEPT)])
+    front = np.array([signature(document.text) for document in evaluation], np.uint32).reshape(-1, PERMUTATIONS)
+    signatures = gather_signatures(index, rows, front, work / "signatures.npy")
+    protected = len(front) + len(held)
+    for entry, original in near_duplicates(signatures, similarity=similarity, protected=protected).items():
+        code = _NEAR_EVAL if original < len(front) else _NEAR_HELD if original < protected else _NEAR
+        reason[rows[entry - len(front)]] = code
+    return Choice(reason)
+
+
+def _by_id(index: Index, evaluation: list[Document]) -> NDArray[np.bool_]:
+    """Documents whose source and id are those of an evaluation document; an id's rank stands for the id."""
+    found = np.zeros(len(index), np.bool_)
+    by_source: dict[str, list[int]] = {}
+    for document in evaluation:
+        by_source.setdefault(document.source, []).append(rank(document.id))
+    for source, ranks in by_source.items():
+        if source in index.sources:
+            found |= (index.source == index.sources.index(source)) & np.isin(index.rank, np.array(ranks, np.int64))
+    return found

@@ -1,0 +1,201 @@
+"""Text sources. In: a name (`kowiki`, `local:PATH`, `bundled:passages`). Out: documents, streamed in the source's own order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from coref_automl.config import nearest
+from coref_automl.corpus.files import Flaw, files_of, name_of, read_file
+from coref_automl.errors import CorefError, MissingExtra, SourceError
+from coref_automl.records import Document, Record
+
+
+@dataclass(frozen=True, slots=True)
+class HubSource:
+    """A dataset on the hub. Several fields are joined by line breaks into one document."""
+
+    hub: str
+    config: str | None
+    split: str
+    fields: tuple[str, ...]
+    licence: str
+    gated: bool = False
+    note: str = ""
+
+
+_KLUE = "CC BY-SA 4.0"
+_ASK = "not stated; see the dataset's page"
+
+SOURCES: dict[str, HubSource] = {
+    "kowiki": HubSource("wikimedia/wikipedia", "20231101.ko", "train", ("text",), "CC BY-SA 3.0, GFDL"),
+    "klue-mrc": HubSource("klue/klue", "mrc", "train", ("context",), _KLUE, note="one context, several questions"),
+    "klue-ynat": HubSource("klue/klue", "ynat", "train", ("title",), _KLUE, note="headlines: too short for long rows"),
+    "klue-sts": HubSource("klue/klue", "sts", "train", ("sentence1", "sentence2"), _KLUE, note="sentence pairs"),
+    "klue-nli": HubSource("klue/klue", "nli", "train", ("premise", "hypothesis"), _KLUE, note="sentence pairs"),
+    "korquad": HubSource(
+        "KorQuAD/squad_kor_v1", None, "train", ("context",), "CC BY-ND 2.0 KR", note="one context, many questions"
+    ),
+    "kobest-hellaswag": HubSource(
+        "skt/kobest_v1", "hellaswag", "train", ("context", "ending_1", "ending_2", "ending_3", "ending_4"), "CC BY-SA 4.0"
+    ),
+    "hplt": HubSource("HPLT/HPLT2.0_cleaned", "kor_Hang", "train", ("text",), "CC0 1.0", note="web text, very large"),
+    "us-news-ko": HubSource("nmixx-fin/ko-trans-us_news_retrieval", None, "train", ("trans_text",), _ASK, note="translated"),
+    "finance-news-summ": HubSource("nmixx-fin/twice_kr_finance_news_summ", None, "train", ("text",), _ASK),
+    "news-bqa": HubSource("nmixx-fin/twice_kr_news_bqa_cls", None, "train", ("text",), _ASK),
+    "finance-news-sent": HubSource("nmixx-fin/twice_kr_fin_news_sent_cls", None, "train", ("text",), _ASK),
+    "naver-news-gen": HubSource("dev7halo/naver-news-summarization-ko-with-gen", None, "train", ("document",), _ASK),
+    "naver-news": HubSource("daekeun-ml/naver-news-summarization-ko", None, "train", ("document",), "Apache-2.0"),
+    "qa-news-ko": HubSource("AIR-Bench/qa_news_ko", None, "corpus_default", ("text",), _ASK),
+    "ko-lambada": HubSource(
+        "thunder-research-group/SNU_Ko-LAMBADA",
+        None,
+        "test",
+        ("text",),
+        _ASK,
+        gated=True,
+        note="evaluation only: columns of cloze items",
+    ),
+}
+"""Every named source. Adding one is adding a line."""
+
+BUNDLED = {"bundled:passages": "written for this project, MIT", "bundled:synthetic": "generated, MIT"}
+_SYNTHETIC_DOCUMENTS = 2_000
+
+OnFlaw = Callable[[Flaw], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One readable part of a source: a file, a hub dataset or a bundled text. `label` is the same on every machine."""
+
+    name: str
+    label: str
+    path: Path | None = None
+
+
+def inputs_of(name: str) -> list[Input]:
+    """The parts of a source, in order; a glob or a folder has one part a file. An unknown name is an error."""
+    if name.startswith("local:"):
+        return [Input(name, path.name, path) for path in files_of(name.removeprefix("local:"))]
+    if name in SOURCES or name in BUNDLED:
+        return [Input(name, name)]
+    hint = nearest(name, [*SOURCES, *BUNDLED])
+    raise SourceError(f"Unknown source {name!r}. {hint} A file or folder is written local:PATH.")
+
+
+def read_input(part: Input, *, field: str | None = None, broken_ok: bool = False) -> Iterator[Document | Flaw]:
+    if part.path is not None:
+        name = name_of(part.name.removeprefix("local:"))
+        return read_file(part.path, name=name, field=field, broken_ok=broken_ok)
+    return _bundled(part.name) if part.name in BUNDLED else _hub(part.name, field)
+
+
+def open_source(name: str, *, field: str | None = None, on_flaw: OnFlaw | None = None) -> Iterator[Document]:
+    """The documents of a source. Rows that are no documents go to `on_flaw`; without it they are an error."""
+    for part in inputs_of(name):
+        for entry in read_input(part, field=field):
+            if isinstance(entry, Document):
+                yield entry
+            elif on_flaw is not None:
+                on_flaw(entry)
+            else:
+                raise SourceError(f"{entry.where}: {entry.reason}; mend the row or remove it.")
+
+
+def licence_of(name: str) -> str:
+    if name in SOURCES:
+        return SOURCES[name].licence
+    return BUNDLED.get(name, "not stated by a local file")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCheck(Record):
+    """Can a source be read here and now? `message` is its first document's beginning, or what to do."""
+
+    name: str
+    readable: bool
+    field: str
+    message: str
+
+
+def check_source(name: str, *, field: str | None = None) -> list[SourceCheck]:
+    """Read the first row of every part of a source."""
+    try:
+        parts = inputs_of(name)
+    except CorefError as error:
+        return [SourceCheck(name, False, field or "", str(error))]
+    return [_check(part, field) for part in parts]
+
+
+def _check(part: Input, field: str | None) -> SourceCheck:
+    label = f"local:{part.path}" if part.path else part.name
+    shown = field or (" + ".join(SOURCES[part.name].fields) if part.name in SOURCES else "text")
+    try:
+        for entry in islice(read_input(part, field=field), 1):
+            if isinstance(entry, Flaw) and entry.reason != "an empty file":
+                return SourceCheck(label, True, shown, f"{entry.where}: {entry.reason} (the first row; it will be counted)")
+            if isinstance(entry, Document):
+                return SourceCheck(label, True, shown, " ".join(entry.text.split())[:60])
+    except CorefError as error:
+        return SourceCheck(label, False, shown, str(error))
+    return SourceCheck(label, True, shown, "no rows: it will contribute nothing")
+
+
+def _bundled(name: str) -> Iterator[Document]:
+    if name == "bundled:passages":
+        from coref_automl.corpus.bundled import passages
+
+        yield from passages()
+        return
+    from coref_automl.corpus.synthetic import documents
+
+    for synthetic in documents(_SYNTHETIC_DOCUMENTS, 0):
+        yield synthetic.document
+
+
+def _hub(name: str, field: str | None) -> Iterator[Document | Flaw]:
+    source = SOURCES[name]
+    fields = (field,) if field else source.fields
+    try:
+        from datasets import load_dataset
+    except ImportError as error:
+        raise MissingExtra("datasets", "hub", f"The source {name} ({source.hub})") from error
+    try:
+        rows = load_dataset(source.hub, source.config, split=source.split, streaming=True, token=os.environ.get("HF_TOKEN"))
+        for number, row in enumerate(rows):
+            if number == 0 and (missing := [entry for entry in fields if entry not in row]):
+                raise SourceError(
+                    f"{name} ({source.hub}) has no field {missing[0]!r}; its rows hold {', '.join(row)}. Pass --field."
+                )
+            yield _hub_document(name, number, row, fields)
+    except CorefError:
+        raise
+    except Exception as error:  # the hub's libraries raise a score of kinds; each becomes one sentence
+        raise _explained(name, source, error) from error
+
+
+def _hub_document(name: str, number: int, row: Mapping[str, Any], fields: tuple[str, ...]) -> Document | Flaw:
+    parts = [row.get(entry) for entry in fields]
+    if not all(isinstance(part, str) for part in parts):
+        return Flaw(name, f"{name}, row {number}", f"no field {fields[0]!r}")
+    title = row.get("title")
+    # The row's number and not the row's own id: several sources repeat their ids.
+    return Document(f"{name}-{number}", name, "\n".join(map(str, parts)), title if isinstance(title, str) else "")
+
+
+def _explained(name: str, source: HubSource, error: Exception) -> SourceError:
+    said = f"{type(error).__name__} {error}".lower()
+    if source.gated or "gated" in said or "401" in said or "403" in said:
+        return SourceError(f"{name} ({source.hub}) is gated: accept its terms on the hub and set HF_TOKEN to your token.")
+    if any(
+        word in said
+        for word in ("connect", "offline", "resolve", "timeout", "timed out", "network", "max retries", "unreachable")
+    ):
+        return SourceError(f"{name} ({source.hub}) cannot be reached; check the network, or download it and pass local:PATH.")
+    first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return SourceError(f"{name} ({source.hub}) cannot be read: {first_line[:200]}")
