@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from coref_automl.comparison.compare import compare as compare
     from coref_automl.comparison.recommend import recommend as recommend
     from coref_automl.comparison.report import report as report
-    from coref_automl.corpus.prepare import PrepareRecipe as PrepareRecipe
     from coref_automl.corpus.prepare import prepare as prepare
+    from coref_automl.corpus.recipe import PrepareRecipe as PrepareRecipe
     from coref_automl.errors import CorefError as CorefError
     from coref_automl.evaluation.items import EvalRecipe as EvalRecipe
     from coref_automl.evaluation.items import prepare_eval as prepare_eval
@@ -41,7 +41,7 @@ _HOMES = {
     "EvaluateRecipe": "evaluation.run",
     "Evaluation": "records",
     "ItemScore": "records",
-    "PrepareRecipe": "corpus.prepare",
+    "PrepareRecipe": "corpus.recipe",
     "RelationRecipe": "relation.recipe",
     "TrainRecipe": "training.recipe",
     "compare": "comparison.compare",

@@ -4,6 +4,7 @@ import importlib
 
 VERBS = (
     "bench",
+    "demo",
     "tokenizer",
     "train",
 )

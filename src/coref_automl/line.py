@@ -1,0 +1,278 @@
+"""The whole line. In: a model and texts. Out: runs, evaluations, a recommendation with its report, and relation extraction.
+
+Every stage recognises what it finished before, so the same call again goes on where it stopped and redoes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from coref_automl.config import from_mapping, read_yaml
+from coref_automl.errors import RecipeError
+from coref_automl.progress import Progress, quiet
+from coref_automl.records import Record, Task
+from coref_automl.store import claim_folder, write_json
+
+if TYPE_CHECKING:
+    from coref_automl.comparison.recommend import Recommendation
+
+Objective = Literal["mlm", "combined", "entity"]
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareStage:
+    """The texts that are learned from. `limit` is documents a file; the held-out share serves the evaluation set."""
+
+    sources: tuple[str, ...]
+    seq_len: int = 512
+    limit: int | None = None
+    holdout: float = 0.02
+    near_duplicates: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TrainStage:
+    """One run an objective, all on the same blocks for equally many tokens."""
+
+    objectives: tuple[Objective, ...] = ("mlm", "combined", "entity")
+    epochs: float = 1.0
+    batch: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    warmup: float | None = None
+    min_prob: float | None = None
+    max_prob: float | None = None
+    save_every: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateStage:
+    """`set` is a folder or "bundled"; None makes one from the held-out documents and the bundled cloze passages."""
+
+    set: str | None = None
+    tasks: tuple[Task, ...] = ("real", "lambada")
+    per_source: int = 1_600
+    words: Literal["all", "sample", "none"] = "all"
+    metric: str | None = None
+    margin: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class RelationStage:
+    """`train` is a file of relation rows or "bundled" (generated rows, so many); `dev` is scored once at the end."""
+
+    train: str = "bundled"
+    dev: str | None = None
+    rows: int = 1_000
+    epochs: int = 3
+    seeds: int = 1
+    batch_size: int = 16
+    scheme: str = "typed-punct"
+
+
+@dataclass(frozen=True, slots=True)
+class LineRecipe:
+    """What `demo` and `adapt` run. `relation: null` leaves relation extraction out."""
+
+    model: str
+    prepare: PrepareStage
+    train: TrainStage = field(default_factory=TrainStage)
+    evaluate: EvaluateStage = field(default_factory=EvaluateStage)
+    relation: RelationStage | None = None
+    tokenizer: str | None = None
+    seed: int = 0
+    lang: Literal["ko", "en"] = "ko"
+
+
+@dataclass(frozen=True, slots=True)
+class LineResult(Record):
+    """What a person wants to know at the end."""
+
+    recommendation: str
+    chosen: str
+    report: str
+    relation: dict[str, Any] | None
+    next_steps: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [self.recommendation, "", f"Report: {self.report}", f"Checkpoint: {self.chosen}"]
+        if self.relation:
+            f1 = self.relation["micro_f1"]
+            lines.append(f"Relation extraction from it: micro-F1 {f1:.1f} on {self.relation['split']} (n = {self.relation['n']})")
+        return "\n".join([*lines, "", "Next:", *(f"  {step}" for step in self.next_steps)])
+
+
+def run_line(recipe: LineRecipe, out: Path, *, progress: Progress | None = None) -> LineResult:
+    """Prepare, train, evaluate, recommend, report, and carry the chosen checkpoint into relation extraction."""
+    progress = progress or quiet()
+    claim_folder(out, "line")
+    evalset = _eval_set(recipe, out, progress)
+    dataset = _dataset(recipe, evalset, out, progress)
+    runs = _train(recipe, dataset, out, progress)
+    _evaluate(recipe, runs, evalset, progress)
+    recommendation, report = _report(recipe, runs, evalset, out, progress)
+    relation = _relation(recipe, recommendation.chosen, out, progress) if recipe.relation else None
+    result = LineResult(
+        recommendation=recommendation.sentence,
+        chosen=recommendation.chosen,
+        report=str(report),
+        relation=relation,
+        next_steps=_next_steps(recipe, runs, recommendation.chosen),
+    )
+    write_json(out / "result.json", result.to_json())
+    return result
+
+
+def _eval_set(recipe: LineRecipe, out: Path, progress: Progress) -> Path:
+    from coref_automl.evaluation.items import EvalRecipe, bundled_eval_set, prepare_eval
+
+    stage = recipe.evaluate
+    if stage.set == "bundled":
+        return bundled_eval_set()
+    if stage.set is not None:
+        return Path(stage.set)
+    wanted = EvalRecipe(
+        models=(recipe.tokenizer or recipe.model,),
+        tasks=stage.tasks,
+        sources=recipe.prepare.sources,
+        lambada=("bundled:cloze",) if "lambada" in stage.tasks else (),
+        holdout=recipe.prepare.holdout,
+        per_source=stage.per_source,
+        seed=recipe.seed,
+    )
+    prepare_eval(wanted, out / "evalset", progress=progress)
+    return out / "evalset"
+
+
+def _dataset(recipe: LineRecipe, evalset: Path, out: Path, progress: Progress) -> Path:
+    """One dataset for all objectives: blocks with noun chains. The runs differ in what they hide, and in nothing else."""
+    from coref_automl.corpus.prepare import prepare
+    from coref_automl.corpus.recipe import PrepareRecipe
+
+    stage = recipe.prepare
+    wanted = PrepareRecipe(
+        mode="combined",
+        sources=stage.sources,
+        model=recipe.tokenizer or recipe.model,
+        seq_len=stage.seq_len,
+        eval_sets=(str(evalset),),
+        holdout=stage.holdout,
+        limit=stage.limit,
+        near_duplicates=stage.near_duplicates,
+    )
+    folder = out / "dataset"
+    prepare(wanted, folder, progress=progress)
+    return folder
+
+
+def _train(recipe: LineRecipe, dataset: Path, out: Path, progress: Progress) -> list[Path]:
+    from coref_automl.training.recipe import TrainRecipe
+    from coref_automl.training.run import train
+
+    stage, runs = recipe.train, []
+    if not stage.objectives:
+        raise RecipeError("train: objectives is empty; name at least one of mlm, combined, entity.")
+    common = TrainRecipe(
+        model=recipe.model,
+        tokenizer=recipe.tokenizer,
+        dataset=str(dataset),
+        out="",
+        epochs=stage.epochs,
+        batch=stage.batch,
+        learning_rate=stage.learning_rate,
+        weight_decay=stage.weight_decay,
+        warmup=stage.warmup,
+        min_prob=stage.min_prob,
+        max_prob=stage.max_prob,
+        save_every=stage.save_every,
+        seed=recipe.seed,
+    )
+    for objective in stage.objectives:
+        run = out / "runs" / objective
+        progress.note(f"Training {objective}")
+        train(replace(common, objective=objective, out=str(run)), progress=progress)
+        runs.append(run)
+    return runs
+
+
+def _evaluate(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, progress: Progress) -> None:
+    from coref_automl.evaluation.run import EvaluateRecipe, evaluate
+
+    wanted = EvaluateRecipe(eval_sets=(evalset,), seq_len=recipe.prepare.seq_len, words=recipe.evaluate.words, seed=recipe.seed)
+    evaluate(list(runs), wanted, progress=progress)
+
+
+def _report(
+    recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, progress: Progress
+) -> tuple[Recommendation, Path]:
+    from coref_automl.comparison.recommend import recommend
+    from coref_automl.comparison.report import report
+
+    stage = recipe.evaluate
+    recommendation = recommend(*runs, metric=stage.metric, margin=stage.margin, evalset=evalset.name, seed=recipe.seed)
+    progress.note("Writing the report")
+    page = report(*runs, out=out / "report", metric=stage.metric, margin=stage.margin, lang=recipe.lang, seed=recipe.seed)
+    return recommendation, Path(page)
+
+
+def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) -> dict[str, Any]:
+    from coref_automl.relation.recipe import RelationRecipe
+    from coref_automl.relation.train import train_relation
+
+    stage = recipe.relation
+    assert stage is not None
+    train, dev = (
+        (stage.train, stage.dev) if stage.train != "bundled" else _bundled_rows(stage, recipe.seed, out / "relation-rows")
+    )
+    wanted = RelationRecipe(
+        model=chosen,
+        train=train,
+        dev=dev,
+        out=str(out / "relation"),
+        scheme=stage.scheme,
+        seeds=stage.seeds,
+        epochs=stage.epochs,
+        batch_size=stage.batch_size,
+    )
+    progress.note("Relation extraction from the chosen checkpoint")
+    result = train_relation(wanted, progress=progress)
+    return {name: getattr(result, name) for name in ("split", "n", "micro_f1", "auprc", "accuracy", "scheme", "run")}
+
+
+def _bundled_rows(stage: RelationStage, seed: int, folder: Path) -> tuple[str, str]:
+    from coref_automl.corpus.synthetic import relation_rows
+
+    paths = folder / "train.json", folder / "dev.json"
+    if not all(path.is_file() for path in paths):
+        write_json(paths[0], relation_rows(stage.rows, seed))
+        write_json(paths[1], relation_rows(max(200, stage.rows // 4), seed + 1))
+    return str(paths[0]), str(paths[1])
+
+
+def _next_steps(recipe: LineRecipe, runs: Sequence[Path], chosen: str) -> tuple[str, ...]:
+    folder = runs[0].parent
+    return (
+        f"coref-automl compare {folder}",
+        f'coref-automl fill "서울은 대한민국의 [MASK]이다." --model {recipe.model} --model {chosen}',
+        "coref-automl adapt --model YOUR_MODEL --source local:YOUR_TEXTS.jsonl --out adapted",
+    )
+
+
+def line_recipe(path: Path | None, asked: Mapping[str, Any]) -> LineRecipe:
+    """A recipe from a YAML file, from options, or from both; an option that was given wins."""
+    data = read_yaml(path) if path else {}
+    for key, value in asked.items():
+        if isinstance(value, Mapping):
+            given = {name: entry for name, entry in value.items() if entry is not None}
+            if given:
+                data[key] = {**(data.get(key) or {}), **given}
+        elif value is not None:
+            data[key] = value
+    if "model" not in data:
+        raise RecipeError("Name the model to adapt with --model, for example --model bundled:ko-mini.")
+    if not data.get("prepare", {}).get("sources"):
+        raise RecipeError("Name the texts with --source, for example --source local:articles.jsonl.")
+    return from_mapping(LineRecipe, data, str(path or "options"))
