@@ -3,7 +3,10 @@
 import importlib
 
 VERBS = (
+    "sources",
+    "prepare",
     "bench",
+    "evaluate",
     "demo",
     "tokenizer",
     "train",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.corpus import encode, select
-from coref_automl.corpus.card import card, counts_table, summary
+from coref_automl.corpus.card import card, counts_table
 from coref_automl.corpus.dataset import Ints, smallest_type, write_dataset
 from coref_automl.corpus.encode import special_of, tokenizer_of
 from coref_automl.corpus.overlap import evaluation_fingerprint, report
@@ -132,7 +132,7 @@ def assemble(
                 yield block
                 stage.advance()
 
-        whole = write_dataset(
+        return write_dataset(
             out,
             blocks=shown(),
             count=packing.blocks,
@@ -144,8 +144,6 @@ def assemble(
             manifest=manifest,
             card=card,
         )
-    progress.note(counts_table(whole) + "\n" + summary(whole))
-    return whole
 
 
 def _stem(read: Path) -> Path:

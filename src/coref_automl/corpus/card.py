@@ -12,7 +12,7 @@ def counts_table(manifest: dict[str, Any]) -> str:
     for source in [*manifest["sources"], _together(manifest["sources"])]:
         numbers = (source["in"], source["kept"], sum(source["dropped"].values()), source["characters"], source["tokens"])
         rows.append((source["name"], *(f"{number:,}" for number in numbers)))
-    lines = _aligned(rows)
+    lines = aligned(rows)
     for source in manifest["sources"]:
         for reason, count in source["dropped"].items():
             lines.append(f"  {source['name']}: {count:,} {reason}")
@@ -93,8 +93,10 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def aligned(rows: Sequence[tuple[str, ...]], *, right: bool = True) -> list[str]:
+    """Lines of a table for the terminal: the first column to the left, the others to the right (or all to the left)."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     first = [row[0].ljust(widths[0]) for row in rows]
-    rest = ["  ".join(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)) for row in rows]
-    return [f"{name}  {numbers}" for name, numbers in zip(first, rest, strict=True)]
+    place = str.rjust if right else str.ljust
+    rest = ["  ".join(place(cell, width) for cell, width in zip(row[1:], widths[1:], strict=True)) for row in rows]
+    return [f"{name}  {numbers}".rstrip() for name, numbers in zip(first, rest, strict=True)]

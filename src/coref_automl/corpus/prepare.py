@@ -10,7 +10,7 @@ pack    pieces into blocks, manifest, card
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import compress
 from multiprocessing import get_context
@@ -25,20 +25,22 @@ from coref_automl.corpus.assemble import assemble, report_counts
 from coref_automl.corpus.clean import Filters
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
-from coref_automl.corpus.encode import EncodeSettings, encode_shard, special_of, tokenizer_of
+from coref_automl.corpus.encode import EncodeSettings, Mode, encode_shard, special_of, tokenizer_of
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
 from coref_automl.corpus.read import ReadSettings, finished_shards, read_part
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.select import Choice, choose_documents
 from coref_automl.corpus.shards import READ, Index, build_index
-from coref_automl.corpus.sources import Input, check_source, inputs_of
+from coref_automl.corpus.sources import BUNDLED, Input, check_source, inputs_of
 from coref_automl.errors import DatasetError, FolderError, SourceError
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.progress import Progress, Stage, quiet
+from coref_automl.records import Document
 from coref_automl.store import MANIFEST, claim_folder, is_done, mark_done, read_json, read_jsonl, remove, write_json
 
 WORK, ENCODE, SETTINGS = "work", "encode", "settings.json"
 PART = "dataset-part"
+_SMALL = 4 << 20
 
 
 def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
@@ -46,7 +48,6 @@ def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = Non
     progress = progress or quiet()
     kind = PART if recipe.shard else KIND
     claim_folder(out, kind)
-    work = out / WORK
     _same_settings(recipe, out)
     if is_done(out):
         return dict(read_json(out / MANIFEST))
@@ -56,16 +57,31 @@ def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = Non
         require_near()
     evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
     parts, missing = _readable(recipe, progress)
-    workers = recipe.workers or len(os.sched_getaffinity(0))
+    pool = _Pool(recipe.workers or _fitting_workers(parts))
+    try:
+        return _made(recipe, parts, missing, evaluation, out, pool, progress)
+    finally:
+        pool.close()
 
-    _read(parts, recipe, work, workers, progress)
+
+def _made(
+    recipe: PrepareRecipe,
+    parts: list[Input],
+    missing: list[str],
+    evaluation: list[Document],
+    out: Path,
+    pool: _Pool,
+    progress: Progress,
+) -> dict[str, Any]:
+    work = out / WORK
+    _read(parts, recipe, work, pool, progress)
     index = build_index([work], holdout=recipe.holdout)
     near = recipe.near_duplicates and recipe.shard is None  # across machines, near-duplicates are found when the parts are merged
     choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=work)
     report_counts(index, choice, recipe, progress)
     if evaluation:
         write_grams(evaluation, work / "grams.npy")
-    _encode(index, choice, recipe, work, workers, progress)
+    _encode(index, choice, recipe, work, pool, progress)
     facts = {"missing": missing, "hub": sorted({part.name for part in parts if part.path is None})}
     write_json(work / "facts.json", facts)
     if recipe.shard:
@@ -78,16 +94,20 @@ def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = Non
     return manifest
 
 
-def merge(parts: Sequence[Path], out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
+def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | None = None) -> dict[str, Any]:
     """Put the shares of several machines together: the same bytes as one machine would have made."""
     progress = progress or quiet()
-    claim_folder(out, KIND, fresh=True)
     works = [folder / WORK for folder in _part_in_order(parts)]
     settings = {**read_json(works[0].parent / MANIFEST)["settings"], "shard": None}
+    if settings["mode"] != mode:
+        raise DatasetError(
+            f"{parts[0]} is a share of a dataset for {settings['mode']}; use: coref-automl prepare {settings['mode']} --merge"
+        )
     recipe = from_mapping(PrepareRecipe, settings, str(works[0].parent / MANIFEST))
     if recipe.near_duplicates:
         require_near()
     evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
+    claim_folder(out, KIND, fresh=True)
     index = build_index(works, holdout=recipe.holdout)
     near = recipe.near_duplicates
     choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=out / WORK)
@@ -150,7 +170,7 @@ def _readable(recipe: PrepareRecipe, progress: Progress) -> tuple[list[Input], l
     return parts, broken
 
 
-def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
+def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, pool: _Pool, progress: Progress) -> None:
     settings = ReadSettings(
         Filters(recipe.min_characters, recipe.min_hangul),
         near=recipe.near_duplicates,
@@ -164,21 +184,21 @@ def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, p
     with progress.stage("read and clean", None, "characters") as stage:
         for number in range(len(parts)):
             stage.skip(sum(shard["characters"] for shard in finished_shards(folder, number)))
-        _each(_read_whole, [(part, number, folder, settings) for number, part in enumerate(parts)], workers, stage)
+        pool.each(_read_whole, [(part, number, folder, settings) for number, part in enumerate(parts)], stage)
 
 
 def _read_whole(part: Input, number: int, folder: Path, settings: ReadSettings) -> int:
     return sum(characters for _, characters in read_part(part, number, folder, settings))
 
 
-def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
+def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, pool: _Pool, progress: Progress) -> None:
     keeps = kept_by_shard(index, choice)
     left = [number for number in range(len(index.shards)) if not _encoded(work, index, number).with_suffix(".json").is_file()]
     total = sum(index.shards[number].characters for number in left)
     cache = default_cache()
     if recipe.mode != "mlm":
         with progress.stage("tag", total, "characters") as stage:
-            tagger = Tagger(cache, workers)
+            tagger = Tagger(cache, pool.workers)
             for number in left:
                 rows = compress(read_jsonl(index.shards[number].texts), keeps[number].tolist())
                 for amount in tagger.remember(row["text"] for row in rows):
@@ -194,7 +214,7 @@ def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, wor
         grams=work / "grams.npy" if recipe.eval_sets else None,
     )
     with progress.stage("encode", total, "characters") as stage:
-        _each(encode_shard, [(index.shards[n].texts, keeps[n], _encoded(work, index, n), settings) for n in left], workers, stage)
+        pool.each(encode_shard, [(index.shards[n].texts, keeps[n], _encoded(work, index, n), settings) for n in left], stage)
 
 
 def kept_by_shard(index: Index, choice: Choice) -> list[NDArray[np.bool_]]:
@@ -210,18 +230,32 @@ def _encoded(work: Path, index: Index, number: int) -> Path:
     return work / ENCODE / index.shards[number].stem.name
 
 
-def _each(target: Callable[..., int], jobs: Sequence[tuple[Any, ...]], workers: int, stage: Stage) -> None:
-    """Run a function over jobs, in this process or in several; every job writes its own files, so their order decides nothing."""
-    for amount in _results(target, jobs, min(workers, len(jobs))):
-        stage.advance(amount)
+def _fitting_workers(parts: list[Input]) -> int:
+    """A process costs seconds to start: small inputs are done in this one."""
+    known = sum(part.path.stat().st_size for part in parts if part.path is not None)
+    small = known < _SMALL and all(part.path is not None or part.name in BUNDLED for part in parts)
+    return 1 if small else len(os.sched_getaffinity(0))
 
 
-def _results(target: Callable[..., int], jobs: Sequence[tuple[Any, ...]], workers: int) -> Iterator[int]:
-    if workers <= 1:
-        yield from (target(*job) for job in jobs)
-        return
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-    try:
-        yield from pool.map(target, *zip(*jobs, strict=True))
-    finally:
-        pool.shutdown(cancel_futures=True)
+class _Pool:
+    """Runs a function over jobs, here or in processes that live as long as the command.
+
+    Every job writes its own files, so the number of workers decides nothing about the bytes.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._pool: ProcessPoolExecutor | None = None
+
+    def each(self, target: Callable[..., int], jobs: Sequence[tuple[Any, ...]], stage: Stage) -> None:
+        if self.workers > 1 and len(jobs) > 1:
+            self._pool = self._pool or ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"))
+            amounts = self._pool.map(target, *zip(*jobs, strict=True))
+        else:
+            amounts = (target(*job) for job in jobs)
+        for amount in amounts:
+            stage.advance(amount)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,8 @@ def _hub(name: str, field: str | None) -> Iterator[Document | Flaw]:
         from datasets import load_dataset
     except ImportError as error:
         raise MissingExtra("datasets", "hub", f"The source {name} ({source.hub})") from error
+    if not _hub_answers():
+        raise SourceError(f"{name} ({source.hub}) cannot be reached; check the network, or download it and pass local:PATH.")
     try:
         rows = load_dataset(source.hub, source.config, split=source.split, streaming=True, token=os.environ.get("HF_TOKEN"))
         for number, row in enumerate(rows):
@@ -177,6 +180,20 @@ def _hub(name: str, field: str | None) -> Iterator[Document | Flaw]:
         raise
     except Exception as error:  # the hub's libraries raise a score of kinds; each becomes one sentence
         raise _explained(name, source, error) from error
+
+
+@cache
+def _hub_answers() -> bool:
+    """Ask once, and briefly: the hub's own library tries for minutes."""
+    from huggingface_hub import constants, get_session
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        get_session().head(constants.ENDPOINT, timeout=5)
+    except Exception:  # whatever the network does, the answer is no
+        return False
+    return True
 
 
 def _hub_document(name: str, number: int, row: Mapping[str, Any], fields: tuple[str, ...]) -> Document | Flaw:
