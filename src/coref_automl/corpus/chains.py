@@ -28,6 +28,10 @@ class Mention:
     form: str
     tag: NounTag
 
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.start, self.end
+
 
 def mentions(text: str, tags: Tags, *, only_names: bool = False) -> list[Mention]:
     """The mentions of a text in order. They never overlap."""

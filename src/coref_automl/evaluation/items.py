@@ -2,6 +2,209 @@
 
 from __future__ import annotations
 
-from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["EvalSet", "bundled_eval_set"]
+from coref_automl import config, store
+from coref_automl.corpus.holdout import LEAST, SHARE
+from coref_automl.errors import EvalSetError, FolderError, RecipeError
+from coref_automl.evaluation import manifest, nouns
+from coref_automl.evaluation.evalset import KIND, TASKS, EvalSet, bundled_eval_set, freeze
+from coref_automl.evaluation.far import bucket_of, far_items
+from coref_automl.evaluation.gold import annotated, gold_items
+from coref_automl.evaluation.lambada import lambada_items, open_rows, passages
+from coref_automl.evaluation.reading import Found, ReadDocument, read_document, spread
+from coref_automl.evaluation.real import real_items
+from coref_automl.evaluation.rows import local_rows
+from coref_automl.evaluation.texts import read_texts
+from coref_automl.progress import Progress, quiet
+from coref_automl.records import ClozeItem, Document, Task
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from coref_automl.korean import Tagger
+
+__all__ = ["EvalRecipe", "EvalSet", "bundled_eval_set", "prepare_eval"]
+
+
+@dataclass(frozen=True, slots=True)
+class EvalRecipe:
+    """What `prepare eval` is asked for.
+
+    `models` name tokenizers: noun tables are built for each, and the first is the reference in whose tokens distances are
+    counted. `sources` give the texts of `real` and `real-far`; `gold` and `lambada` are files of those tasks (`local:PATH` or a
+    plain path; for lambada also `ko-lambada` on the hub and `bundled:cloze`). Only held-out documents of a source are used, the
+    same that `prepare mlm|entity|combined` leaves out; `all_documents` uses every one, for sets of texts that nothing trains on.
+    At most `per_source` real items a source, and `per_bucket` far items a source and bucket.
+    """
+
+    models: tuple[str, ...]
+    tasks: tuple[Task, ...] = ("real", "real-far")
+    sources: tuple[str, ...] = ()
+    gold: tuple[str, ...] = ()
+    lambada: tuple[str, ...] = ()
+    field: str | None = None
+    holdout: float = SHARE
+    least: int = LEAST
+    all_documents: bool = False
+    per_source: int = 1_600
+    per_bucket: int = 400
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise RecipeError("Name the model whose tokenizer is the reference, with --model.")
+        for task in self.tasks:
+            config.choose(task, dict.fromkeys(TASKS), "task")
+            given, option = {"gold": (self.gold, "--gold"), "lambada": (self.lambada, "--lambada")}.get(
+                task, (self.sources, "--source")
+            )
+            if self.asks_for_items and not given:
+                raise RecipeError(f"The task {task} needs {option}; name one, or leave the task out.")
+        if not 0 <= self.holdout <= 0.5:
+            raise RecipeError(f"--holdout is a share between 0 and 0.5, not {self.holdout}.")
+        if min(self.per_source, self.per_bucket) < 1:
+            raise RecipeError("The limits of items a source and a bucket are 1 or more.")
+
+    @property
+    def asks_for_items(self) -> bool:
+        return bool(self.sources or self.gold or self.lambada)
+
+
+def prepare_eval(recipe: EvalRecipe, out: Path, *, progress: Progress | None = None) -> EvalSet:
+    """Build and freeze a set. A finished one of the same settings and inputs is returned as it is; new models add noun tables.
+
+    Without sources, gold and lambada, `out` is a finished set and only gets the noun tables of the models.
+    """
+    from coref_automl.korean import Tagger, default_cache
+    from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
+
+    progress = progress or quiet()
+    tokenizers = [load_tokenizer(model) for model in recipe.models]
+    tagger = Tagger(default_cache())
+    if recipe.asks_for_items:
+        settings = manifest.settings(recipe, tokenizer_fingerprint(tokenizers[0]))
+        store.claim_folder(out, KIND)
+        if not store.is_done(out):
+            work = _Work(recipe, tokenizers[0], tagger, progress)
+            work.build()
+            freeze(out, work.used(), work.items, manifest.facts(recipe, settings, work.items, work.drops, work.sources))
+        elif EvalSet.open(out).manifest["settings"] != settings:
+            raise FolderError(f"{out} holds a set of other settings or inputs, and sets are frozen; choose another --out.")
+    built = EvalSet.open(out)
+    for tokenizer in progress.track(tokenizers, "Noun tables", len(tokenizers), "tokenizers"):
+        nouns.table_for(tokenizer, built.folder, {}, tagger)
+    return built
+
+
+@dataclass(slots=True)
+class _Work:
+    """A set in the making."""
+
+    recipe: EvalRecipe
+    reference: PreTrainedTokenizerFast
+    tagger: Tagger
+    progress: Progress
+    documents: dict[str, Document] = field(default_factory=dict)
+    items: dict[Task, list[ClozeItem]] = field(default_factory=dict)
+    drops: dict[str, Counter[str]] = field(default_factory=dict)
+    sources: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def build(self) -> None:
+        tasks = self.recipe.tasks
+        if "real" in tasks or "real-far" in tasks:
+            self._from_texts()
+        if "lambada" in tasks:
+            self._from_passages()
+        if "gold" in tasks:
+            self._from_annotations()
+        for task in tasks:
+            if not self.items.get(task):
+                why = manifest.reasons(self.drops.get(task, {}))
+                raise EvalSetError(
+                    f"No {task} item came out of these inputs (dropped: {why}); give longer texts, or more of them."
+                )
+        self.items = {task: self.items[task] for task in TASKS if task in tasks}
+
+    def used(self) -> list[Document]:
+        held = {item.document for items in self.items.values() for item in items}
+        return [document for document in self.documents.values() if document.id in held]
+
+    def _from_texts(self) -> None:
+        recipe = self.recipe
+        texts = read_texts(
+            recipe.sources,
+            text_field=recipe.field,
+            share=recipe.holdout,
+            least=recipe.least,
+            all_documents=recipe.all_documents,
+            progress=self.progress,
+        )
+        for source in texts.seen:
+            self.sources[source] = {
+                "documents": texts.seen[source],
+                "held out and kept": texts.kept[source],
+                **texts.drops.get(source, {}),
+            }
+        for read in self._read(texts.documents, "Finding items in texts"):
+            if "real" in recipe.tasks:
+                self._take("real", real_items(read, seed=recipe.seed))
+            if "real-far" in recipe.tasks:
+                self._take("real-far", far_items(read, seed=recipe.seed))
+        self._limit("real", recipe.per_source, lambda item: item.source, "the limit of its source")
+        self._limit(
+            "real-far", recipe.per_bucket, lambda item: (item.source, bucket_of(item.distance)), "the limit of its bucket"
+        )
+
+    def _from_passages(self) -> None:
+        for name in self.recipe.lambada:
+            found, drops = passages(open_rows(name), manifest.label(name))
+            self._count("lambada", drops)
+            by_id = {passage.document.id: passage for passage in found}
+            for read in self._read((passage.document for passage in found), f"Reading the passages of {manifest.label(name)}"):
+                self._take("lambada", lambada_items(read, by_id[read.document.id], seed=self.recipe.seed))
+
+    def _from_annotations(self) -> None:
+        for name in self.recipe.gold:
+            found, drops = annotated(local_rows(name, needs=("text", "clusters")), manifest.label(name))
+            self._count("gold", drops)
+            by_id = {entry.document.id: entry for entry in found}
+            for read in self._read((entry.document for entry in found), f"Reading the annotations of {manifest.label(name)}"):
+                self._take("gold", gold_items(read, by_id[read.document.id], seed=self.recipe.seed))
+
+    def _read(self, documents: Iterable[Document], what: str) -> Iterable[ReadDocument]:
+        """Tag and measure documents, each id once."""
+        fresh: list[Document] = []
+        for document in documents:
+            if document.id not in self.documents:
+                self.documents[document.id] = document
+                fresh.append(document)
+            else:
+                self.sources.setdefault(document.source, {}).setdefault("the id of an earlier document", 0)
+                self.sources[document.source]["the id of an earlier document"] += 1
+        tags = self.tagger.tag(document.text for document in fresh)
+        pairs = zip(fresh, tags, strict=True)
+        for document, found in self.progress.track(pairs, what, len(fresh), "documents"):
+            yield read_document(document, found, self.reference)
+
+    def _take(self, task: Task, found: Found) -> None:
+        self.items.setdefault(task, []).extend(found.items)
+        self._count(task, found.drops)
+
+    def _count(self, task: Task, drops: Counter[str]) -> None:
+        self.drops.setdefault(task, Counter()).update(drops)
+
+    def _limit(self, task: Task, most: int, part: Callable[[ClozeItem], object], reason: str) -> None:
+        """Keep at most so many items of each part, in the order in which they were found."""
+        found = self.items.get(task, [])
+        parts: dict[object, list[ClozeItem]] = {}
+        for item in found:
+            parts.setdefault(part(item), []).append(item)
+        kept = {item.id for items in parts.values() for item in spread(items, most, self.recipe.seed)}
+        if task in self.items:
+            self.items[task] = [item for item in found if item.id in kept]
+            self._count(task, +Counter({reason: len(found) - len(kept)}))

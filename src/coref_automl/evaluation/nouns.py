@@ -37,17 +37,21 @@ def save_table(folder: Path, fingerprint: str, table: NDArray[np.bool_]) -> None
         np.save(handle, table)
 
 
-def table_for(tokenizer: PreTrainedTokenizerFast, folder: Path, kept: dict[str, NDArray[np.bool_]]) -> NDArray[np.bool_]:
+def table_for(
+    tokenizer: PreTrainedTokenizerFast, folder: Path, kept: dict[str, NDArray[np.bool_]], tagger: Tagger | None = None
+) -> NDArray[np.bool_]:
     """The table of this tokenizer: from memory, from the folder, or built now and put into the folder if it can be written."""
     from coref_automl.models.load import tokenizer_fingerprint
 
     fingerprint = tokenizer_fingerprint(tokenizer)
     if fingerprint not in kept:
-        kept[fingerprint] = _read_or_build(tokenizer, folder, fingerprint)
+        kept[fingerprint] = _read_or_build(tokenizer, folder, fingerprint, tagger)
     return kept[fingerprint]
 
 
-def _read_or_build(tokenizer: PreTrainedTokenizerFast, folder: Path, fingerprint: str) -> NDArray[np.bool_]:
+def _read_or_build(
+    tokenizer: PreTrainedTokenizerFast, folder: Path, fingerprint: str, tagger: Tagger | None
+) -> NDArray[np.bool_]:
     path = table_path(folder, fingerprint)
     if path.is_file():
         return _read(path, len(entry_words(tokenizer)))
@@ -60,7 +64,7 @@ def _read_or_build(tokenizer: PreTrainedTokenizerFast, folder: Path, fingerprint
         ) from error
     from coref_automl.korean import Tagger
 
-    table = build_table(tokenizer, Tagger())
+    table = build_table(tokenizer, tagger or Tagger())
     with suppress(StorageError):  # a set in a folder that cannot be written still serves; the next call builds the table again
         save_table(folder, fingerprint, table)
     return table

@@ -1,0 +1,106 @@
+"""What an evaluation set says of itself. In: its recipe, items and drops. Out: the manifest's facts, and lines for a person."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coref_automl import store
+from coref_automl.config import to_mapping
+from coref_automl.corpus.files import files_of, name_of
+from coref_automl.corpus.sources import inputs_of, licence_of
+from coref_automl.evaluation.far import BUCKETS, bucket_of
+from coref_automl.evaluation.reading import VERSIONS
+from coref_automl.korean import kiwi_version
+from coref_automl.records import ClozeItem, Task
+
+if TYPE_CHECKING:
+    from coref_automl.evaluation.items import EvalRecipe
+
+
+def settings(recipe: EvalRecipe, reference: str) -> dict[str, Any]:
+    """What decides the bytes of a set: the recipe without the names of this machine's folders, and the bytes of local inputs."""
+    values = to_mapping(recipe)
+    for key in ("models", "sources", "gold", "lambada"):
+        values.pop(key)
+    inputs = {label: mark for name in recipe.sources for label, mark in _inputs(name)}
+    inputs.update({label: mark for name in (*recipe.gold, *recipe.lambada) for label, mark in _annotations(name)})
+    return {**values, "inputs": inputs, "reference": reference, "versions": {task: VERSIONS[task] for task in recipe.tasks}}
+
+
+def facts(
+    recipe: EvalRecipe,
+    chosen: dict[str, Any],
+    items: Mapping[Task, Sequence[ClozeItem]],
+    drops: Mapping[str, Mapping[str, int]],
+    documents: Mapping[str, Mapping[str, int]],
+) -> dict[str, Any]:
+    """Everything beside the fingerprint. `documents` holds, for each source, documents seen, used and dropped by reason."""
+    return {
+        "settings": chosen,
+        "reference": {"model": label(recipe.models[0]), "tokenizer": chosen["reference"]},
+        "tagger": kiwi_version(),
+        "licences": {label(name): licence_of(name) for name in recipe.sources},
+        "documents": {source: dict(counts) for source, counts in documents.items()},
+        "tasks": {task: {**counts(found), "drops": dict(drops.get(task, {}))} for task, found in items.items()},
+    }
+
+
+def counts(items: Sequence[ClozeItem]) -> dict[str, Any]:
+    """How many items, in how many clusters, by half, source, tag and distance."""
+    by_bucket = Counter(bucket_of(item.distance) for item in items)
+    return {
+        "items": len(items),
+        "clusters": len({item.cluster for item in items}),
+        "halves": dict(sorted(Counter(item.half for item in items).items())),
+        "sources": dict(sorted(Counter(item.source for item in items).items())),
+        "tags": dict(sorted(Counter(item.tag or "none" for item in items).items())),
+        "buckets": {f"{low}-{high}": by_bucket[low, high] for low, high in BUCKETS},
+        "without antecedent": sum(item.antecedent is None for item in items),
+        "pronoun between": sum(item.pronoun_between for item in items),
+        "candidates": round(sum(len(item.candidates) for item in items) / max(1, len(items)), 2),
+    }
+
+
+def lines(manifest: Mapping[str, Any]) -> list[str]:
+    """The manifest as a table for the terminal."""
+    shown = [f"reference tokenizer {manifest['reference']['model']}, fingerprint {manifest['fingerprint']}"]
+    for source, seen in manifest["documents"].items():
+        shown.append(f"{source}: {', '.join(f'{name} {count:,}' for name, count in seen.items())}")
+    for task, held in manifest["tasks"].items():
+        halves = ", ".join(f"{half} {count:,}" for half, count in held["halves"].items())
+        shown.append(f"{task}: {held['items']:,} items in {held['clusters']:,} clusters ({halves})")
+        shown.append(f"  by distance: {', '.join(f'{bucket}: {count:,}' for bucket, count in held['buckets'].items())}")
+        shown.append(f"  by source: {', '.join(f'{source} {count:,}' for source, count in held['sources'].items())}")
+        shown.append(f"  dropped: {reasons(held['drops'])}")
+    return shown
+
+
+def reasons(drops: Mapping[str, int]) -> str:
+    """Reasons with their counts, most frequent first."""
+    ranked = sorted(drops.items(), key=lambda entry: (-entry[1], entry[0]))
+    return ", ".join(f"{reason} {count:,}" for reason, count in ranked) or "none"
+
+
+def _inputs(name: str) -> list[tuple[str, str]]:
+    return [(part.label, store.fingerprint_files([part.path]) if part.path else "") for part in inputs_of(name)]
+
+
+def _annotations(name: str) -> list[tuple[str, str]]:
+    if name.startswith("bundled:") or _on_hub(name):
+        return [(name, "")]
+    return [(path.name, store.fingerprint_files([path])) for path in files_of(name.removeprefix("local:"))]
+
+
+def _on_hub(name: str) -> bool:
+    from coref_automl.evaluation.lambada import HUB
+
+    return name in ("ko-lambada", HUB)
+
+
+def label(name: str) -> str:
+    """A file or folder by its last part: where it lies on one machine says nothing on another."""
+    plain = name.removeprefix("local:")
+    return name_of(plain) if name.startswith("local:") or Path(plain).exists() else name

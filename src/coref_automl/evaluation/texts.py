@@ -1,0 +1,67 @@
+"""The texts of `real` and `real-far`. In: sources. Out: their held-out documents, cleaned, and counts of the others by reason.
+
+Held-out documents are chosen by id before anything else, by the rule under which preparation leaves them out of training.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from coref_automl.corpus.clean import Filters, is_empty, normalise, reason_to_drop
+from coref_automl.corpus.files import Flaw
+from coref_automl.corpus.holdout import limits, rank
+from coref_automl.corpus.sources import open_source
+from coref_automl.progress import Progress
+from coref_automl.records import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """`seen` and `kept` count documents by source, `drops` by source and reason; documents that train are no drop."""
+
+    documents: list[Document] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+    kept: Counter[str] = field(default_factory=Counter)
+    drops: dict[str, Counter[str]] = field(default_factory=dict)
+
+
+def read_texts(
+    sources: Sequence[str], *, text_field: str | None, share: float, least: int, all_documents: bool, progress: Progress
+) -> Texts:
+    """Two passes: every id of a source decides which of them are held out. A source is what its documents say it is."""
+    allowed: dict[str, int] | None = None
+    if not all_documents:
+        ids = ((document.source, document.id) for document in _documents(sources, text_field, None))
+        allowed = limits(progress.track(ids, "Choosing held-out documents", unit="documents"), share=share, least=least)
+    texts = Texts()
+    known_ids: set[str] = set()
+    known_texts: set[str] = set()
+    for document in progress.track(_documents(sources, text_field, texts), "Reading held-out documents", unit="documents"):
+        texts.seen[document.source] += 1
+        if allowed is not None and rank(document.id) > allowed[document.source]:
+            continue
+        text = normalise(document.text)
+        reason = is_empty(text) if all_documents else reason_to_drop(text, Filters())
+        if reason is None and document.id in known_ids:
+            reason = "the id of an earlier document"
+        if reason is None and text in known_texts:
+            reason = "the text of an earlier document"
+        if reason:
+            texts.drops.setdefault(document.source, Counter())[reason] += 1
+            continue
+        known_ids.add(document.id)
+        known_texts.add(text)
+        texts.kept[document.source] += 1
+        texts.documents.append(Document(document.id, document.source, text, document.title))
+    return texts
+
+
+def _documents(sources: Sequence[str], text_field: str | None, texts: Texts | None) -> Iterator[Document]:
+    def note(flaw: Flaw) -> None:
+        if texts is not None:
+            texts.drops.setdefault(flaw.source, Counter())[flaw.reason] += 1
+
+    for name in sources:
+        yield from open_source(name, field=text_field, on_flaw=note)
