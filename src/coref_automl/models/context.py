@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from coref_automl.errors import ModelError
-from coref_automl.models.families import family, first_row, length_of
+from coref_automl.models.families import family, first_row, length_of, off_by_two
+from coref_automl.models.files import position_rows
 
 Policy = Literal["clamp", "rescale"]
-_POSITION_TABLE = "embeddings.position_embeddings.weight"
 _USUAL = 512
 _COPIES = 8
 """So many equal rows at the end of a table do not come from training."""
@@ -48,11 +48,8 @@ def lengthen(model: Any, seq_len: int, *, policy: Policy = "clamp") -> list[str]
 
 def repair_config(config: Any, shapes: dict[str, tuple[int, ...]]) -> list[str]:
     """RoBERTa off by two: a table of L + 2 rows beside a config that says L. Loaded as written, all positions would be random."""
-    if family(config.model_type).positions != "offset":
-        return []
-    rows = next((shape[0] for name, shape in shapes.items() if name.endswith(_POSITION_TABLE)), None)
-    said = config.max_position_embeddings
-    if rows is None or rows == said or rows != said + first_row(config):
+    rows, said = position_rows(shapes), config.max_position_embeddings
+    if not off_by_two(config, rows):
         return []
     config.max_position_embeddings = rows
     return [

@@ -56,6 +56,12 @@ def length_of(config: Any) -> int:
     return int(known.get("max_position_embeddings", usual)) - first_row(known)
 
 
+def off_by_two(config: Any, rows: int | None) -> bool:
+    """An old fault of lengthened RoBERTa models: the config counts tokens where it should count rows of the table."""
+    before = first_row(config)
+    return rows is not None and before > 0 and rows == _as_dict(config).get("max_position_embeddings", 0) + before
+
+
 def _as_dict(config: Any) -> dict[str, Any]:
     if isinstance(config, dict):
         return config

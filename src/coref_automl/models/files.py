@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.errors import InputError, ModelError
-from coref_automl.models.families import length_of
+from coref_automl.models.families import length_of, off_by_two
 from coref_automl.store import fingerprint_files, read_json
 
 BUNDLED = {"bundled:ko-mini": "ko-mini"}
@@ -41,7 +41,7 @@ def resolve(model: str) -> str:
             )
         return str(folder)
     path = Path(model).expanduser()
-    if path.is_dir():
+    if model and path.is_dir():
         return str(path)
     if path.is_file():
         raise ModelError(f"{model} is a file; pass the folder that holds config.json and the weights.")
@@ -114,12 +114,25 @@ def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 def detect_seq_len(model: str) -> int:
     """The length a model reads: what it was trained at where a training.json says so, else what its config holds."""
     folder = folder_of(model, weights=False)
-    longest = length_of(config_of(folder))
+    config = config_of(folder)
+    rows = position_rows(weight_shapes(folder)) if any(folder.glob("*.safetensors")) else None
+    if off_by_two(config, rows):
+        config["max_position_embeddings"] = rows
+    return trained_length(folder, length_of(config))
+
+
+def trained_length(folder: Path, longest: int) -> int:
+    """The length a checkpoint was trained at, where a training.json beside it says so and the model reads that much."""
     if (folder / "training.json").is_file():
         trained = read_json(folder / "training.json").get("seq_len")
         if isinstance(trained, int) and 0 < trained <= longest:
             return trained
     return longest
+
+
+def position_rows(shapes: dict[str, tuple[int, ...]]) -> int | None:
+    """Rows of the table of absolute positions; None where there is none."""
+    return next((shape[0] for name, shape in shapes.items() if name.endswith("embeddings.position_embeddings.weight")), None)
 
 
 def weights_fingerprint(model: str) -> str:

@@ -1,8 +1,9 @@
 """DeBERTa-v2's disentangled attention through FlexAttention. In: a loaded model. Out: the same weights under another kernel.
 
 The library's own attention writes several (B, H, L, L) tensors a layer. Here a score is the product of query and key plus two
-numbers looked up while the kernel runs: content-to-position of the query and position-to-content of the key, both at the bucket of
-their distance. Only (B, H, L, 2 x span) tables are kept. Documents and padding become a block mask, and whole blocks are skipped.
+numbers looked up while the kernel runs: content-to-position of the query and position-to-content of the key, both at the bucket
+of their distance. Only (B, H, L, 2 x span) tables are kept. Documents and padding become a block mask, and whole blocks are
+skipped.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from coref_automl.errors import ModelError
 from coref_automl.models.attention import Documents
 
 LEAST_LENGTH = 256
-"""Shorter batches stay with the library's attention: their (L, L) tensors are small, and the kernel need not be built for them."""
+"""Shorter batches stay with the library's attention: their (L, L) tensors are small, and no kernel has to be built for them."""
 _LEAST_HEAD = 16
 
 

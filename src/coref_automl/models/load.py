@@ -23,6 +23,7 @@ from coref_automl.models.files import (
     folder_of,
     has_tokenizer,
     resolve,
+    trained_length,
     weight_files,
     weight_shapes,
     weights_fingerprint,
@@ -97,13 +98,11 @@ def load_masked_lm(
     from coref_automl.models.context import lengthen, position_faults
 
     folder = folder_of(model)
-    tokenizer = load_tokenizer(model)
-    if tokenizer.mask_token_id is None:
-        raise ModelError(
-            f"The tokenizer of {model} has no mask token, so nothing can be hidden; pass an encoder trained with masks."
-        )
     shapes = weight_shapes(folder)
     config, notes = _config(folder, shapes)
+    tokenizer = load_tokenizer(model)
+    if tokenizer.mask_token_id is None:
+        raise ModelError(f"The tokenizer of {model} has no mask token, so nothing can be hidden; pass an encoder that has one.")
     check_tokenizer(model, tokenizer, config)
     if is_discriminator(shapes) and not new_head:
         raise ModelError(f"{model} is an ELECTRA discriminator, which has no mask head; pass its generator, or --new-head.")
@@ -114,7 +113,7 @@ def load_masked_lm(
     if seq_len is not None and seq_len > longest:
         notes += lengthen(loaded, seq_len, policy=policy)
     elif seq_len is None:
-        seq_len = detect_seq_len(str(folder))
+        seq_len = trained_length(folder, longest)
     notes += use_attention(loaded, attention)
     loaded.eval()
     return LoadedModel(loaded, tokenizer, loaded.config.model_type, seq_len, tuple(notes))
@@ -127,8 +126,8 @@ def load_encoder(model: str, *, device: str = "cpu", dtype: str = "float32") -> 
     from coref_automl.models.attention import use_attention
 
     folder = folder_of(model)
-    tokenizer = load_tokenizer(model)
     config, _ = _config(folder, weight_shapes(folder))
+    tokenizer = load_tokenizer(model)
     check_tokenizer(model, tokenizer, config)
     options = {"add_pooling_layer": False} if family(config.model_type).pooler else {}
     loaded, info = _weights(AutoModel, folder, config, dtype=dtype, device=device, **options)
