@@ -60,3 +60,11 @@ def test_special_tokens_and_round_trip() -> None:
     assert encoded[-1] == tokenizer.sep_token_id
     assert tokenizer.mask_token_id in encoded
     assert tokenizer.decode(tokenizer("漢字도 있고")["input_ids"], skip_special_tokens=True) == "漢 字 도 있고"
+
+
+def test_single_characters_come_from_the_alphabet_alone() -> None:
+    texts = [*TEXTS, "뷁 뷁 쫣 쫣 !! ??"]
+    entries = train_tokenizer(texts, vocab_size=200, tagger=Tagger(), alphabet=40).get_vocab()
+    singles = [entry for entry in entries if len(entry.removeprefix("##")) == 1]
+    assert len(singles) == 40
+    assert not any(entry.startswith("##[") for entry in entries)

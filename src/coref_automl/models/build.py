@@ -120,9 +120,9 @@ def train_tokenizer(
 
 
 def _new(learned: list[str], known: list[str]) -> list[str]:
-    """What is not yet among the entries, once, in the order learned."""
-    held = set(known)
-    return [entry for entry in dict.fromkeys(learned) if entry not in held]
+    """What is not yet among the entries, once, in the order learned. Single characters are chosen by their count, not here."""
+    held = {*known, *(f"##{special}" for special in SPECIAL.values())}
+    return [entry for entry in dict.fromkeys(learned) if entry not in held and len(entry.removeprefix("##")) > 1]
 
 
 def _words(texts: list[str], tagger: Tagger | None) -> tuple[list[str], list[str]]:
