@@ -30,7 +30,7 @@ def raw_row(
     guid: str, parts: tuple[str, str, str, str, str], types: tuple[str, str], label: str, *, flip: bool = False
 ) -> dict[str, Any]:
     """A row in KLUE-RE's own shape from (before, first, between, second, after)."""
-    before, first, between, second, after = parts
+    before, first, between, second, _after = parts
     a, b = len(before), len(before) + len(first) + len(between)
     entities = [
         {"word": first, "start_idx": a, "end_idx": a + len(first) - 1, "type": types[0]},

@@ -1,4 +1,4 @@
-"""Relation data. In: a KLUE-RE file (.json, .jsonl, .csv, each also .xz), `hub:klue/re:train`, or `bundled:relations`. Out: checked rows.
+"""Relation data. In: a KLUE-RE file (.json, .jsonl, .csv, also .xz), `hub:klue/re:train`, `bundled:relations`. Out: checked rows.
 
 Every row that is wrong is listed with its number and the reason; reading stops there unless bad rows may be skipped.
 """

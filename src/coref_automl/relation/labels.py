@@ -43,7 +43,7 @@ LABELS = (
     "per:religion",
     "per:title",
 )
-"""The order of KLUE's relation_list.json and of the hub's `klue`/`re`. Some course material uses another: never compare indices."""
+"""The order of KLUE's relation_list.json and of the hub's `klue`/`re`. Course material uses another: never compare indices."""
 
 NO_RELATION = 0
 INDEX = {label: index for index, label in enumerate(LABELS)}
@@ -85,7 +85,7 @@ class LabelMask:
         """For each row: does the mask rule out its gold label? Such a row cannot be answered right."""
         gold = np.array([INDEX[row.label] if row.label else NO_RELATION for row in rows], np.int64)
         pairs = np.array([pair_index(row) for row in rows], np.int64)
-        return self.bias[pairs, gold] <= _FORBIDDEN  # type: ignore[no-any-return]
+        return self.bias[pairs, gold] <= _FORBIDDEN
 
 
 def pair_index(row: RelationRow) -> int:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from coref_automl.config import choose
 from coref_automl.errors import ModelError
 from coref_automl.korean import ends_in_consonant
+from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.models.vocabulary import Pieces, split_at, tokenize, word_ids
 from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow
 
@@ -77,17 +78,22 @@ def special_tokens(scheme: str) -> tuple[str, ...]:
     if marks == "plain":
         return ("[E1]", "[/E1]", "[E2]", "[/E2]")
     if marks == "typed":
-        return tuple(f"[{role}-{kind}]" for role in ROLE_WORDS for kind in TYPES) + ("[/E1]", "[/E2]")
+        return (*(f"[{role}-{kind}]" for role in ROLE_WORDS for kind in TYPES), "[/E1]", "[/E2]")
     return ()
 
 
 class Marker:
-    """Marks rows for one tokenizer, scheme and length. New entries are added to the tokenizer it is given."""
+    """Marks rows for one tokenizer, scheme and length. New entries are added to the tokenizer it is given.
+
+    `vocabulary` names the tokenizer as it came, `name` all that decides what a marked row is.
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, scheme: str, max_length: int) -> None:
         self.tokenizer = tokenizer
         self.scheme = choose(scheme, SCHEMES, "scheme")
         self.max_length = max_length
+        self.vocabulary = tokenizer_fingerprint(tokenizer)
+        self.name = f"{self.vocabulary} {scheme} {max_length}"
         if added := special_tokens(scheme):
             tokenizer.add_tokens(list(added), special_tokens=True)
         self.marks = _mark_ids(tokenizer, self.scheme.marks)
@@ -168,7 +174,7 @@ def _mark_ids(tokenizer: PreTrainedTokenizerFast, marks: Marks) -> dict[tuple[st
 
 
 def _signs(tokenizer: PreTrainedTokenizerFast) -> list[list[int]]:
-    """Four signs that the vocabulary holds, in order of preference. Over metaspaces a sign may be two pieces: a blank and itself."""
+    """Four signs that the vocabulary holds, in order of preference; over metaspaces one may be two pieces, a blank and itself."""
     spelled = [word_ids(tokenizer, sign) for sign in _PUNCTUATION]
     found = [ids for ids in spelled if 1 <= len(ids) <= 2 and tokenizer.unk_token_id not in ids]
     if len(found) < 4:

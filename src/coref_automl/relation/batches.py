@@ -1,0 +1,80 @@
+"""Rows as tensors. In: marked rows. Out: batches of rows of like length, padded to the longest of them alone, on the device.
+
+All rows lie on the device as one flat tensor; a batch is an index into it, so nothing is padded or copied twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from coref_automl.relation.markers import MarkedRow
+
+_POOL = 40
+"""Batches' worth of shuffled rows that are sorted by length together: little padding, and still a random order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    ids: Any
+    mask: Any
+    starts: Any
+
+
+class RowTensors:
+    """Marked rows on a device. `fixed` pads every row to one length, as the usual way does; only the benchmark asks for it."""
+
+    def __init__(self, rows: Sequence[MarkedRow], pad: int, device: str, *, fixed: int | None = None) -> None:
+        self.lengths = np.array([len(row.ids) for row in rows], np.int64)
+        self._fixed = fixed
+        self._pad = pad
+        offsets = np.concatenate([[0], np.cumsum(self.lengths)[:-1]])
+        self._flat = torch.from_numpy(np.concatenate([row.ids for row in rows]).astype(np.int32)).to(device)
+        self._offsets = torch.from_numpy(offsets).to(device)
+        self._sizes = torch.from_numpy(self.lengths).to(device)
+        self._starts = torch.tensor([[row.subject_at, row.object_at] for row in rows], dtype=torch.int64, device=device)
+        self.device = device
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def batch(self, chosen: NDArray[np.int64]) -> Batch:
+        """The rows with these numbers."""
+        width = self._fixed or int(self.lengths[chosen].max())
+        index = torch.from_numpy(chosen).to(self.device, non_blocking=True)
+        columns = torch.arange(width, device=self.device)
+        mask = columns < self._sizes[index, None]
+        places = torch.where(mask, self._offsets[index, None] + columns, 0)
+        ids = torch.where(mask, self._flat[places].long(), self._pad)
+        return Batch(ids, mask.long(), self._starts[index])
+
+
+def training_order(
+    lengths: NDArray[np.int64], chosen: NDArray[np.int64], size: int, rng: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """Batches of row numbers: every chosen row once, in a random order, neighbours of like length."""
+    shuffled = rng.permutation(chosen)
+    batches = []
+    for low in range(0, len(shuffled), size * _POOL):
+        pool = shuffled[low : low + size * _POOL]
+        pool = pool[np.argsort(lengths[pool], kind="stable")]
+        batches += [pool[at : at + size] for at in range(0, len(pool), size)]
+    return [batches[number] for number in rng.permutation(len(batches))]
+
+
+def scoring_order(lengths: NDArray[np.int64], tokens: int) -> list[NDArray[np.int64]]:
+    """Batches for a forward pass: sorted by length, about `tokens` tokens each."""
+    order = np.argsort(lengths, kind="stable")
+    batches, low = [], 0
+    while low < len(order):
+        high = low + 1
+        while high < len(order) and (high - low + 1) * lengths[order[high]] <= tokens:
+            high += 1
+        batches.append(order[low:high])
+        low = high
+    return batches

@@ -1,0 +1,56 @@
+"""Rows kept between runs of one process. In: names of data, markers. Out: the same rows, read, tokenised and marked once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from coref_automl.errors import RelationDataError
+from coref_automl.models.vocabulary import Pieces, tokenize
+from coref_automl.progress import Progress
+from coref_automl.relation.data import Problem, RelationData, read_relations
+from coref_automl.relation.markers import MarkedRow, Marker
+from coref_automl.relation.rows import BadRow, RelationRow
+
+
+class RowCache:
+    """One for a process that makes many runs on the same files (a grid, an ablation); a single run makes its own."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[Any, ...], RelationData] = {}
+        self._pieces: dict[tuple[str, str], Pieces] = {}
+        self._marked: dict[tuple[Any, ...], MarkedRow] = {}
+
+    def read(self, name: str, *, skip_bad: bool, max_rows: int | None = None) -> RelationData:
+        key = (name, skip_bad, max_rows)
+        if key not in self._read:
+            self._read[key] = read_relations(name, skip_bad=skip_bad, max_rows=max_rows)
+        return self._read[key]
+
+    def mark(
+        self, rows: Sequence[RelationRow], marker: Marker, *, progress: Progress, skip_bad: bool = False
+    ) -> tuple[tuple[RelationRow, ...], list[MarkedRow], list[Problem]]:
+        """(rows, the same marked, what could not be); the last is an error unless `skip_bad`."""
+        kept: list[RelationRow] = []
+        marked: list[MarkedRow] = []
+        problems: list[Problem] = []
+        for number, row in enumerate(progress.track(rows, "marking", len(rows), "rows"), 1):
+            try:
+                marked.append(self._mark(row, marker))
+                kept.append(row)
+            except BadRow as error:
+                problems.append(Problem(number, row.guid, str(error)))
+        if problems and not skip_bad:
+            more = f" (and {len(problems) - 1:,} more such rows)" if len(problems) > 1 else ""
+            raise RelationDataError(f"{problems[0]}{more}. Correct the file, or pass --skip-bad to go on without them.")
+        return tuple(kept), marked, problems
+
+    def _mark(self, row: RelationRow, marker: Marker) -> MarkedRow:
+        a, b = row.subject, row.object
+        key = (marker.name, row.sentence, a.start, a.end, a.type, b.start, b.end, b.type)
+        if key not in self._marked:
+            held = (marker.vocabulary, row.sentence)
+            if held not in self._pieces:
+                self._pieces[held] = tokenize(marker.tokenizer, row.sentence)
+            self._marked[key] = marker.mark(row, self._pieces[held])
+        return self._marked[key]

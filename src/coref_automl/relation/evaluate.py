@@ -1,0 +1,159 @@
+"""A trained run on data. In: a run's seeds and labelled rows. Out: predictions a seed on disk, and the mean with its intervals.
+
+Predictions are kept with a fingerprint of the rows they were made for, and are not made twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coref_automl.errors import ModelError
+from coref_automl.models.load import pick_device
+from coref_automl.progress import Progress, quiet
+from coref_automl.relation.cache import RowCache
+from coref_automl.relation.data import RelationData, sentence_key
+from coref_automl.relation.intervals import Scored, estimates
+from coref_automl.relation.labels import LabelMask, gold_indices
+from coref_automl.relation.metrics import Scores, label_table, score
+from coref_automl.relation.results import RelationResult, SeedResult, read_predictions, write_predictions
+from coref_automl.relation.rows import RelationRow
+from coref_automl.store import fingerprint, kind_of_folder, natural_order, read_json, write_json
+
+KIND = "relation run"
+
+
+def rows_fingerprint(rows: Sequence[RelationRow]) -> str:
+    return fingerprint([row.to_json() for row in rows])
+
+
+def finished_seeds(run: Path) -> list[Path]:
+    """The seeds of a run that are done, in order."""
+    if kind_of_folder(run) != KIND:
+        raise ModelError(f"{run} is no relation run; make one with: coref-automl re train --out {run}")
+    found = sorted((mark.parent for mark in run.glob("seed-*/DONE")), key=lambda path: natural_order(path.name))
+    if not found:
+        raise ModelError(f"{run} has no finished seed yet; run the same `coref-automl re train` again to go on.")
+    return found
+
+
+def evaluate_relation(
+    run: str | Path,
+    data: str,
+    *,
+    skip_bad: bool = False,
+    device: str = "auto",
+    progress: Progress | None = None,
+    cache: RowCache | None = None,
+) -> RelationResult:
+    """Every finished seed of a run on a labelled file: micro-F1, AUPRC, accuracy, n, split."""
+    progress, cache, run = progress or quiet(), cache or RowCache(), Path(run)
+    read = cache.read(data, skip_bad=skip_bad)
+    seeds = finished_seeds(run)
+    for seed in seeds:
+        if not has_predictions(seed, read):
+            predict_seed(seed, read, device=device, progress=progress, cache=cache)
+    return summarise(run, read)
+
+
+def has_predictions(seed: Path, data: RelationData) -> bool:
+    held = seed / "predictions" / f"{data.split}.json"
+    return held.is_file() and read_json(held)["rows"] == rows_fingerprint(data.rows)
+
+
+def store_predictions(seed: Path, data: RelationData, probabilities: Any) -> Scores:
+    """Predictions first, then the file that says whose they are: a kill in between leaves nothing that looks whole."""
+    folder = seed / "predictions"
+    write_predictions(folder / f"{data.split}.jsonl", data.rows, probabilities)
+    scores = score(gold_indices(data.rows), probabilities)
+    write_json(folder / f"{data.split}.json", {"rows": rows_fingerprint(data.rows), **scores.to_json()})
+    return scores
+
+
+def predict_seed(seed: Path, data: RelationData, *, device: str, progress: Progress, cache: RowCache) -> None:
+    """Score rows with a seed's kept weights."""
+    from coref_automl.relation.model import load_model
+
+    if not (seed / "model" / "relation.json").is_file():
+        raise ModelError(f"{seed} kept no weights, so it cannot score {data.split}; train again with --keep-weights.")
+    model, marker, settings = load_model(seed / "model", pick_device(device))
+    rows, marked, _ = cache.mark(data.rows, marker, progress=progress)
+    store_predictions(seed, data, run_model(model, marker, rows, marked, settings, pick_device(device)))
+
+
+def run_model(model: Any, marker: Any, rows: Sequence[RelationRow], marked: Any, settings: dict[str, Any], device: str) -> Any:
+    """Probabilities of marked rows under a trained model, its label mask included."""
+    from coref_automl.relation.batches import RowTensors
+    from coref_automl.relation.fit import Side, probabilities
+
+    bias = None
+    if settings.get("label_mask", "off") != "off":
+        bias = mask_rows(LabelMask(settings["label_mask"], np.array(settings["mask_bias"], np.float32)), rows, device)
+    tensors = RowTensors(marked, marker.tokenizer.pad_token_id or 0, device)
+    return probabilities(model, Side(tensors, np.zeros(len(rows), np.int64), bias), settings.get("precision", "auto"))
+
+
+def mask_rows(mask: LabelMask, rows: Sequence[RelationRow], device: str) -> Any:
+    import torch
+
+    from coref_automl.relation.labels import pair_index
+
+    return torch.from_numpy(mask.bias[[pair_index(row) for row in rows]]).to(device)
+
+
+def summarise(run: Path, data: RelationData, *, chosen_here: bool = False, notes: tuple[str, ...] = ()) -> RelationResult:
+    """The mean over finished seeds on rows whose predictions are on disk. `chosen_here`: the same rows also chose the epoch."""
+    manifest = read_json(run / "manifest.json")
+    gold = gold_indices(data.rows)
+    found, seeds = [], []
+    for seed in finished_seeds(run):
+        _, _, probabilities = read_predictions(seed / "predictions" / f"{data.split}.jsonl")
+        found.append(probabilities)
+        held = SeedResult.from_json(read_json(seed / "result.json"))
+        seeds.append(SeedResult.from_json({**held.to_json(), "scores": score(gold, probabilities).to_json()}))
+    stacked = np.stack(found)
+    sentences = np.array([sentence_key(row.sentence) for row in data.rows])
+    scores = [entry.scores for entry in seeds if entry.scores is not None]
+    mean = {name: float(np.mean([getattr(one, name) for one in scores])) for name in ("micro_f1", "auprc", "accuracy")}
+    spread = {name: float(np.std([getattr(one, name) for one in scores], ddof=1)) for name in mean} if len(scores) > 1 else None
+    held_notes = (*manifest["notes"], *notes)
+    if chosen_here:
+        held_notes += ("These rows are the slice of train that also chose the epoch: not an independent measurement.",)
+    return RelationResult(
+        run=str(run),
+        split=data.split,
+        n=len(data.rows),
+        micro_f1=mean["micro_f1"],
+        auprc=mean["auprc"],
+        accuracy=mean["accuracy"],
+        spread=spread,
+        estimates=estimates(Scored(gold, stacked, sentences)),
+        seeds=tuple(seeds),
+        scheme=manifest["scheme"],
+        head=manifest["head"],
+        model=manifest["model"],
+        train_rows=manifest["train_rows"],
+        validation_rows=manifest["validation_rows"],
+        without_overlap=_without(data, stacked, gold, set(manifest["train_sentences"])),
+        labels=label_table(gold, stacked.mean(0)),
+        notes=held_notes,
+        fingerprints={**manifest["binding"]["fingerprints"], "data": rows_fingerprint(data.rows)},
+    )
+
+
+def sentence_mark(sentence: str) -> str:
+    """A short name of a sentence, so that a run can say which rows of another file it has seen."""
+    return fingerprint(sentence_key(sentence))[:12]
+
+
+def _without(data: RelationData, stacked: Any, gold: Any, train: set[str]) -> Scores | None:
+    """The mean over seeds on rows whose sentence is not in train; None when there is no overlap."""
+    fresh = np.array([sentence_mark(row.sentence) not in train for row in data.rows])
+    if fresh.all() or not fresh.any():
+        return None
+    each = [score(gold[fresh], probabilities[fresh]) for probabilities in stacked]
+    names = ("micro_f1", "auprc", "accuracy")
+    return Scores(**{name: float(np.mean([getattr(one, name) for one in each])) for name in names}, n=int(fresh.sum()))

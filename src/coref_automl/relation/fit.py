@@ -1,0 +1,223 @@
+"""One seed's training. In: a model, rows as tensors, a recipe. Out: the same model with its best weights, and their history.
+
+An epoch's order and dropout depend on (seed, epoch) alone, so a run that goes on from the last whole epoch ends where an
+uninterrupted one does.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from coref_automl.errors import TrainingError
+from coref_automl.progress import Progress, Stage
+from coref_automl.relation.batches import RowTensors, scoring_order, training_order
+from coref_automl.relation.losses import cross_entropy, masked, r_drop
+from coref_automl.relation.metrics import Scores, score
+from coref_automl.relation.model import RelationModel
+from coref_automl.relation.negatives import hard_negatives, margins
+from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.store import written_whole
+from coref_automl.training.optimizer import adamw, groups_of
+from coref_automl.training.schedule import rate_factor
+
+RESUME = "resume.pt"
+_LOOK_EVERY = 50
+_CLIP = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One side of the data on the device: tokens, gold labels, and each row's label mask (None when it is off)."""
+
+    tensors: RowTensors
+    gold: NDArray[np.int64]
+    bias: Any | None = None
+
+
+@dataclass(slots=True)
+class State:
+    """Where a fit stands after a whole epoch; all of it is in resume.pt."""
+
+    epoch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    best_epoch: int = 0
+    best_step: int = 0
+    best_loss: float = math.inf
+    best: Scores = field(default_factory=lambda: Scores(0.0, 0.0, 0.0, 0))
+    best_weights: dict[str, Any] = field(default_factory=dict)
+    margins: Any | None = None
+    rows_seen: int = 0
+
+
+def fit(
+    model: RelationModel, train: Side, valid: Side, recipe: RelationRecipe, seed: int, folder: Path, progress: Progress
+) -> State:
+    """Train until the epochs are over or patience is; the model is left with the weights of its best epoch."""
+    device = train.tensors.device
+    optimizer = adamw(
+        groups_of(model, rate=rate_of(recipe, model), weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay),
+        fused=device.startswith("cuda"),
+    )
+    peaks = [group["lr"] for group in optimizer.param_groups]
+    state = _resume(folder / RESUME, model, optimizer)
+    steps = math.ceil(len(train.tensors) / recipe.batch_size)
+    total = recipe.epochs * steps
+    with progress.stage(f"seed {seed}", total, "steps") as stage, _own_randomness(device):
+        stage.skip(state.step)
+        while state.epoch < recipe.epochs and not _flat(state, recipe):
+            began = time.monotonic()
+            torch.manual_seed(1_000_003 * seed + state.epoch)
+            _epoch(model, optimizer, peaks, train, recipe, seed, state, total, stage)
+            _look(model, valid, recipe, state, stage)
+            state.seconds += time.monotonic() - began
+            if recipe.epoch_checkpoints:
+                _save(folder / RESUME, model, optimizer, state)
+    model.load_state_dict(state.best_weights)
+    return state
+
+
+def rate_of(recipe: RelationRecipe, model: RelationModel) -> float:
+    """Small encoders want a larger rate: the one our measurements used for them."""
+    if recipe.learning_rate is not None:
+        return recipe.learning_rate
+    return 3e-4 if model.config.hidden_size < 512 else 5e-5
+
+
+def probabilities(model: RelationModel, side: Side, precision: str, *, tokens: int | None = None) -> NDArray[np.float32]:
+    """The distribution over labels for every row, in row order."""
+    device = side.tensors.device
+    tokens = tokens or (65_536 if device.startswith("cuda") else 4_096)
+    model.eval()
+    found = torch.empty((len(side.tensors), model.head[-1].out_features), device=device)
+    with torch.inference_mode():
+        for chosen in scoring_order(side.tensors.lengths, tokens):
+            index = torch.from_numpy(chosen).to(device)
+            logits = _logits(model, side, chosen, precision)
+            found[index] = torch.softmax(logits if side.bias is None else masked(logits, side.bias[index]), -1)
+    return found.cpu().numpy().astype(np.float32)  # type: ignore[no-any-return]
+
+
+def _logits(model: RelationModel, side: Side, chosen: NDArray[np.int64], precision: str, copies: int = 1) -> Any:
+    batch = side.tensors.batch(np.tile(chosen, copies) if copies > 1 else chosen)
+    with autocast(side.tensors.device, precision):
+        return model(batch.ids, batch.mask, batch.starts)
+
+
+def autocast(device: str, precision: str) -> Any:
+    """bfloat16 where it pays (CUDA) unless told otherwise; weights and the loss stay in float32."""
+    enabled = precision == "bfloat16" or (precision == "auto" and device.startswith("cuda"))
+    return torch.autocast(device.split(":")[0], dtype=torch.bfloat16, enabled=enabled)
+
+
+def _epoch(
+    model: RelationModel,
+    optimizer: Any,
+    peaks: list[float],
+    train: Side,
+    recipe: RelationRecipe,
+    seed: int,
+    state: State,
+    total: int,
+    stage: Stage,
+) -> None:
+    device = train.tensors.device
+    gold = torch.from_numpy(train.gold).to(device)
+    seen = torch.full((len(train.gold),), math.nan, device=device)
+    rows = np.arange(len(train.gold))
+    if recipe.hard_negatives and state.margins is not None:
+        rows = np.concatenate([rows, hard_negatives(train.gold, state.margins.numpy(), recipe.hard_negatives)])
+    order = training_order(train.tensors.lengths, rows, recipe.batch_size, np.random.default_rng((seed, state.epoch)))
+    model.train()
+    begin = state.step
+    for number, chosen in enumerate(order, 1):
+        # repeated negatives make an epoch longer: progress within it is by share, so that the decay still ends at its end
+        state.step = begin + round(number / len(order) * (total // recipe.epochs))
+        for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+            group["lr"] = peak * rate_factor(state.step / total, "linear", recipe.warmup)
+        index = torch.from_numpy(chosen).to(device, non_blocking=True)
+        loss, logits = _loss(model, train, chosen, index, gold[index], recipe)
+        if recipe.hard_negatives:
+            seen[index] = margins(logits.detach())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), _CLIP)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        state.rows_seen += len(chosen)
+        if number % _LOOK_EVERY == 0 or number == len(order):
+            value = float(loss.detach())
+            if not math.isfinite(value):
+                raise TrainingError(f"The loss is not a number at step {state.step}; lower --lr or pass --precision float32.")
+            stage.advance(begin + round(number / len(order) * (total // recipe.epochs)) - stage.done, loss=value)
+    state.margins = seen.cpu() if recipe.hard_negatives else None
+
+
+def _loss(
+    model: RelationModel, train: Side, chosen: NDArray[np.int64], index: Any, gold: Any, recipe: RelationRecipe
+) -> tuple[Any, Any]:
+    """The loss of a batch and its logits. R-Drop passes every row twice, under two draws of dropout."""
+    copies = 2 if recipe.r_drop else 1
+    logits = _logits(model, train, chosen, recipe.precision, copies)
+    first = logits[: len(chosen)]
+    if train.bias is not None:
+        logits = masked(logits, train.bias[index].repeat(copies, 1), gold.repeat(copies))
+    loss = cross_entropy(logits, gold.repeat(copies), smoothing=recipe.label_smoothing)
+    if recipe.r_drop:
+        loss = loss + recipe.r_drop * r_drop(logits[: len(chosen)], logits[len(chosen) :])
+    return loss, first
+
+
+def _look(model: RelationModel, valid: Side, recipe: RelationRecipe, state: State, stage: Stage) -> None:
+    """Score the slice of train that chooses, and keep the weights if they are the best so far."""
+    found = probabilities(model, valid, recipe.precision)
+    scores = score(valid.gold, found)
+    right = found[np.arange(len(valid.gold)), valid.gold]
+    loss = float(-np.log(np.maximum(right, 1e-7)).mean())
+    state.epoch += 1
+    gain = state.best_loss - loss if recipe.choose_by == "loss" else _metric(scores, recipe) - _metric(state.best, recipe)
+    if not state.best_weights or gain > recipe.threshold:
+        state.best, state.best_loss = scores, loss
+        state.best_epoch, state.best_step = state.epoch, state.step
+        state.best_weights = {name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items()}
+    stage.advance(0, f1=scores.micro_f1, validation_loss=loss)
+
+
+def _metric(scores: Scores, recipe: RelationRecipe) -> float:
+    return scores.auprc if recipe.choose_by == "auprc" else scores.micro_f1
+
+
+def _flat(state: State, recipe: RelationRecipe) -> bool:
+    return 0 < recipe.patience <= state.epoch - state.best_epoch
+
+
+def _save(path: Path, model: RelationModel, optimizer: Any, state: State) -> None:
+    kept = {name: getattr(state, name) for name in State.__slots__ if name != "best"}
+    whole = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "state": kept, "best": state.best.to_json()}
+    with written_whole(path, "wb") as handle:
+        torch.save(whole, handle)
+
+
+def _resume(path: Path, model: RelationModel, optimizer: Any) -> State:
+    if not path.is_file():
+        return State()
+    whole = torch.load(path, map_location="cpu", weights_only=True)
+    model.load_state_dict(whole["model"])
+    optimizer.load_state_dict(whole["optimizer"])
+    return State(**whole["state"], best=Scores.from_json(whole["best"]))
+
+
+@contextmanager
+def _own_randomness(device: str) -> Iterator[None]:
+    """Dropout draws from torch's global state; what it was before comes back afterwards."""
+    with torch.random.fork_rng(devices=[torch.device(device)] if device.startswith("cuda") else []):
+        yield

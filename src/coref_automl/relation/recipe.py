@@ -1,0 +1,94 @@
+"""A relation-extraction run as settings. In: YAML or options. Out: a frozen recipe whose values are possible together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from coref_automl.config import choose
+from coref_automl.errors import RecipeError
+from coref_automl.relation.labels import MaskKind
+from coref_automl.relation.markers import SCHEMES
+
+Head = Literal["auto", "cls", "starts", "both"]
+ChooseBy = Literal["micro_f1", "auprc", "loss"]
+
+FREE = ("out", "seeds", "device", "epoch_checkpoints", "keep_weights", "dev")
+"""What may change between two calls on one folder: it decides where and how often, not what one seed computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRecipe:
+    """`train` and `dev` are files or named sources. `dev` is scored once, with the weights that a slice of train chose.
+
+    `learning_rate` None: 3e-4 below a hidden size of 512, else 5e-5. `head` auto: [CLS] for a scheme without start marks, else
+    [CLS] and both start marks. `threshold` is in points of 100 (in the loss's own unit when `choose_by` is loss); `patience`
+    counts epochs, 0 never stops. Techniques are off unless our own ablation shows a gain.
+    """
+
+    model: str
+    train: str
+    out: str
+    dev: str | None = None
+    scheme: str = "typed-punct"
+    head: Head = "auto"
+    seeds: int = 3
+    first_seed: int = 0
+    epochs: int = 5
+    batch_size: int = 32
+    learning_rate: float | None = None
+    weight_decay: float = 0.01
+    warmup: float = 0.1
+    layer_decay: float = 1.0
+    dropout: float = 0.1
+    max_length: int = 256
+    max_rows: int | None = None
+    holdout: float = 0.05
+    choose_by: ChooseBy = "micro_f1"
+    patience: int = 2
+    threshold: float = 0.0
+    label_smoothing: float = 0.0
+    r_drop: float = 0.0
+    label_mask: MaskKind = "off"
+    mask_support: int = 1
+    hard_negatives: float = 0.0
+    skip_bad: bool = False
+    device: str = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    keep_weights: bool = True
+    epoch_checkpoints: bool = True
+
+    def __post_init__(self) -> None:
+        scheme = choose(self.scheme, SCHEMES, "scheme")
+        if self.head in ("starts", "both") and not scheme.has_starts:
+            raise RecipeError(f"The scheme {self.scheme!r} has no start marks for the head {self.head!r} to read; use head: cls.")
+        for name in ("seeds", "epochs", "batch_size", "mask_support"):
+            if getattr(self, name) < 1:
+                raise RecipeError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        for name, low, high in _RANGES:
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise RecipeError(f"{name} must lie between {low:g} and {high:g}, not {value:g}.")
+
+    @property
+    def head_kind(self) -> Literal["cls", "starts", "both"]:
+        if self.head != "auto":
+            return self.head
+        return "both" if SCHEMES[self.scheme].has_starts else "cls"
+
+
+_RANGES = (
+    ("learning_rate", 1e-8, 1.0),
+    ("weight_decay", 0.0, 1.0),
+    ("warmup", 0.0, 1.0),
+    ("layer_decay", 0.1, 1.0),
+    ("dropout", 0.0, 0.9),
+    ("max_length", 16, 8192),
+    ("max_rows", 2, 1e9),
+    ("holdout", 0.001, 0.5),
+    ("patience", 0, 1e6),
+    ("label_smoothing", 0.0, 0.9),
+    ("r_drop", 0.0, 100.0),
+    ("hard_negatives", 0.0, 1.0),
+    ("first_seed", 0, 2**31),
+)

@@ -1,0 +1,106 @@
+"""What a relation run leaves behind. In: seeds' scores. Out: records that read from and write to re_results.json."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.errors import InputError
+from coref_automl.records import SCHEMA, Estimate, Record
+from coref_automl.relation.labels import INDEX, LABELS
+from coref_automl.relation.metrics import LabelScore, Scores
+from coref_automl.relation.rows import RelationRow
+from coref_automl.store import read_jsonl, write_jsonl
+
+RESULTS = "re_results.json"
+
+
+@dataclass(frozen=True, slots=True)
+class SeedResult(Record):
+    """One seed. `validation` is the slice of train that chose the epoch; `scores` are on the split, None when there is none."""
+
+    seed: int
+    best_step: int
+    best_epoch: int
+    epochs_run: int
+    validation: Scores
+    validation_loss: float
+    seconds: float
+    rows_per_second: float
+    scores: Scores | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RelationResult(Record):
+    """The mean over seeds, on the split that is named. Numbers are points of 100 (KLUE's scale); `estimates` are fractions.
+
+    `spread` is the standard deviation over seeds, None for one seed. `without_overlap` leaves out rows whose sentence occurs in
+    train. With no evaluation file the split is the slice of train that also chose the epoch, and says so.
+    """
+
+    run: str
+    split: str
+    n: int
+    micro_f1: float
+    auprc: float
+    accuracy: float
+    spread: dict[str, float] | None
+    estimates: dict[str, Estimate]
+    seeds: tuple[SeedResult, ...]
+    scheme: str
+    head: str
+    model: str
+    train_rows: int
+    validation_rows: int
+    without_overlap: Scores | None = None
+    labels: tuple[LabelScore, ...] = ()
+    notes: tuple[str, ...] = ()
+    fingerprints: dict[str, str] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    def lines(self) -> list[str]:
+        """The result as a person reads it."""
+        around = "" if self.spread is None else f" (spread over {len(self.seeds)} seeds {self.spread['micro_f1']:.2f})"
+        shown = [
+            f"split      {self.split}, {self.n:,} rows",
+            f"micro-F1   {self.micro_f1:.2f}{around}, 95% over sentences {_interval(self.estimates['micro_f1'])}",
+            f"AUPRC      {self.auprc:.2f}, {_interval(self.estimates['auprc'])}",
+            f"accuracy   {self.accuracy:.2f}, {_interval(self.estimates['accuracy'])}",
+        ]
+        if self.without_overlap is not None:
+            other = self.without_overlap
+            shown.append(
+                f"without the {self.n - other.n} rows whose sentence is in train: {other.micro_f1:.2f} / {other.auprc:.2f}"
+            )
+        return [*shown, *self.notes]
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"[{100 * estimate.low:.2f}, {100 * estimate.high:.2f}]"
+
+
+def write_predictions(path: Path, rows: tuple[RelationRow, ...], probabilities: NDArray[np.float32]) -> None:
+    """A line a row: id, gold, prediction, and the probabilities in label order, to four significant digits."""
+    predicted = probabilities.argmax(1)
+    write_jsonl(
+        path,
+        (
+            {"guid": row.guid, "gold": row.label, "pred": LABELS[best], "probs": [float(f"{p:.4g}") for p in line]}
+            for row, best, line in zip(rows, predicted.tolist(), probabilities.tolist(), strict=True)
+        ),
+    )
+
+
+def read_predictions(path: Path) -> tuple[list[str], NDArray[np.int64], NDArray[np.float32]]:
+    """(ids, gold as indices with -1 for none, probabilities), in the order of the file."""
+    lines: list[dict[str, Any]] = list(read_jsonl(path))
+    try:
+        gold = np.array([INDEX[line["gold"]] if line["gold"] else -1 for line in lines], np.int64)
+        probabilities = np.array([line["probs"] for line in lines], np.float32).reshape(-1, len(LABELS))
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError(f"{path} holds no relation predictions ({error}); it was written by something else.") from error
+    return [line["guid"] for line in lines], gold, probabilities

@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from coref_automl.errors import FolderError, ModelError, RecipeError, RelationDataError
+from coref_automl.progress import quiet
+from coref_automl.relation import fit as fit_module
+from coref_automl.relation.evaluate import evaluate_relation
+from coref_automl.relation.model import RelationModel, build_model, load_model, save_model
+from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.relation.results import RelationResult, read_predictions
+from coref_automl.relation.train import train_relation
+from coref_automl.training.optimizer import groups_of
+
+from .conftest import make_raw_rows
+
+
+@pytest.fixture
+def recipe(encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path: Path) -> RelationRecipe:
+    return RelationRecipe(
+        model=str(encoder_folder),
+        train=str(relation_file),
+        dev=str(dev_file),
+        out=str(tmp_path / "run"),
+        seeds=1,
+        epochs=2,
+        batch_size=16,
+        learning_rate=2e-3,
+        holdout=0.2,
+        max_length=64,
+        device="cpu",
+    )
+
+
+def change(recipe: RelationRecipe, **parts: Any) -> RelationRecipe:
+    return dataclasses.replace(recipe, **parts)
+
+
+@pytest.fixture(scope="module")
+def trained(
+    encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> RelationResult:
+    """Two seeds that learn the made rows; read by the tests that only look."""
+    return train_relation(
+        RelationRecipe(
+            model=str(encoder_folder),
+            train=str(relation_file),
+            dev=str(dev_file),
+            out=str(tmp_path_factory.mktemp("trained") / "run"),
+            scheme="typed",
+            seeds=2,
+            epochs=8,
+            batch_size=8,
+            learning_rate=3e-3,
+            holdout=0.2,
+            max_length=64,
+            patience=0,
+            device="cpu",
+        )
+    )
+
+
+def test_training_learns_the_relation_and_names_the_split(trained: RelationResult) -> None:
+    assert trained.split == "made_dev"
+    assert trained.n == 40
+    assert trained.micro_f1 > 80
+    assert [entry.seed for entry in trained.seeds] == [0, 1]
+    assert trained.spread is not None
+    means = np.mean([entry.scores.micro_f1 for entry in trained.seeds if entry.scores])
+    assert trained.micro_f1 == pytest.approx(means)
+    assert RelationResult.from_json(json.loads((Path(trained.run) / "re_results.json").read_text("utf-8"))) == trained
+    assert any("micro-F1" in line for line in trained.lines())
+
+
+def test_rows_whose_sentence_is_in_train_are_counted_and_left_out(trained: RelationResult) -> None:
+    # rows 100 to 119 are in both files
+    assert trained.without_overlap is not None
+    assert trained.without_overlap.n == 20
+    assert any("20 of 40 rows of made_dev" in note for note in trained.notes)
+
+
+def test_predictions_are_kept_a_row_and_give_the_same_scores(trained: RelationResult, dev_file: Path) -> None:
+    path = Path(trained.run) / "seed-1" / "predictions" / "made_dev.jsonl"
+    ids, gold, probabilities = read_predictions(path)
+    assert ids == [row["guid"] for row in json.loads(dev_file.read_text("utf-8"))]
+    assert probabilities.sum(1) == pytest.approx(np.ones(40), abs=1e-2)
+    assert trained.seeds[1].scores is not None
+    assert 100 * (probabilities.argmax(1) == gold).mean() == pytest.approx(trained.seeds[1].scores.accuracy)
+
+
+def test_evaluating_the_run_again_gives_the_same_numbers(trained: RelationResult, dev_file: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "other_name.json"
+    copy.write_bytes(dev_file.read_bytes())
+    again = evaluate_relation(trained.run, str(copy), device="cpu")
+    assert again.split == "other_name"
+    assert again.micro_f1 == pytest.approx(trained.micro_f1)
+    assert again.auprc == pytest.approx(trained.auprc, abs=0.05)
+
+
+def test_a_file_that_changed_under_its_name_is_scored_anew(trained: RelationResult, tmp_path: Path) -> None:
+    path = tmp_path / "some.json"
+    path.write_text(json.dumps(make_raw_rows(12, start=200)), "utf-8")
+    assert evaluate_relation(trained.run, str(path), device="cpu").n == 12
+    path.write_text(json.dumps(make_raw_rows(8, start=300)), "utf-8")
+    assert evaluate_relation(trained.run, str(path), device="cpu").n == 8
+
+
+def test_a_finished_seed_is_not_trained_again_and_a_new_one_is_added(
+    recipe: RelationRecipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = train_relation(recipe)
+    calls: list[int] = []
+    true_fit = fit_module.fit
+
+    def counted(model: Any, train: Any, valid: Any, recipe: Any, seed: int, *rest: Any) -> Any:
+        calls.append(seed)
+        return true_fit(model, train, valid, recipe, seed, *rest)
+
+    monkeypatch.setattr(fit_module, "fit", counted)
+    assert train_relation(recipe).micro_f1 == first.micro_f1
+    assert calls == []
+    more = train_relation(change(recipe, seeds=2))
+    assert calls == [1]
+    assert more.seeds[0] == first.seeds[0]
+
+
+class _Stop(Exception):
+    pass
+
+
+def test_an_interrupted_seed_goes_on_from_its_last_epoch_and_ends_the_same(
+    recipe: RelationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = change(recipe, epochs=3, hard_negatives=0.5)
+    whole = train_relation(change(recipe, out=str(tmp_path / "whole")))
+    true_epoch, epochs = fit_module._epoch, []
+
+    def cut_short(*arguments: Any) -> None:
+        epochs.append(arguments[6].epoch)
+        if len(epochs) == 3:
+            raise _Stop
+        true_epoch(*arguments)
+
+    monkeypatch.setattr(fit_module, "_epoch", cut_short)
+    with pytest.raises(_Stop):
+        train_relation(recipe)
+    again = train_relation(recipe)
+    assert epochs == [0, 1, 2, 2]
+    assert again.micro_f1 == whole.micro_f1
+    assert [entry.validation for entry in again.seeds] == [entry.validation for entry in whole.seeds]
+    one, other = (read_predictions(Path(r.run) / "seed-0/predictions/made_dev.jsonl")[2] for r in (whole, again))
+    assert (one == other).all()
+    assert not (Path(again.run) / "seed-0" / "resume.pt").exists()
+
+
+def test_another_recipe_in_the_same_folder_is_refused(recipe: RelationRecipe) -> None:
+    train_relation(change(recipe, epochs=1))
+    with pytest.raises(FolderError, match="begun with epochs 1"):
+        train_relation(recipe)
+
+
+def test_training_stops_when_flat_and_keeps_the_best_weights(recipe: RelationRecipe) -> None:
+    result = train_relation(change(recipe, epochs=6, threshold=1000.0, patience=2))
+    assert result.seeds[0].best_epoch == 1
+    assert result.seeds[0].epochs_run == 3
+
+
+def test_without_an_evaluation_file_the_result_says_what_it_is(recipe: RelationRecipe) -> None:
+    result = train_relation(change(recipe, dev=None, epochs=1))
+    assert result.split == "train-holdout"
+    assert any("not an independent measurement" in note for note in result.notes)
+    assert result.n == result.validation_rows
+
+
+def test_a_run_without_weights_cannot_score_another_file(recipe: RelationRecipe, tmp_path: Path) -> None:
+    train_relation(change(recipe, epochs=1, keep_weights=False))
+    path = tmp_path / "new.json"
+    path.write_text(json.dumps(make_raw_rows(4, start=500)), "utf-8")
+    with pytest.raises(ModelError, match="kept no weights"):
+        evaluate_relation(recipe.out, str(path))
+
+
+@pytest.mark.parametrize("technique", [{"r_drop": 1.0}, {"label_smoothing": 0.2}, {"label_mask": "soft"}, {"layer_decay": 0.5}])
+def test_each_technique_changes_what_is_learned(recipe: RelationRecipe, tmp_path: Path, technique: dict[str, Any]) -> None:
+    plain = train_relation(change(recipe, epochs=1, out=str(tmp_path / "plain")))
+    with_it = train_relation(change(recipe, epochs=1, out=str(tmp_path / "with"), **technique))
+    assert plain.seeds[0].validation_loss != with_it.seeds[0].validation_loss
+
+
+def test_a_hard_mask_is_kept_with_the_model_and_its_cost_is_noted(recipe: RelationRecipe) -> None:
+    result = train_relation(change(recipe, epochs=1, label_mask="hard"))
+    assert any("hard label mask forbids the gold label of 0 of" in note for note in result.notes)
+    _, _, found = read_predictions(Path(result.run) / "seed-0/predictions/made_dev.jsonl")
+    assert (found == 0).sum() > 40 * 20
+    settings = json.loads((Path(result.run) / "seed-0/model/relation.json").read_text("utf-8"))
+    assert np.array(settings["mask_bias"]).shape == (36, 30)
+
+
+def test_a_row_that_cannot_be_marked_stops_training_before_it_starts(recipe: RelationRecipe) -> None:
+    with pytest.raises(RelationDataError, match="--skip-bad"):
+        train_relation(change(recipe, scheme="typed-punct-question", max_length=20))
+
+
+def test_impossible_recipes_are_refused(recipe: RelationRecipe) -> None:
+    with pytest.raises(RecipeError, match="no start marks"):
+        change(recipe, scheme="none", head="starts")
+    with pytest.raises(RecipeError, match="between"):
+        change(recipe, holdout=0.9)
+    with pytest.raises(RecipeError, match="at least 1"):
+        change(recipe, seeds=0)
+    assert change(recipe, scheme="none").head_kind == "cls"
+
+
+@pytest.mark.parametrize("scheme", ["plain", "typed"])
+def test_new_marks_start_from_words_and_differ_by_role(encoder_folder: Path, scheme: str) -> None:
+    model, marker = build_model(str(encoder_folder), scheme, "both", dropout=0.0, max_length=64, seed=0)
+    table = model.encoder.get_input_embeddings().weight.data
+    kinds = ("E1", "PER"), ("E2", "PER")
+    one, other = (table[marker.marks[kind][0][0]] for kind in kinds)
+    assert len(table) >= len(marker.tokenizer)
+    assert not torch.equal(one, other)
+    again, _ = build_model(str(encoder_folder), scheme, "both", dropout=0.0, max_length=64, seed=0)
+    assert torch.equal(again.encoder.get_input_embeddings().weight.data, table)
+
+
+@pytest.mark.parametrize("head", ["cls", "starts", "both"])
+def test_a_head_reads_only_its_places_and_survives_saving(encoder_folder: Path, tmp_path: Path, head: Any) -> None:
+    model, marker = build_model(str(encoder_folder), "typed", head, dropout=0.0, max_length=64, seed=0)
+    model.eval()
+    ids = torch.tensor([[2, 10, 11, 12, 13, 3]])
+    mask = torch.ones_like(ids)
+    with torch.inference_mode():
+        here = model(ids, mask, torch.tensor([[1, 3]]))
+        there = model(ids, mask, torch.tensor([[2, 4]]))
+    assert here.shape == (1, 30)
+    assert torch.equal(here, there) == (head == "cls")
+    save_model(tmp_path, model, marker, {"head": head, "dropout": 0.0, "scheme": "typed"})
+    loaded, again, _ = load_model(tmp_path)
+    with torch.inference_mode():
+        assert torch.allclose(loaded(ids, mask, torch.tensor([[1, 3]])), here, atol=1e-6)
+    assert again.marks == marker.marks
+
+
+def test_layer_decay_goes_by_layer_index(encoder_folder: Path) -> None:
+    model, _ = build_model(str(encoder_folder), "punct", "both", dropout=0.0, max_length=64, seed=0)
+    rates: dict[str, float] = {
+        name: group.rate for group in groups_of(model, rate=1.0, weight_decay=0.0, layer_decay=0.5) for name in group.names
+    }
+    assert {rate for name, rate in rates.items() if name.startswith("head.")} == {1.0}
+    assert {rate for name, rate in rates.items() if ".layers.1." in name} == {0.5}
+    assert {rate for name, rate in rates.items() if ".layers.0." in name} == {0.25}
+    assert {rate for name, rate in rates.items() if "tok_embeddings" in name} == {0.125}
+
+
+def test_a_padded_batch_gives_the_same_answers_as_single_rows(trained: RelationResult, rows: Any) -> None:
+    from coref_automl.relation.batches import RowTensors
+    from coref_automl.relation.cache import RowCache
+    from coref_automl.relation.fit import Side, probabilities
+
+    model, marker, _ = load_model(Path(trained.run) / "seed-0" / "model")
+    assert isinstance(model, RelationModel)
+    _, marked, _ = RowCache().mark(rows[:10], marker, progress=quiet())
+    side = Side(RowTensors(marked, marker.tokenizer.pad_token_id, "cpu"), np.zeros(10, np.int64))
+    together, alone = (probabilities(model, side, "float32", tokens=tokens) for tokens in (4096, 1))
+    assert np.abs(together - alone).max() < 1e-5
