@@ -120,12 +120,12 @@ def test_lambada_is_ranked_among_all_words_and_real_among_nouns() -> None:
     assert set(scores[real.id].top) <= {word for word, noun in zip(words, noun_table(), strict=True) if noun}
     every_word = np.array([bool(word) for word in words])
     assert scores[lambada.id].strict_rank == slow_score(loaded(), lambada, every_word)[0]
-    assert scores[lambada.id].strict_rank > scores[real.id].strict_rank
+    assert "은" in scores[lambada.id].top
 
 
 def test_a_group_counts_by_its_best_surface() -> None:
-    ready = loaded()
-    case = item("1", "도서관")
+    ready = loaded(seed=1)
+    case = item("1", "강변")
     ranks = {}
     for group in case.candidates:
         turned = replace(case, candidates=(group, *(other for other in case.candidates if other != group)))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.leftright import LeftToRight, check_left_to_right
 from coref_automl.evaluation.one import evaluate_one, items_of, pending, table_fingerprint, wanted_ids
 from coref_automl.evaluation.stored import (
     EVALUATIONS,
@@ -94,24 +95,41 @@ class Desk:
         progress: Progress | None = None,
     ) -> Evaluation:
         """Score what is missing, appending as it goes; an interrupted call leaves its items for the next one."""
-        from coref_automl.models.load import load_masked_lm
-
         folder = self._target.folder(evalset.name, seq_len)
         key = fingerprint(self._bytes, evalset.fingerprint, SCORER, dtype, seq_len)
         partial = folder / f".items-{key}.jsonl"
         known = self._half_done(evalset, seq_len, dtype) | _read_scores(partial)
-        if self._loaded is None or self._loaded.seq_len != seq_len:
-            self._loaded = load_masked_lm(self._target.model, seq_len=seq_len, device=device, new_head=self._new_head)
+        loaded = self._load(seq_len, device)
         with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
         with JsonlAppender(partial) as rows:
             evaluation, scores = evaluate_one(
-                self._loaded, evalset, seq_len=seq_len, dtype=dtype, words=words, budget=budget, known=known, seed=seed,
+                loaded, evalset, seq_len=seq_len, dtype=dtype, words=words, budget=budget, known=known, seed=seed,
                 on_scores=lambda batch: rows.append(score.to_json() for score in batch), name=self._target.name,
                 progress=progress,
             )  # fmt: skip
         self._scores[evalset.fingerprint] = scores
         return self._stamped(replace(evaluation, fingerprints={**evaluation.fingerprints, **self._bytes}))
+
+    def check_left_to_right(
+        self, evalset: EvalSet, seq_len: int, device: str, dtype: str, budget: int | None, seed: int
+    ) -> list[LeftToRight]:
+        """`word` checked on a sample, kept beside the evaluation as l2r.json."""
+        path = self._target.folder(evalset.name, seq_len) / "l2r.json"
+        key = fingerprint(self._bytes, evalset.fingerprint, SCORER, dtype, seq_len)
+        if path.is_file() and (held := read_json(path)).get("key") == key:
+            return [LeftToRight.from_json(row) for row in held["checks"]]
+        loaded = self._load(seq_len, device)
+        checks = check_left_to_right(loaded, evalset, seq_len=seq_len, dtype=dtype, budget=budget, seed=seed)
+        write_json(path, {"key": key, "checks": [check.to_json() for check in checks]})
+        return checks
+
+    def _load(self, seq_len: int, device: str) -> LoadedModel:
+        from coref_automl.models.load import load_masked_lm
+
+        if self._loaded is None or self._loaded.seq_len != seq_len:
+            self._loaded = load_masked_lm(self._target.model, seq_len=seq_len, device=device, new_head=self._new_head)
+        return self._loaded
 
     def with_base(self, evaluation: Evaluation, evalset: EvalSet, seq_len: int, dtype: str) -> Evaluation:
         """The same evaluation with the un-adapted model among its baselines, where that one has been evaluated."""

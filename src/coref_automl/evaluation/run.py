@@ -116,6 +116,9 @@ def _evaluate_target(target: Target, sets: Sequence[EvalSet], recipe: EvaluateRe
             )
         evaluation = desk.with_base(evaluation, evalset, seq_len, dtype)
         desk.write(evaluation, evalset, summary=number == 0)
+        if recipe.words == "l2r":
+            for check in desk.check_left_to_right(evalset, seq_len, device, dtype, recipe.budget, recipe.seed):
+                progress.note(f"{target.name}, {check}")
         out.append(evaluation)
     return out
 

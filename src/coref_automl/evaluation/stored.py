@@ -217,3 +217,13 @@ def read_evaluation(folder: Path) -> StoredEvaluation:
     if stored is None:
         raise InputError(f"{folder} holds no finished evaluation; run coref-automl evaluate first.")
     return stored
+
+
+def neighbours(model: str, out: Path | None = None) -> list[StoredEvaluation]:
+    """Evaluations near a model's own: those of its run, of the runs beside it, of models outside runs, and of `out`."""
+    target = target_of(model)
+    roots = [Path(EVALUATIONS), *([out] if out else [])]
+    if target.in_run:
+        beside = target.base.parent if target.base.name else target.base / ".."
+        roots += sorted(beside.glob(f"*/{EVALUATIONS}"), key=natural_order)
+    return find_evaluations([root for root in roots if root.is_dir()])

@@ -1,0 +1,48 @@
+"""Copying a word of the document needs no model, and is ranked as a model's words are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coref_automl.evaluation.baselines import chance, copy_scores, places
+from tests.evaluation.tiny import documents, item, items
+
+TEXT = "나무 나무 나무 기차 강변 기차 나무 강변"
+
+
+def ranked(name: str, answer: str, occurrence: int) -> tuple[int, tuple[str, ...]]:
+    case = item("0", answer, occurrence, text=TEXT)
+    score = copy_scores(name, [case], {"0": TEXT})[0]
+    assert score.strict_rank == score.lenient_rank == score.word_rank
+    return score.strict_rank, score.top
+
+
+def test_the_most_frequent_noun_outside_the_gap_comes_first() -> None:
+    assert ranked("copy-most-frequent", "나무", 3) == (1, ("나무", "강변", "기차"))
+    assert ranked("copy-most-frequent", "기차", 1)[1][0] == "나무"
+
+
+def test_the_nearest_noun_on_either_side_comes_first() -> None:
+    rank, top = ranked("copy-nearest", "기차", 1)
+    assert top[0] in ("강변", "나무")
+    assert top[-1] == "기차"
+    assert rank == 3
+
+
+def test_the_gap_itself_does_not_count() -> None:
+    case = item("0", "나무", 3, text=TEXT)
+    assert len(places(TEXT, "나무", case)) == 3
+
+
+def test_chance_is_one_over_the_candidates() -> None:
+    cases = [replace(case, candidates=(("a",), ("b",), ("c",), ("d",))) for case in items()]
+    blind = chance(cases)
+    assert blind is not None
+    assert blind.value == pytest.approx(0.25)
+    assert chance([]) is None
+
+
+def test_every_item_with_candidates_is_scored() -> None:
+    assert len(copy_scores("copy-nearest", items(), documents())) == len(items())

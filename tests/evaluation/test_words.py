@@ -1,0 +1,76 @@
+"""Candidates become rows, and summed log-probabilities a rank; nothing is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from coref_automl.evaluation.words import (
+    Candidates,
+    left_to_right_rows,
+    masked_rows,
+    read_candidates,
+    sample,
+    wanted,
+)
+from tests.evaluation.tiny import item, items
+
+MASK, UNKNOWN = 4, 1
+PIECES = {"한국": [10], "서울": [20, 21], "부산": [30, 31], "가나다라마": [40, 41, 42, 43, 44], "뷁": [UNKNOWN]}
+
+
+def candidates(*groups: tuple[str, ...]) -> Candidates:
+    return read_candidates(replace(item("1", "도서관"), candidates=groups), PIECES.__getitem__, UNKNOWN)
+
+
+def test_one_row_for_each_number_of_pieces() -> None:
+    rows = masked_rows(candidates(("한국",), ("서울",), ("부산",)), MASK)
+    assert [row.middle for row in rows] == [(MASK,), (MASK, MASK)]
+    assert {(ask.offset, ask.piece, ask.slot) for ask in rows[1].asks} == {(0, 20, 1), (1, 21, 1), (0, 30, 2), (1, 31, 2)}
+    assert rows[1].offsets == (0, 1)
+
+
+def test_a_long_word_is_scored_by_its_first_four_pieces() -> None:
+    found = candidates(("가나다라마",), ("한국",))
+    assert found.words[0] == (40, 41, 42, 43)
+    assert max(len(row.middle) for row in masked_rows(found, MASK)) == 4
+
+
+def test_the_score_is_a_mean_so_that_length_does_not_decide() -> None:
+    found = candidates(("한국",), ("서울",))
+    assert found.rank(np.array([-2.0, -3.0])) == 2
+    assert found.rank(np.array([-1.0, -3.0])) == 1
+
+
+def test_ties_go_against_the_answer() -> None:
+    assert candidates(("한국",), ("서울",), ("부산",)).rank(np.array([-1.0, -2.0, -4.0])) == 2
+
+
+def test_a_word_with_an_unknown_piece_comes_last() -> None:
+    assert candidates(("뷁",), ("한국",)).rank(np.array([0.0, -9.0])) == 2
+    assert candidates(("한국",), ("뷁",)).rank(np.array([-9.0, 0.0])) == 1
+
+
+def test_a_group_counts_by_its_best_surface() -> None:
+    assert candidates(("한국", "서울"), ("부산",)).rank(np.array([-9.0, -1.0, -2.0])) == 1
+
+
+def test_left_to_right_asks_each_piece_once_after_those_before_it() -> None:
+    rows = left_to_right_rows(candidates(("서울",), ("부산",), ("한국",)), MASK)
+    asked = {(row.middle, ask.offset, ask.piece) for row in rows for ask in row.asks}
+    assert asked == {
+        ((MASK, MASK), 0, 20),
+        ((20, MASK), 1, 21),
+        ((MASK, MASK), 0, 30),
+        ((30, MASK), 1, 31),
+        ((MASK,), 0, 10),
+    }
+
+
+def test_the_sample_is_fixed_and_of_its_size() -> None:
+    assert sample(items(), 4) == sample(items()[::-1], 4)
+    assert len(sample(items(), 4)) == 4
+    assert wanted(items(), "none") == frozenset()
+    assert wanted(items(), "all") == {case.id for case in items()}
+    assert wanted([replace(case, candidates=case.candidates[:1]) for case in items()], "all") == frozenset()
