@@ -62,7 +62,7 @@ class FlexSelfAttention(DisentangledSelfAttention):  # type: ignore[misc]
         return context.transpose(1, 2).flatten(2), None
 
     def _heads(self, states: Tensor) -> Tensor:
-        return states.unflatten(-1, (self.num_attention_heads, self.attention_head_size)).transpose(1, 2).contiguous()
+        return states.unflatten(-1, (self.num_attention_heads, self.attention_head_size)).transpose(1, 2)
 
     def _rows(self, states: Tensor) -> Tensor:
         return states.unflatten(-1, (self.num_attention_heads, self.attention_head_size)).permute(1, 2, 0)
@@ -131,17 +131,9 @@ def _block_mask(segments: Tensor) -> BlockMask:
 
 
 def _attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    c2p: Tensor | None,
-    p2c: Tensor | None,
-    rows: Tensor | None,
-    mask: BlockMask,
-    scale: float,
+    query: Tensor, key: Tensor, value: Tensor, c2p: Tensor | None, p2c: Tensor | None, rows: Any, mask: BlockMask, scale: float
 ) -> Tensor:
     def with_distance(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        assert rows is not None
         distance = q - k
         row = rows[torch.where(distance >= 0, 2 * distance, -2 * distance - 1)]
         if c2p is not None:
