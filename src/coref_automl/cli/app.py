@@ -6,9 +6,13 @@ import sys
 import traceback
 
 import typer
-from typer.exceptions import Abort, TyperException
 
 from coref_automl.errors import CorefError
+
+try:
+    from typer.exceptions import TyperException
+except ImportError:  # older releases of Typer stand on Click's exceptions
+    from click import ClickException as TyperException  # type: ignore[assignment]
 
 app = typer.Typer(
     name="coref-automl",
@@ -41,7 +45,7 @@ def run(arguments: list[str]) -> int:
         return _report(str(error), error.exit_status, debug)
     except TyperException as error:
         return _report(_usage(error), error.exit_code, debug)
-    except (Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         return _report(_INTERRUPTED, 130, debug)
     except Exception as error:
         first_line = f"{type(error).__name__}: {error}".splitlines()[0]
