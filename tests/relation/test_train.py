@@ -83,7 +83,7 @@ def test_rows_whose_sentence_is_in_train_are_counted_and_left_out(trained: Relat
     # rows 100 to 119 are in both files
     assert trained.without_overlap is not None
     assert trained.without_overlap.n == 20
-    assert any("20 of 40 rows of made_dev" in note for note in trained.notes)
+    assert any("20 of the 40 rows of made_dev" in note for note in trained.notes)
 
 
 def test_predictions_are_kept_a_row_and_give_the_same_scores(trained: RelationResult, dev_file: Path) -> None:

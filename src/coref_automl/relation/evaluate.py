@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from coref_automl.errors import ModelError
-from coref_automl.models.load import pick_device
+from coref_automl.models.load import load_tokenizer, pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.cache import RowCache
 from coref_automl.relation.data import RelationData, sentence_key
 from coref_automl.relation.intervals import Scored, estimates
 from coref_automl.relation.labels import LabelMask, gold_indices
+from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Scores, label_table, score
 from coref_automl.relation.results import RelationResult, SeedResult, read_predictions, write_predictions
 from coref_automl.relation.rows import RelationRow
@@ -27,7 +28,13 @@ KIND = "relation run"
 
 
 def rows_fingerprint(rows: Sequence[RelationRow]) -> str:
-    return fingerprint([row.to_json() for row in rows])
+    """A short name of everything in the rows that a score depends on."""
+    lines = (
+        f"{r.guid}\t{r.sentence}\t{r.subject.start}:{r.subject.end}:{r.subject.type}"
+        f"\t{r.object.start}:{r.object.end}:{r.object.type}\t{r.label}"
+        for r in rows
+    )
+    return fingerprint("\n".join(lines).encode("utf-8", "surrogatepass"))
 
 
 def finished_seeds(run: Path) -> list[Path]:
@@ -53,6 +60,11 @@ def evaluate_relation(
     progress, cache, run = progress or quiet(), cache or RowCache(), Path(run)
     read = cache.read(data, skip_bad=skip_bad)
     seeds = finished_seeds(run)
+    if skip_bad:
+        settings = read_json(run_settings(seeds[0]))
+        marker = Marker(load_tokenizer(str(seeds[0] / "model")), settings["scheme"], settings["max_length"])
+        rows, _, problems = cache.mark(read.rows, marker, progress=quiet(), skip_bad=True)
+        read = RelationData(read.split, rows, (*read.problems, *problems))
     for seed in seeds:
         if not has_predictions(seed, read):
             predict_seed(seed, read, device=device, progress=progress, cache=cache)
@@ -73,12 +85,19 @@ def store_predictions(seed: Path, data: RelationData, probabilities: Any) -> Sco
     return scores
 
 
+def run_settings(seed: Path) -> Path:
+    """Where a seed's settings stand, if it kept its weights."""
+    path = seed / "model" / "relation.json"
+    if not path.is_file():
+        raise ModelError(f"{seed} kept no weights, so it cannot score new rows; train again with --keep-weights.")
+    return path
+
+
 def predict_seed(seed: Path, data: RelationData, *, device: str, progress: Progress, cache: RowCache) -> None:
     """Score rows with a seed's kept weights."""
     from coref_automl.relation.model import load_model
 
-    if not (seed / "model" / "relation.json").is_file():
-        raise ModelError(f"{seed} kept no weights, so it cannot score {data.split}; train again with --keep-weights.")
+    run_settings(seed)
     model, marker, settings = load_model(seed / "model", pick_device(device))
     rows, marked, _ = cache.mark(data.rows, marker, progress=progress)
     store_predictions(seed, data, run_model(model, marker, rows, marked, settings, pick_device(device)))
@@ -104,7 +123,7 @@ def mask_rows(mask: LabelMask, rows: Sequence[RelationRow], device: str) -> Any:
     return torch.from_numpy(mask.bias[[pair_index(row) for row in rows]]).to(device)
 
 
-def summarise(run: Path, data: RelationData, *, chosen_here: bool = False, notes: tuple[str, ...] = ()) -> RelationResult:
+def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> RelationResult:
     """The mean over finished seeds on rows whose predictions are on disk. `chosen_here`: the same rows also chose the epoch."""
     manifest = read_json(run / "manifest.json")
     gold = gold_indices(data.rows)
@@ -119,9 +138,9 @@ def summarise(run: Path, data: RelationData, *, chosen_here: bool = False, notes
     scores = [entry.scores for entry in seeds if entry.scores is not None]
     mean = {name: float(np.mean([getattr(one, name) for one in scores])) for name in ("micro_f1", "auprc", "accuracy")}
     spread = {name: float(np.std([getattr(one, name) for one in scores], ddof=1)) for name in mean} if len(scores) > 1 else None
-    held_notes = (*manifest["notes"], *notes)
+    mark_notes = (*manifest["notes"], *_notes(data, manifest))
     if chosen_here:
-        held_notes += ("These rows are the slice of train that also chose the epoch: not an independent measurement.",)
+        mark_notes += ("These rows are the slice of train that also chose the epoch: not an independent measurement.",)
     return RelationResult(
         run=str(run),
         split=data.split,
@@ -139,7 +158,7 @@ def summarise(run: Path, data: RelationData, *, chosen_here: bool = False, notes
         validation_rows=manifest["validation_rows"],
         without_overlap=_without(data, stacked, gold, set(manifest["train_sentences"])),
         labels=label_table(gold, stacked.mean(0)),
-        notes=held_notes,
+        notes=mark_notes,
         fingerprints={**manifest["binding"]["fingerprints"], "data": rows_fingerprint(data.rows)},
     )
 
@@ -147,6 +166,24 @@ def summarise(run: Path, data: RelationData, *, chosen_here: bool = False, notes
 def sentence_mark(sentence: str) -> str:
     """A short name of a sentence, so that a run can say which rows of another file it has seen."""
     return fingerprint(sentence_key(sentence))[:12]
+
+
+def _notes(data: RelationData, manifest: dict[str, Any]) -> tuple[str, ...]:
+    """What a reader of numbers on these rows should know."""
+    notes = []
+    if data.problems:
+        notes.append(f"{len(data.problems):,} bad rows of {data.split} were skipped.")
+    if manifest["mask_bias"]:
+        mask = LabelMask(manifest["label_mask"], np.array(manifest["mask_bias"], np.float32))
+        notes.append(
+            f"It forbids the gold label of {int(mask.forbids(data.rows).sum()):,} of the {len(data.rows):,} rows scored."
+        )
+    train = set(manifest["train_sentences"])
+    if shared := sum(sentence_mark(row.sentence) in train for row in data.rows):
+        notes.append(
+            f"{shared:,} of the {len(data.rows):,} rows of {data.split} have a sentence that occurs in {manifest['train']}."
+        )
+    return tuple(notes)
 
 
 def _without(data: RelationData, stacked: Any, gold: Any, train: set[str]) -> Scores | None:

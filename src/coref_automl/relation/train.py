@@ -9,6 +9,7 @@ the epoch look at a sentence-disjoint slice of train, never at the file that is 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from coref_automl.errors import FolderError
 from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device, weights_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.cache import RowCache
-from coref_automl.relation.data import RelationData, sentence_key, split_by_sentence
+from coref_automl.relation.data import RelationData, split_by_sentence
 from coref_automl.relation.evaluate import (
     KIND,
     has_predictions,
@@ -38,28 +39,62 @@ from coref_automl.store import MANIFEST, claim_folder, is_done, mark_done, read_
 VALIDATION = "train-holdout"
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A recipe with its rows: all that one seed needs besides its number."""
+
+    run: Path
+    recipe: RelationRecipe
+    train: RelationData
+    valid: RelationData
+    dev: RelationData | None
+    mask: LabelMask | None
+    max_length: int
+
+
 def train_relation(recipe: RelationRecipe, *, progress: Progress | None = None, cache: RowCache | None = None) -> RelationResult:
     """Train every seed that is not done yet, score `dev` (or, without one, the held-out slice of train), and sum up."""
-    run, cache = Path(recipe.out), cache or RowCache()
-    marker = Marker(load_tokenizer(recipe.model), recipe.scheme, min(recipe.max_length, detect_seq_len(recipe.model)))
+    cache = cache or RowCache()
+    work = _begin(recipe, cache)
+    progress = (progress or quiet()).into(work.run / "events.ndjson")
+    for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
+        _run_seed(work, seed, progress, cache)
+    result = summarise(work.run, work.dev or work.valid, chosen_here=work.dev is None)
+    write_json(work.run / RESULTS, result.to_json())
+    mark_done(work.run)
+    return result
+
+
+def train_one_seed(
+    recipe: RelationRecipe, seed: int, *, progress: Progress | None = None, cache: RowCache | None = None
+) -> SeedResult:
+    """One seed of a run, without summing up: for an ablation that goes through its variants seed by seed."""
+    cache = cache or RowCache()
+    work = _begin(recipe, cache)
+    return _run_seed(work, seed, (progress or quiet()).into(work.run / "events.ndjson"), cache)
+
+
+def _begin(recipe: RelationRecipe, cache: RowCache) -> _Work:
+    run, max_length = Path(recipe.out), min(recipe.max_length, detect_seq_len(recipe.model))
+    marker = Marker(load_tokenizer(recipe.model), recipe.scheme, max_length)
     whole = _usable(recipe.train, marker, recipe, cache, max_rows=recipe.max_rows)
     dev = _usable(recipe.dev, marker, recipe, cache) if recipe.dev else None
     kept, held = split_by_sentence(whole.rows, recipe.holdout)
-    train, valid = RelationData(whole.split, kept, whole.problems), RelationData(VALIDATION, held)
-    claim_folder(run, KIND)
     mask = None if recipe.label_mask == "off" else LabelMask.learn(kept, recipe.label_mask, support=recipe.mask_support)
-    _bind(run, recipe, train, valid, _notes(train, valid, dev, mask))
-    progress = (progress or quiet()).into(run / "events.ndjson")
-    for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
-        folder = run / f"seed-{seed}"
-        if not is_done(folder):
-            _train_seed(folder, recipe, seed, train, valid, dev, mask, progress, cache)
-        elif dev and not has_predictions(folder, dev):
-            predict_seed(folder, dev, device=recipe.device, progress=progress, cache=cache)
-    result = summarise(run, dev or valid, chosen_here=dev is None)
-    write_json(run / RESULTS, result.to_json())
-    mark_done(run)
-    return result
+    train, valid = RelationData(whole.split, kept, whole.problems), RelationData(VALIDATION, held)
+    work = _Work(run, recipe, train, valid, dev, mask, max_length)
+    claim_folder(run, KIND)
+    _bind(work)
+    return work
+
+
+def _run_seed(work: _Work, seed: int, progress: Progress, cache: RowCache) -> SeedResult:
+    folder = work.run / f"seed-{seed}"
+    if not is_done(folder):
+        _train_seed(work, folder, seed, progress, cache)
+    elif work.dev and not has_predictions(folder, work.dev):
+        predict_seed(folder, work.dev, device=work.recipe.device, progress=progress, cache=cache)
+    return SeedResult.from_json(read_json(folder / "result.json"))
 
 
 def _usable(name: str, marker: Marker, recipe: RelationRecipe, cache: RowCache, *, max_rows: int | None = None) -> RelationData:
@@ -69,34 +104,14 @@ def _usable(name: str, marker: Marker, recipe: RelationRecipe, cache: RowCache, 
     return RelationData(data.split, rows, (*data.problems, *problems))
 
 
-def _train_seed(
-    folder: Path,
-    recipe: RelationRecipe,
-    seed: int,
-    train: RelationData,
-    valid: RelationData,
-    dev: RelationData | None,
-    mask: LabelMask | None,
-    progress: Progress,
-    cache: RowCache,
-) -> None:
-    import torch
-
+def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache) -> None:
     from coref_automl.relation.batches import RowTensors
     from coref_automl.relation.fit import RESUME, Side, fit
     from coref_automl.relation.model import build_model, save_model
 
-    device = pick_device(recipe.device)
-    if device.startswith("cuda"):
-        torch.backends.cuda.matmul.allow_tf32 = True
-    head = recipe.head_kind
+    recipe, mask, device = work.recipe, work.mask, pick_device(work.recipe.device)
     model, marker = build_model(
-        recipe.model,
-        recipe.scheme,
-        head,
-        dropout=recipe.dropout,
-        max_length=min(recipe.max_length, detect_seq_len(recipe.model)),
-        seed=seed,
+        recipe.model, recipe.scheme, recipe.head_kind, dropout=recipe.dropout, max_length=work.max_length, seed=seed
     )
     model.to(device)
 
@@ -105,10 +120,10 @@ def _train_seed(
         tensors = RowTensors(marked, marker.tokenizer.pad_token_id or 0, device)
         return Side(tensors, gold_indices(data.rows), mask_rows(mask, data.rows, device) if mask else None)
 
-    state = fit(model, side(train), side(valid), recipe, seed, folder, progress)
+    state = fit(model, side(work.train), side(work.valid), recipe, seed, folder, progress)
     settings: dict[str, Any] = {
         "scheme": recipe.scheme,
-        "head": head,
+        "head": recipe.head_kind,
         "dropout": recipe.dropout,
         "precision": recipe.precision,
         "label_mask": recipe.label_mask,
@@ -117,7 +132,7 @@ def _train_seed(
     }
     if mask:
         settings["mask_bias"] = mask.bias.tolist()
-    for data in (valid, dev):
+    for data in (work.valid, work.dev):
         if data is not None:
             rows, marked, _ = cache.mark(data.rows, marker, progress=quiet())
             store_predictions(folder, data, run_model(model, marker, rows, marked, settings, device))
@@ -138,23 +153,23 @@ def _train_seed(
     (folder / RESUME).unlink(missing_ok=True)
 
 
-def _bind(run: Path, recipe: RelationRecipe, train: RelationData, valid: RelationData, notes: tuple[str, ...]) -> None:
+def _bind(work: _Work) -> None:
     """Write the run's manifest, or refuse a folder that was begun with something else."""
+    recipe, rows = work.recipe, (*work.train.rows, *work.valid.rows)
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "train")}
-    prints = {"weights": weights_fingerprint(recipe.model), "train": rows_fingerprint((*train.rows, *valid.rows))}
-    binding = {"settings": settings, "fingerprints": prints}
-    path = run / MANIFEST
+    prints = {"weights": weights_fingerprint(recipe.model), "train": rows_fingerprint(rows)}
+    path = work.run / MANIFEST
     if path.is_file():
         held = read_json(path)["binding"]
         for name, value in {**settings, **prints}.items():
             before = {**held["settings"], **held["fingerprints"]}.get(name)
             if before != value:
                 raise FolderError(
-                    f"{run} was begun with {name} {before!r} and this command has {value!r}; "
+                    f"{work.run} was begun with {name} {before!r} and this command has {value!r}; "
                     "give the same to go on, or choose another --out."
                 )
         return
-    write_text(run / "recipe.yaml", to_yaml(recipe))
+    write_text(work.run / "recipe.yaml", to_yaml(recipe))
     write_json(
         path,
         {
@@ -162,25 +177,26 @@ def _bind(run: Path, recipe: RelationRecipe, train: RelationData, valid: Relatio
             "model": recipe.model,
             "scheme": recipe.scheme,
             "head": recipe.head_kind,
-            "train_rows": len(train.rows),
-            "validation_rows": len(valid.rows),
-            "notes": list(notes),
-            "binding": binding,
-            "train_sentences": sorted({sentence_mark(row.sentence) for row in (*train.rows, *valid.rows)}),
+            "train": work.train.split,
+            "train_rows": len(work.train.rows),
+            "validation_rows": len(work.valid.rows),
+            "notes": list(_notes(work)),
+            "binding": {"settings": settings, "fingerprints": prints},
+            "label_mask": recipe.label_mask,
+            "mask_bias": work.mask.bias.tolist() if work.mask else None,
+            "train_sentences": sorted({sentence_mark(row.sentence) for row in rows}),
         },
     )
 
 
-def _notes(train: RelationData, valid: RelationData, dev: RelationData | None, mask: LabelMask | None) -> tuple[str, ...]:
-    """What a reader of the numbers should know."""
+def _notes(work: _Work) -> tuple[str, ...]:
+    """What a reader of any number of this run should know."""
     notes = []
-    if train.problems:
-        notes.append(f"{len(train.problems):,} bad rows of {train.split} were skipped.")
-    if mask is not None:
-        sides = [(data.split, int(mask.forbids(data.rows).sum()), len(data.rows)) for data in (train, valid, dev) if data]
-        forbidden = ", ".join(f"{count:,} of {n:,} in {split}" for split, count, n in sides)
-        notes.append(f"The {mask.kind} label mask forbids the gold label of {forbidden}.")
-    seen = {sentence_key(row.sentence) for row in (*train.rows, *valid.rows)}
-    if dev and (shared := sum(sentence_key(row.sentence) in seen for row in dev.rows)):
-        notes.append(f"{shared:,} of {len(dev.rows):,} rows of {dev.split} have a sentence that occurs in train.")
+    if work.train.problems:
+        notes.append(f"{len(work.train.problems):,} bad rows of {work.train.split} were skipped.")
+    if work.mask is not None:
+        forbidden = int(work.mask.forbids(work.train.rows).sum())
+        notes.append(
+            f"The {work.mask.kind} label mask forbids the gold label of {forbidden:,} of {len(work.train.rows):,} training rows."
+        )
     return tuple(notes)
