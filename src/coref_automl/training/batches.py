@@ -1,11 +1,13 @@
 """Batches. In: row numbers that carry their epoch. Out: tensors of ids and documents, asked positions and their labels.
 
-The model's head runs at the asked positions alone, so a batch names them as one flat list. The list is filled up to a multiple of
-1/32 of the batch's tokens: almost every batch then has the same shapes, which is what a compiled step needs.
+The model's head runs at the asked positions alone, so a batch names them as one flat list. The list is filled up to the expected
+count, in units of 1/32 of the batch's tokens: almost every batch then has the same shapes, which is what a compiled step needs.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,19 +57,36 @@ class MaskedRows(Dataset):  # type: ignore[misc]
         return {**self.__dict__, "_dataset": None}
 
 
-def collate(rows: list[tuple[Any, Any, Any]]) -> dict[str, torch.Tensor]:
-    """`input_ids` and `segments` (rows, length); `positions` and `labels` as flat lists over the whole batch."""
-    labels = np.stack([labels for _, _, labels in rows])
-    asked = np.flatnonzero(labels.reshape(-1) != IGNORED)
-    unit = max(8, labels.size // _SHARE)
-    room = max(unit, -(-len(asked) // unit) * unit)
-    positions = np.zeros(room, np.int64)
-    targets = np.full(room, IGNORED, np.int64)
-    positions[: len(asked)] = asked
-    targets[: len(asked)] = labels.reshape(-1)[asked]
-    return {
-        "input_ids": torch.from_numpy(np.stack([ids for ids, _, _ in rows]).astype(np.int64)),
-        "segments": torch.from_numpy(np.stack([segments for _, segments, _ in rows]).astype(np.int32)),
-        "positions": torch.from_numpy(positions),
-        "labels": torch.from_numpy(targets),
-    }
+@dataclass(frozen=True, slots=True)
+class Collator:
+    """Rows to a batch. `share` of the tokens is expected to be asked; there is room for that many even when fewer are."""
+
+    share: float
+
+    def __call__(self, rows: list[tuple[Any, Any, Any]]) -> dict[str, torch.Tensor]:
+        """`input_ids` and `segments` (rows, length); `positions` and `labels` as flat lists over the whole batch."""
+        labels = np.stack([labels for _, _, labels in rows]).reshape(-1)
+        asked = np.flatnonzero(labels != IGNORED)
+        unit = max(8, labels.size // _SHARE)
+        room = max(1, math.ceil(max(len(asked), self.share * labels.size) / unit)) * unit
+        positions = np.zeros(room, np.int64)
+        targets = np.full(room, IGNORED, np.int64)
+        positions[: len(asked)] = asked
+        targets[: len(asked)] = labels[asked]
+        return {
+            "input_ids": torch.from_numpy(np.stack([ids for ids, _, _ in rows]).astype(np.int64)),
+            "segments": torch.from_numpy(np.stack([segments for _, segments, _ in rows]).astype(np.int32)),
+            "positions": torch.from_numpy(positions),
+            "labels": torch.from_numpy(targets),
+        }
+
+
+def expected_share(dataset: PackedDataset, masking: Masking) -> float:
+    """The share of a batch's tokens that is asked, a little more than it is on average."""
+    lengths = dataset.pieces[:, 2].astype(np.float64)
+    rates = masking.min_prob + (masking.max_prob - masking.min_prob) * lengths / dataset.seq_len
+    mlm = float((rates * lengths).sum() / dataset.tokens.size)
+    inside = float((dataset.mentions[:, 2] - dataset.mentions[:, 1]).sum() / dataset.tokens.size)
+    entity = masking.background * (1 - inside) + masking.entity_rate * inside
+    share = {"mlm": mlm, "entity": entity, "combined": masking.ratio * entity + (1 - masking.ratio) * mlm}[masking.objective]
+    return 1.02 * share

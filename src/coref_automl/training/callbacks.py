@@ -18,7 +18,7 @@ from coref_automl.training.trainer import MaskedTrainer
 class RunCallback(TrainerCallback):  # type: ignore[misc]
     """Saves at the explicit steps, stops at the end of the budget, reports at logging steps, asks `judge` after each checkpoint.
 
-    `judge` gets the step and returns a reason to stop, or None.
+    `judge` scores the new checkpoint and returns a reason to stop, or None.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
         save_every: float,
         stage: Stage,
         progress: Progress,
-        judge: Callable[[int], str | None],
+        judge: Callable[[], str | None],
     ) -> None:
         self.trainer: MaskedTrainer | None = None
         self.last_loss: float | None = None
@@ -87,7 +87,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
         self._stage.advance(amount, **({"step": step} if self._clock.last == OPEN_END else {}), **shown)
 
     def on_save(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
-        reason = self._judge(state.global_step)
+        reason = self._judge()
         if reason is not None and not control.should_training_stop:
             self.stopped = reason
             control.should_training_stop = True

@@ -71,6 +71,12 @@ def _say(key: str, values: dict[str, Any]) -> str:
 
 
 def _versions() -> dict[str, str]:
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
-    return {name: version(name) for name in ("coref-automl", "torch", "transformers", "accelerate", "tokenizers")}
+    found = {}
+    for name in ("coref-automl", "torch", "transformers", "accelerate", "tokenizers"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"  # run from a source tree
+    return found

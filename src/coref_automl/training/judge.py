@@ -1,35 +1,116 @@
 """Scores checkpoints as they appear. In: a run's folder and an evaluation set. Out: evaluations, the best, a reason to stop.
 
-Only the `select` half decides here; `confirm` is left for the verdict.
+Only the `select` half decides here; `confirm` is left for the verdict. The rule is that of `compare`: the earliest checkpoint that is
+surely within the margin of the best. When that one has stayed behind for two checkpoints, longer training has stopped paying.
 """
 
 from __future__ import annotations
 
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
+from coref_automl.comparison.recommend import Recommendation, recommend
+from coref_automl.errors import CorefError
+from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.progress import Progress
-from coref_automl.store import read_json
+from coref_automl.store import read_json, write_json
+from coref_automl.training.folder import checkpoints_of
 from coref_automl.training.recipe import TrainRecipe
 
 BEST = "best.json"
+PATIENCE = 2
+"""Checkpoints that must follow the chosen one before training stops."""
 
 
 class Judge:
+    """Evaluates in the first process; the others wait for its word."""
+
     def __init__(self, recipe: TrainRecipe, run: Path, progress: Progress, accelerator: Any) -> None:
         self._recipe, self._run, self._progress, self._accelerator = recipe, run, progress, accelerator
 
-    def catch_up(self) -> None:
-        """Score what an interruption left unscored."""
+    def after_checkpoint(self) -> str | None:
+        """Score what is not scored yet; a reason to stop, or None."""
+        if self._recipe.eval_set is None:
+            return None
+        told = [self._judged() if self._accelerator.is_main_process else None]
+        if self._accelerator.num_processes > 1:
+            from accelerate.utils import broadcast_object_list
 
-    def after_checkpoint(self, step: int) -> str | None:  # noqa: ARG002
+            broadcast_object_list(told)
+        return told[0]
+
+    def _judged(self) -> str | None:
+        try:
+            with untouched_randomness():
+                chosen = self._score()
+        except CorefError as error:
+            self._progress.note(f"The newest checkpoint could not be scored, training goes on: {error}")
+            return None
+        if chosen is None:
+            return None
+        names = [candidate.name for candidate in chosen.candidates]
+        write_json(
+            self._run / BEST,
+            {
+                "checkpoint": Path(chosen.chosen).name,
+                "metric": chosen.metric,
+                "value": chosen.value.to_json(),
+                "margin": chosen.margin,
+                "half": "select",
+                "sure": chosen.settled,
+            },
+        )
+        if self._recipe.keep_best:
+            self._keep_only({Path(chosen.chosen).name, Path(chosen.best).name})
+        behind = len(names) - 1 - names.index(chosen.name)
+        if self._recipe.stop_when_flat and chosen.settled and behind >= PATIENCE:
+            return (
+                f"Stopped: {Path(chosen.chosen).name} is within {100 * chosen.margin:g} points of the best on {chosen.metric} "
+                f"(select half), and {behind} further checkpoints have not changed that."
+            )
         return None
 
-    def close(self) -> None:
-        """The last word on the run."""
+    def _score(self) -> Recommendation | None:
+        recipe = self._recipe
+        how = EvaluateRecipe(eval_sets=(Path(str(recipe.eval_set)),), device=recipe.device, base=False, seed=recipe.seed)
+        found = evaluate(list(checkpoints_of(self._run)), how, progress=self._progress)
+        if not found:
+            return None
+        newest = found[-1]
+        if recipe.metric in newest.estimates:
+            value = newest.estimates[recipe.metric]
+            name = Path(newest.path).name
+            self._progress.event("evaluation", checkpoint=name, metric=recipe.metric, text=str(value), **value.to_json())
+            self._progress.note(f"{name}: {recipe.metric} {value}")
+        return recommend(self._run, metric=recipe.metric, margin=recipe.margin, evalset=newest.evalset, seed=recipe.seed)
+
+    def _keep_only(self, kept: set[str]) -> None:
+        """Remove weights that nobody will ask for; their scores stay."""
+        for checkpoint in checkpoints_of(self._run)[:-1]:
+            if checkpoint.name not in kept:
+                shutil.rmtree(checkpoint)
+
+
+@contextmanager
+def untouched_randomness() -> Iterator[None]:
+    """Whatever is drawn inside, training goes on as if it had not been: a scored run and an unscored one learn the same."""
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
 
 
 def best_of(run: Path) -> Path | None:
     """The checkpoint that the run's evaluations chose, if it was scored."""
     chosen = run / BEST
-    return run / read_json(chosen)["checkpoint"] if chosen.is_file() else None
+    return run / str(read_json(chosen)["checkpoint"]) if chosen.is_file() else None

@@ -20,7 +20,7 @@ from coref_automl.errors import TrainingError
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance
 from coref_automl.store import is_done, mark_done, read_json, write_json
-from coref_automl.training.batches import MaskedRows
+from coref_automl.training.batches import Collator, MaskedRows, expected_share
 from coref_automl.training.callbacks import RunCallback
 from coref_automl.training.card import write_card
 from coref_automl.training.folder import checkpoints_of, claim_run, resumable
@@ -118,12 +118,22 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
     for line in describe(groups) if resume is None else ():
         progress.note(line)
     prepare_model(model, cross_document=recipe.cross_document, compiled=recipe.compile)
-    earlier = float(read_json(resume / "clock.json")["seconds"]) if resume else 0.0
-    clock = Clock(work.last, recipe.max_minutes, earlier, _save_seconds(model), started)
+    masking = masking_of(work, model)
+    past = read_json(resume / "clock.json") if resume else {"seconds": 0.0, "lost": 0.0}
+    clock = Clock(
+        work.last,
+        recipe.max_minutes,
+        earlier=past["seconds"],
+        lost=past["lost"],
+        reserve=_save_seconds(model),
+        first=int(resume.name.rpartition("-")[2]) if resume else 0,
+        started=started,
+    )
     trainer = MaskedTrainer(
         model=model,
         args=arguments_of(work, run, micro),
-        rows=MaskedRows(work.dataset, masking_of(work, model), recipe.seed),
+        rows=MaskedRows(work.dataset, masking, recipe.seed),
+        collator=Collator(expected_share(work.dataset, masking)),
         plan=plan,
         groups=groups,
         clock=clock,
@@ -133,7 +143,7 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
         keep_states=recipe.keep_states,
     )
     if work.processes > 1:
-        clock.shared = lambda seconds: _agree(trainer, seconds)
+        clock.shared = lambda progress: _agree(trainer, progress)
     if resume:
         progress.note(f"Going on from {resume.name}.")
     for line in work.lines(micro):
@@ -146,10 +156,8 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
         )
         callback.trainer = trainer
         trainer.add_callback(callback)
-        judge.catch_up()
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     if trainer.is_world_process_zero():
-        judge.close()
         mark_done(run)
     trainer.accelerator.wait_for_everyone()
     return _result(run, callback.last_loss, callback.stopped)
@@ -169,7 +177,7 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
         seed=recipe.seed,
         dataset=recipe.dataset,
     )
-    write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3)})
+    write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3), "lost": round(clock.lost, 3)})
     write_card(folder, recipe, provenance)
     write_json(folder / "training.json", provenance.to_json())
 
@@ -197,9 +205,9 @@ def _save_seconds(model: Any) -> float:
     return float(1.0 + size / 300e6)
 
 
-def _agree(trainer: MaskedTrainer, seconds: float) -> float:
-    """The time of the first process."""
-    told = torch.tensor([seconds], dtype=torch.float64, device=trainer.args.device)
+def _agree(trainer: MaskedTrainer, progress: float) -> float:
+    """The progress of the first process."""
+    told = torch.tensor([progress], dtype=torch.float64, device=trainer.args.device)
     torch.distributed.broadcast(told, 0)
     agreed: float = told.item()
     return agreed

@@ -77,15 +77,20 @@ _DECAYS: dict[str, Callable[[float], float]] = {
 class Clock:
     """Seconds of training, across interruptions, and the progress they make with the steps.
 
-    `reserve` seconds of the budget are kept for the last checkpoint. `shared` lets several processes agree on one time.
+    `earlier` and `lost` are an earlier process's: all its seconds, and those before its first step was done (loading, compiling).
+    Lost seconds count for the budget and not for the schedule, which would otherwise skip its warm-up. `reserve` seconds are
+    kept for the last checkpoint. `shared` lets several processes agree on one progress.
     """
 
     last: int
     minutes: float | None = None
     earlier: float = 0.0
+    lost: float = 0.0
     reserve: float = 0.0
+    first: int = 0
     started: float = field(default_factory=time.monotonic)
     shared: Callable[[float], float] | None = None
+    _running: bool = False
     _agreed: tuple[int, float] = (-1, 0.0)
 
     def elapsed(self) -> float:
@@ -96,18 +101,23 @@ class Clock:
         by_steps = step / self.last
         if self.minutes is None:
             return by_steps
-        budget = 60.0 * self.minutes
-        return max(by_steps, self._time(step) / max(budget - self.reserve, 0.5 * budget))
+        if step > self.first and not self._running:
+            self._running = True
+            self.lost += time.monotonic() - self.started
+        return max(by_steps, self._by_time(step))
 
     def over(self, step: int) -> bool:
         return self.progress(step) >= 1.0
 
-    def _time(self, step: int) -> float:
-        """One time for all processes; agreeing costs an exchange, so it is done every tenth step and held in between."""
+    def _by_time(self, step: int) -> float:
+        """One answer for all processes; agreeing costs an exchange, so it is done every tenth step and held in between."""
+        budget = 60.0 * (self.minutes or 0.0)
+        seconds = self.elapsed() if self._running else self.earlier
+        mine = (seconds - self.lost) / max(budget - self.reserve - self.lost, 0.05 * budget)
         if self.shared is None:
-            return self.elapsed()
+            return mine
         if self._agreed[0] != step // _AGREE_EVERY:
-            self._agreed = (step // _AGREE_EVERY, self.shared(self.elapsed()))
+            self._agreed = (step // _AGREE_EVERY, self.shared(mine))
         return self._agreed[1]
 
 

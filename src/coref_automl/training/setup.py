@@ -12,6 +12,7 @@ import torch
 
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import DatasetError, RecipeError
+from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.models.attention import use_attention
 from coref_automl.models.build import build_masked_lm
 from coref_automl.models.context import lengthen
@@ -92,6 +93,8 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     dataset.check_tokenizer(tokens_print)
     if recipe.objective == "entity" and not len(dataset.mentions):
         raise DatasetError(f"{recipe.dataset} holds no mentions; prepare it with: coref-automl prepare entity")
+    if recipe.eval_set is not None:
+        EvalSet.open(Path(recipe.eval_set)).noun_table(tokenizer)  # what is missing is better said now than after half an epoch
     recipe, notes = settle(recipe, dataset.seq_len)
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     batch = known(recipe.batch)

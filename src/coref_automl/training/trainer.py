@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from coref_automl.errors import StorageError, TrainingError
-from coref_automl.training.batches import MaskedRows, collate
+from coref_automl.training.batches import Collator, MaskedRows
 from coref_automl.training.folder import checkpoints_of, drop_states
 from coref_automl.training.optimizer import Group, adamw
 from coref_automl.training.plan import EpochSampler, Plan
@@ -30,6 +30,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         model: Any,
         args: TrainingArguments,
         rows: MaskedRows,
+        collator: Collator,
         plan: Plan,
         groups: list[Group],
         clock: Clock,
@@ -38,7 +39,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         finish: Callable[[Path, int], None],
         keep_states: bool,
     ) -> None:
-        super().__init__(model=model, args=args, train_dataset=rows, data_collator=collate, processing_class=tokenizer)
+        super().__init__(model=model, args=args, train_dataset=rows, data_collator=collator, processing_class=tokenizer)
         self.remove_callback(PrinterCallback)
         self.model_accepts_loss_kwargs = True  # our forward divides by the items of the whole effective batch
         self.plan = plan
