@@ -9,6 +9,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -71,7 +72,6 @@ class Tagger:
 
     def __init__(self, cache: Path | None = None, threads: int | None = None) -> None:
         self._threads = threads or len(os.sched_getaffinity(0))
-        self._kiwi: Kiwi | None = None
         self._store = _TagStore(cache / f"tags-{kiwi_version()}.sqlite") if cache else None
 
     def tag(self, texts: Iterable[str]) -> Iterator[Tags]:
@@ -118,12 +118,16 @@ class Tagger:
     def _tokenize(self, texts: list[str]) -> Iterable[list[Token]]:
         if not texts:
             return ()
-        if self._kiwi is None:
-            from kiwipiepy import Kiwi
-
-            self._kiwi = Kiwi(num_workers=self._threads, load_multi_dict=False)
-        tagged: Iterable[list[Token]] = self._kiwi.tokenize(texts)
+        tagged: Iterable[list[Token]] = _kiwi(self._threads).tokenize(texts)
         return tagged
+
+
+@lru_cache(maxsize=1)
+def _kiwi(threads: int) -> Kiwi:
+    """One for a process: it takes seconds to load and hundreds of megabytes to keep."""
+    from kiwipiepy import Kiwi
+
+    return Kiwi(num_workers=threads, load_multi_dict=False)
 
 
 class _TagStore:
