@@ -10,6 +10,7 @@ VERBS = (
     "demo",
     "tokenizer",
     "train",
+    "relation",
 )
 
 for _verb in VERBS:

@@ -1,0 +1,182 @@
+"""coref-automl re: relation extraction; explore the data, train, evaluate, predict, run a grid."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coref_automl.cli.app import app
+from coref_automl.cli.options import AsJson, OptionalOut, print_json
+
+if TYPE_CHECKING:
+    from coref_automl.relation.results import RelationResult
+
+relation_app = typer.Typer(
+    help="Relation extraction on KLUE-RE: explore, train, evaluate, predict, grid.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(relation_app, name="re")
+
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without bad rows; they are counted and listed.")]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A folder that `re train` made.")]
+_FILE = "a .json, .jsonl or .csv file (also .xz), hub:klue/re:train, or bundled:relations"
+
+
+def _option(help_text: str, *names: str) -> Any:
+    return typer.Option(*names, help=help_text, show_default=False)
+
+
+@relation_app.command(
+    epilog="Example: coref-automl re train --model klue/roberta-base --train klue-re-v1.1_train.json --dev klue-re-v1.1_dev.json "
+    "--out runs/re --scheme typed-punct"
+)
+def train(
+    recipe: Annotated[Path | None, typer.Option("--recipe", help="A recipe; every option below overrides its value.")] = None,
+    model: Annotated[str | None, _option("Hub id, folder, or bundled:ko-mini.", "--model")] = None,
+    train: Annotated[str | None, _option(f"Training rows: {_FILE}.", "--train")] = None,
+    dev: Annotated[str | None, _option("Rows to score at the end; they choose nothing.", "--dev")] = None,
+    out: OptionalOut = None,
+    scheme: Annotated[str | None, _option("Marker scheme (default typed-punct).", "--scheme")] = None,
+    head: Annotated[str | None, _option("What the head reads: auto, cls, starts, both.", "--head")] = None,
+    seeds: Annotated[int | None, _option("How many seeds (default 3).", "--seeds")] = None,
+    first_seed: Annotated[int | None, _option("The first of them (default 0).", "--seed", "--first-seed")] = None,
+    epochs: Annotated[int | None, _option("Epochs at most (default 5).", "--epochs")] = None,
+    batch_size: Annotated[int | None, _option("Rows a step (default 32).", "--batch-size")] = None,
+    learning_rate: Annotated[
+        float | None, _option("Default: 3e-4 for small encoders, 5e-5 else.", "--lr", "--learning-rate")
+    ] = None,
+    weight_decay: Annotated[float | None, _option("Default 0.01.", "--weight-decay")] = None,
+    warmup: Annotated[float | None, _option("Share of the steps (default 0.1).", "--warmup")] = None,
+    layer_decay: Annotated[float | None, _option("Rate of a layer over the one above it (default 1).", "--layer-decay")] = None,
+    dropout: Annotated[float | None, _option("Of the head (default 0.1).", "--dropout")] = None,
+    max_length: Annotated[
+        int | None, _option("Tokens a row; longer ones are cut around the entities (256).", "--max-length")
+    ] = None,
+    max_rows: Annotated[int | None, _option("Use this many training rows, always the same ones.", "--max-rows")] = None,
+    holdout: Annotated[float | None, _option("Share of train's sentences that chooses the epoch (0.05).", "--holdout")] = None,
+    choose_by: Annotated[str | None, _option("micro_f1, auprc or loss on that share.", "--choose-by")] = None,
+    patience: Annotated[int | None, _option("Epochs without a gain before stopping; 0 never stops (2).", "--patience")] = None,
+    threshold: Annotated[float | None, _option("A gain under this many points is none (0).", "--threshold")] = None,
+    label_smoothing: Annotated[float | None, _option("Default 0.", "--label-smoothing")] = None,
+    r_drop: Annotated[float | None, _option("Weight of R-Drop (default 0).", "--r-drop")] = None,
+    label_mask: Annotated[str | None, _option("off, hard or soft, by type pair.", "--label-mask")] = None,
+    mask_support: Annotated[int | None, _option("Rows a label needs with a pair to be allowed (1).", "--mask-support")] = None,
+    hard_negatives: Annotated[
+        float | None, _option("Share of no_relation rows repeated next epoch (0).", "--hard-negatives")
+    ] = None,
+    precision: Annotated[str | None, _option("auto, float32 or bfloat16.", "--precision")] = None,
+    keep_weights: Annotated[
+        bool | None, _option("Keep each seed's best weights (default yes).", "--keep-weights/--no-keep-weights")
+    ] = None,
+    skip_bad: SkipBad = False,
+    device: Annotated[str | None, _option("cpu, cuda, cuda:1, or auto.", "--device")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train relation extraction, three seeds by default, and score --dev with the weights a slice of train chose.
+
+    The same command goes on from where it stopped. Techniques are off unless asked for.
+    """
+    given = {key: value for key, value in locals().items() if key not in ("recipe", "as_json") and value is not None}
+    from coref_automl.config import from_mapping, read_yaml
+    from coref_automl.progress import Progress
+    from coref_automl.relation.recipe import RelationRecipe
+    from coref_automl.relation.train import train_relation
+
+    values = read_yaml(recipe) if recipe else {}
+    if not given["skip_bad"]:
+        del given["skip_bad"]  # a recipe may ask for it
+    values |= {key: str(value) if isinstance(value, Path) else value for key, value in given.items()}
+    settings = from_mapping(RelationRecipe, values, str(recipe) if recipe else "re train")
+    _show(train_relation(settings, progress=Progress(shown=not as_json)), as_json)
+
+
+@relation_app.command(epilog="Example: coref-automl re evaluate runs/re --data klue-re-v1.1_dev.json --json")
+def evaluate(
+    run: Run,
+    data: Annotated[str, typer.Option("--data", help=f"Labelled rows: {_FILE}.")],
+    labels: Annotated[bool, typer.Option("--labels", help="Also a line for each of the 30 labels.")] = False,
+    skip_bad: SkipBad = False,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Score every finished seed of a run on labelled rows: micro-F1, AUPRC, accuracy, n, split; mean, spread, intervals."""
+    from coref_automl.progress import Progress
+    from coref_automl.relation.evaluate import evaluate_relation
+
+    result = evaluate_relation(run, data, skip_bad=skip_bad, device=device, progress=Progress(shown=not as_json))
+    _show(result, as_json, labels=labels)
+
+
+@relation_app.command(
+    epilog='Example: coref-automl re predict runs/re --text "이순신은 서울에서 태어났다." --subject 이순신 --object 서울 '
+    "--subject-type PER --object-type LOC"
+)
+def predict(
+    run: Run,
+    data: Annotated[str | None, typer.Option("--data", help=f"Rows to label: {_FILE}; no label is needed.")] = None,
+    text: Annotated[str | None, typer.Option("--text", help="One sentence.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="The subject as it is written in the text.")] = None,
+    object_: Annotated[str | None, typer.Option("--object", help="The object as it is written in the text.")] = None,
+    subject_type: Annotated[str, typer.Option("--subject-type", help="PER, ORG, LOC, DAT, POH or NOH.")] = "PER",
+    object_type: Annotated[str, typer.Option("--object-type", help="PER, ORG, LOC, DAT, POH or NOH.")] = "POH",
+    subject_start: Annotated[
+        int | None, typer.Option("--subject-start", help="Its first character, where it occurs twice.")
+    ] = None,
+    object_start: Annotated[
+        int | None, typer.Option("--object-start", help="Its first character, where it occurs twice.")
+    ] = None,
+    ensemble: Annotated[bool, typer.Option("--ensemble", help="Average all seeds instead of taking the best one.")] = False,
+    out: OptionalOut = None,
+    skip_bad: SkipBad = False,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Label new rows (--data FILE --out DIR writes submission.csv), or one sentence (--text, --subject, --object)."""
+    from coref_automl.errors import InputError
+    from coref_automl.progress import Progress
+    from coref_automl.relation.predict import predict_file, predict_text, render
+
+    if data is not None and text is None:
+        if out is None:
+            raise InputError("Where should submission.csv go? Pass --out DIR.")
+        progress = Progress(shown=not as_json)
+        made = predict_file(run, data, out, ensemble=ensemble, skip_bad=skip_bad, device=device, progress=progress)
+        if as_json:
+            print_json(made.to_json())
+            return
+        for problem in made.problems:
+            print(problem, file=sys.stderr)
+        print(f"{made.path}: {made.rows:,} rows, seeds {', '.join(map(str, made.seeds))}")
+        return
+    if text is None or subject is None or object_ is None:
+        raise InputError("Pass --data FILE --out DIR, or --text with --subject and --object.")
+    found = predict_text(
+        run,
+        text,
+        subject,
+        object_,
+        types=(subject_type, object_type),
+        starts=(subject_start, object_start),
+        ensemble=ensemble,
+        device=device,
+    )
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print(render(found, colour=sys.stdout.isatty()))
+
+
+def _show(result: RelationResult, as_json: bool, *, labels: bool = False) -> None:
+    if as_json:
+        print_json(result.to_json())
+        return
+    print("\n".join(result.lines()))
+    if labels:
+        print(f"{'label':<38}{'gold':>6}{'given':>7}{'P':>7}{'R':>7}{'F1':>7}{'AUPRC':>7}  most often taken for")
+        for line in result.labels:
+            area = f"{line.auprc:7.1f}" if line.auprc is not None else f"{'-':>7}"
+            numbers = f"{line.gold:6}{line.predicted:7}{line.precision:7.1f}{line.recall:7.1f}{line.f1:7.1f}{area}"
+            print(f"{line.label:<38}{numbers}  {line.confused_with}")

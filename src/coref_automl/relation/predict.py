@@ -1,0 +1,156 @@
+"""Predictions on new rows. In: a run, and a file or one sentence with two entities. Out: submission.csv, or ranked labels.
+
+The seed that its own slice of train scored best answers; with `ensemble` the probabilities of all finished seeds are averaged.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.errors import RelationDataError
+from coref_automl.models.load import pick_device
+from coref_automl.progress import Progress, quiet
+from coref_automl.records import Record
+from coref_automl.relation.cache import RowCache
+from coref_automl.relation.data import Problem, read_relations
+from coref_automl.relation.evaluate import finished_seeds, run_model, run_settings
+from coref_automl.relation.labels import LABELS
+from coref_automl.relation.results import SeedResult
+from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow, parse_row
+from coref_automl.store import claim_folder, read_json, write_text
+
+_COLOURS = {"subject": "\x1b[30;46m", "object": "\x1b[30;43m"}
+_PLAIN = "\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission(Record):
+    path: str
+    rows: int
+    seeds: tuple[int, ...]
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TextPrediction(Record):
+    """One sentence's answer: every label with its probability, the most probable first."""
+
+    sentence: str
+    subject: Entity
+    object: Entity
+    ranked: tuple[tuple[str, float], ...]
+    seeds: tuple[int, ...]
+
+
+def predict_file(
+    run: Path,
+    data: str,
+    out: Path,
+    *,
+    ensemble: bool = False,
+    skip_bad: bool = False,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Submission:
+    """`submission.csv` with id, pred_label, probs (a JSON list in the order of KLUE's labels)."""
+    read = read_relations(data, labelled=False, skip_bad=skip_bad)
+    rows, probabilities, seeds, problems = _predict(run, read.rows, ensemble, skip_bad, device, progress or quiet())
+    claim_folder(out, "relation predictions")
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(("id", "pred_label", "probs"))
+    for row, line in zip(rows, probabilities, strict=True):
+        writer.writerow((row.guid, LABELS[int(line.argmax())], json.dumps([round(float(p), 6) for p in line])))
+    write_text(out / "submission.csv", table.getvalue())
+    return Submission(str(out / "submission.csv"), len(rows), seeds, (*read.problems, *problems))
+
+
+def predict_text(
+    run: Path,
+    sentence: str,
+    subject: str,
+    object_: str,
+    *,
+    types: tuple[str, str],
+    starts: tuple[int | None, int | None] = (None, None),
+    ensemble: bool = False,
+    device: str = "auto",
+) -> TextPrediction:
+    """The relation between two words of a sentence. A word that occurs more than once needs its offset."""
+    raw = {
+        "guid": "text",
+        "sentence": sentence,
+        "subject_entity": _entity(sentence, subject, types[0], starts[0], "subject"),
+        "object_entity": _entity(sentence, object_, types[1], starts[1], "object"),
+    }
+    try:
+        row = parse_row(raw, number=1, labels=LABELS, labelled=False)
+    except BadRow as error:
+        raise RelationDataError(f"This cannot be read: {error}.") from error
+    _, probabilities, seeds, _ = _predict(run, (row,), ensemble, False, device, quiet())
+    order = np.argsort(-probabilities[0], kind="stable")
+    ranked = tuple((LABELS[int(label)], float(probabilities[0, label])) for label in order)
+    return TextPrediction(row.sentence, row.subject, row.object, ranked, seeds)
+
+
+def render(found: TextPrediction, *, colour: bool, top: int = 5) -> str:
+    """The sentence with both entities marked (coloured on a terminal), then the first labels with their probabilities."""
+    edges: list[tuple[int, int, str]] = []
+    for order, (role, entity) in enumerate((("subject", found.subject), ("object", found.object))):
+        opening = _COLOURS[role] if colour else "["
+        closing = _PLAIN if colour else f"]({role} {entity.type})"
+        edges += [(entity.start, 1 + order, opening), (entity.end, -1 - order, closing)]
+    text = found.sentence
+    for at, _, mark in sorted(edges, reverse=True):
+        text = text[:at] + mark + text[at:]
+    width = max(len(label) for label, _ in found.ranked[:top])
+    return "\n".join([text, *(f"{label:<{width}}  {100 * p:5.1f}%" for label, p in found.ranked[:top])])
+
+
+def _predict(
+    run: Path, rows: tuple[RelationRow, ...], ensemble: bool, skip_bad: bool, device: str, progress: Progress
+) -> tuple[tuple[RelationRow, ...], NDArray[np.float32], tuple[int, ...], list[Problem]]:
+    from coref_automl.relation.model import load_model
+
+    device, cache = pick_device(device), RowCache()
+    found: list[Any] = []
+    kept: tuple[RelationRow, ...] = rows
+    problems: list[Problem] = []
+    seeds = _seeds(run, ensemble)
+    for seed in seeds:
+        model, marker, settings = load_model(run_settings(seed).parent, device)
+        kept, marked, problems = cache.mark(rows, marker, progress=progress, skip_bad=skip_bad)
+        if not kept:
+            raise RelationDataError(f"No row can be marked ({problems[0]}); raise --max-length in training or pass shorter rows.")
+        found.append(run_model(model, marker, kept, marked, settings, device))
+    return kept, np.mean(found, axis=0), tuple(int(seed.name.removeprefix("seed-")) for seed in seeds), problems
+
+
+def _seeds(run: Path, ensemble: bool) -> list[Path]:
+    seeds = finished_seeds(run)
+    if ensemble:
+        return seeds
+    return [max(seeds, key=lambda seed: SeedResult.from_json(read_json(seed / "result.json")).validation.micro_f1)]
+
+
+def _entity(sentence: str, word: str, kind: str, start: int | None, role: str) -> dict[str, Any]:
+    """The entity in KLUE's shape; where the word stands more than once, nothing is guessed."""
+    if kind not in TYPES:
+        raise RelationDataError(f"--{role}-type must be one of {', '.join(TYPES)}, not {kind!r}.")
+    if start is None:
+        places = [at for at in range(len(sentence)) if word and sentence.startswith(word, at)]
+        if not places:
+            raise RelationDataError(f"The {role} {word!r} does not occur in the text; give it as it is written there.")
+        if len(places) > 1:
+            listed = ", ".join(map(str, places))
+            raise RelationDataError(f"The {role} {word!r} occurs at {listed}; say which one with --{role}-start.")
+        start = places[0]
+    return {"word": word, "start_idx": start, "end_idx": start + len(word) - 1, "type": kind}
