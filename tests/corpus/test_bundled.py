@@ -1,0 +1,117 @@
+"""The bundled texts: enough of them, of the right length, each its own, and fit to hide words in."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from coref_automl.corpus.bundled import cloze_passages, passages
+from coref_automl.corpus.chains import chains, mentions, pronouns
+from coref_automl.corpus.clean import normalise
+from coref_automl.corpus.particles import agree
+from coref_automl.korean import Tagger, is_hangul
+
+GENRES = {"news", "encyclopaedia", "biography", "business", "sports", "history", "tale", "interview"}
+RUN = 30
+FORMS = {
+    particle: pair
+    for pair in (
+        ("은", "는"),
+        ("이", "가"),
+        ("을", "를"),
+        ("과", "와"),
+        ("으로", "로"),
+        ("이라고", "라고"),
+        ("이라며", "라며"),
+        ("이었다", "였다"),
+        ("이었던", "였던"),
+        ("이었고", "였고"),
+        ("이었기", "였기"),
+        ("이었다는", "였다는"),
+        ("이었다고", "였다고"),
+    )
+    for particle in pair
+}
+
+
+def runs(text: str) -> set[str]:
+    return {text[at : at + RUN] for at in range(len(text) - RUN + 1)}
+
+
+def test_there_are_passages_of_every_genre_and_length_fits() -> None:
+    found = passages()
+    counts = Counter(document.source for document in found)
+    assert set(counts) == GENRES
+    assert min(counts.values()) >= 10
+    assert len(found) >= 84
+    assert all(300 <= len(document.text) <= 900 for document in found)
+    assert all(normalise(document.text) == document.text for document in found)
+    assert all(document.title and document.id.startswith(document.source) for document in found)
+
+
+def test_there_are_cloze_passages_with_one_blank_each() -> None:
+    found = cloze_passages()
+    assert len(found) >= 160
+    for row in found:
+        assert list(row) == ["index", "title", "text", "answer", "candidate"]
+        assert row["text"].count("_") == 1
+        assert 80 <= len(row["text"]) <= 250
+        assert normalise(row["text"]) == row["text"]
+        assert len(row["answer"]) >= 2
+        assert is_hangul(row["answer"] + row["candidate"])
+        assert row["answer"] not in row["candidate"]
+        assert row["candidate"] not in row["answer"]
+        assert row["candidate"] in row["text"]
+
+
+def test_answers_are_varied_and_mostly_said_before() -> None:
+    found = cloze_passages()
+    said = [row["answer"] in row["text"].split("_")[0] for row in found]
+    assert sum(said) / len(said) >= 0.9
+    assert max(Counter(row["answer"] for row in found).values()) <= 2
+
+
+def test_ids_titles_and_texts_are_their_own() -> None:
+    ids = [document.id for document in passages()]
+    titles = [document.title for document in passages()] + [row["title"] for row in cloze_passages()]
+    assert len(set(ids)) == len(ids)
+    assert len(set(titles)) == len(titles)
+    assert [row["index"] for row in cloze_passages()] == list(range(len(cloze_passages())))
+
+
+def test_no_two_texts_share_a_run_of_thirty_characters() -> None:
+    texts = [document.text for document in passages()] + [row["text"] for row in cloze_passages()]
+    seen: Counter[str] = Counter()
+    for text in texts:
+        seen.update(runs(text))
+    assert [run for run, count in seen.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("row", cloze_passages(), ids=lambda row: str(row["index"]))
+def test_the_particle_after_the_blank_agrees_with_the_answer(row: dict[str, str]) -> None:
+    after = re.match(r"[가-힣]*", row["text"].split("_")[1])
+    assert after is not None
+    if after[0] in FORMS:
+        assert after[0] == agree(row["answer"], FORMS[after[0]][0])
+
+
+def test_the_particles_after_the_blanks_are_nearly_all_checked() -> None:
+    after = [re.match(r"[가-힣]*", row["text"].split("_")[1]) for row in cloze_passages()]
+    assert sum(found is not None and found[0] in FORMS for found in after) > 0.6 * len(after)
+
+
+def test_every_passage_has_three_nouns_to_hide() -> None:
+    documents = passages()
+    for document, tags in zip(documents, Tagger(threads=1).tag([d.text for d in documents]), strict=True):
+        found = chains(mentions(document.text, tags), cap=None)
+        between = pronouns(tags).tolist()
+        fit = [a.form for a, b, *_ in found if not any(a.end <= start < b.start for start, _ in between)]
+        assert len(fit) >= 3, document.id
+
+
+def test_every_answer_is_a_noun() -> None:
+    answers = [row["answer"] for row in cloze_passages()]
+    nouns = Tagger(threads=1).are_nouns(answers)
+    assert sum(nouns) / len(answers) > 0.95
