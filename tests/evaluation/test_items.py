@@ -188,6 +188,21 @@ def test_repeated_ids_and_texts_are_counted(model: str, tmp_path: Path) -> None:
     }
 
 
+def test_of_two_annotations_with_one_id_the_first_counts_with_its_own_text(model: str, tmp_path: Path) -> None:
+    first = row_of(TEXT, *FULL)
+    second = row_of(
+        "갑돌이는 을순이를, 을순이는 갑돌이를 보았다.",
+        ("갑돌이", 0, "A"),
+        ("갑돌이", 1, "A"),
+        ("을순이", 0, "B"),
+        ("을순이", 1, "B"),
+    )
+    gold = write(tmp_path / "novels.jsonl", [first, second])
+    built = prepare_eval(EvalRecipe(models=(model,), tasks=("gold",), gold=(gold,)), tmp_path / "set")
+    assert {item.answer for item in built.items["gold"]} <= {"김 첨지", "아내"}
+    assert built.manifest["documents"]["novels"] == {"rows": 2, "kept": 2, "the id of an earlier document": 1}
+
+
 def test_text_is_normalised_before_offsets_are_taken(model: str, tmp_path: Path) -> None:
     import unicodedata
 

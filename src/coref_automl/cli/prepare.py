@@ -161,6 +161,7 @@ def evaluation(
     """
     from coref_automl.config import from_mapping
     from coref_automl.evaluation.items import EvalRecipe, prepare_eval
+    from coref_automl.evaluation.manifest import lines
     from coref_automl.progress import Progress
 
     tasks = task or [*(["real", "real-far"] if source else []), *(["lambada"] if lambada else []), *(["gold"] if gold else [])]
@@ -181,9 +182,7 @@ def evaluation(
     if as_json:
         print_json(built.manifest)
         return
-    for name, items in built.items.items():
-        print(f"{name:9} {len(items):6,} items")
-    print(f"{out}: fingerprint {built.fingerprint}")
+    print("\n".join([*lines(built.manifest), f"{out}: {sum(map(len, built.items.values())):,} items, frozen"]))
 
 
 def _run(

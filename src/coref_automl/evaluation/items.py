@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from coref_automl import config, store
 from coref_automl.corpus.holdout import LEAST, SHARE
@@ -14,8 +14,8 @@ from coref_automl.errors import EvalSetError, FolderError, RecipeError
 from coref_automl.evaluation import manifest, nouns
 from coref_automl.evaluation.evalset import KIND, TASKS, EvalSet, bundled_eval_set, freeze
 from coref_automl.evaluation.far import bucket_of, far_items
-from coref_automl.evaluation.gold import annotated, gold_items
-from coref_automl.evaluation.lambada import lambada_items, open_rows, passages
+from coref_automl.evaluation.gold import Annotated, annotated, gold_items
+from coref_automl.evaluation.lambada import Passage, lambada_items, open_rows, passages
 from coref_automl.evaluation.reading import Found, ReadDocument, read_document, spread
 from coref_automl.evaluation.real import real_items
 from coref_automl.evaluation.rows import local_rows
@@ -101,6 +101,14 @@ def prepare_eval(recipe: EvalRecipe, out: Path, *, progress: Progress | None = N
     return built
 
 
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    document: Document
+
+
+Holds = TypeVar("Holds", _Plain, Passage, Annotated)
+
+
 @dataclass(slots=True)
 class _Work:
     """A set in the making."""
@@ -150,7 +158,7 @@ class _Work:
                 "held out and kept": texts.kept[source],
                 **texts.drops.get(source, {}),
             }
-        for read in self._read(texts.documents, "Finding items in texts"):
+        for _, read in self._read(map(_Plain, texts.documents), "Finding items in texts"):
             if "real" in recipe.tasks:
                 self._take("real", real_items(read, seed=recipe.seed))
             if "real-far" in recipe.tasks:
@@ -164,32 +172,36 @@ class _Work:
         for name in self.recipe.lambada:
             found, drops = passages(open_rows(name), manifest.label(name))
             self._count("lambada", drops)
-            by_id = {passage.document.id: passage for passage in found}
-            for read in self._read((passage.document for passage in found), f"Reading the passages of {manifest.label(name)}"):
-                self._take("lambada", lambada_items(read, by_id[read.document.id], seed=self.recipe.seed))
+            self._rows(name, len(found), drops)
+            for passage, read in self._read(found, f"Reading the passages of {manifest.label(name)}"):
+                self._take("lambada", lambada_items(read, passage, seed=self.recipe.seed))
 
     def _from_annotations(self) -> None:
         for name in self.recipe.gold:
             found, drops = annotated(local_rows(name, needs=("text", "clusters")), manifest.label(name))
             self._count("gold", drops)
-            by_id = {entry.document.id: entry for entry in found}
-            for read in self._read((entry.document for entry in found), f"Reading the annotations of {manifest.label(name)}"):
-                self._take("gold", gold_items(read, by_id[read.document.id], seed=self.recipe.seed))
+            self._rows(name, len(found), drops)
+            for entry, read in self._read(found, f"Reading the annotations of {manifest.label(name)}"):
+                self._take("gold", gold_items(read, entry, seed=self.recipe.seed))
 
-    def _read(self, documents: Iterable[Document], what: str) -> Iterable[ReadDocument]:
-        """Tag and measure documents, each id once."""
-        fresh: list[Document] = []
-        for document in documents:
+    def _rows(self, name: str, kept: int, drops: Counter[str]) -> None:
+        self.sources[manifest.label(name)] = {"rows": kept + drops.total(), "kept": kept, **drops}
+
+    def _read(self, things: Iterable[Holds], what: str) -> Iterator[tuple[Holds, ReadDocument]]:
+        """Tag and measure what holds a document. Of two with one id the first counts; the second is counted."""
+        fresh: list[Holds] = []
+        for thing in things:
+            document = thing.document
             if document.id not in self.documents:
                 self.documents[document.id] = document
-                fresh.append(document)
+                fresh.append(thing)
             else:
-                self.sources.setdefault(document.source, {}).setdefault("the id of an earlier document", 0)
-                self.sources[document.source]["the id of an earlier document"] += 1
-        tags = self.tagger.tag(document.text for document in fresh)
+                held = self.sources.setdefault(document.source, {})
+                held["the id of an earlier document"] = held.get("the id of an earlier document", 0) + 1
+        tags = self.tagger.tag(thing.document.text for thing in fresh)
         pairs = zip(fresh, tags, strict=True)
-        for document, found in self.progress.track(pairs, what, len(fresh), "documents"):
-            yield read_document(document, found, self.reference)
+        for thing, found in self.progress.track(pairs, what, len(fresh), "documents"):
+            yield thing, read_document(thing.document, found, self.reference)
 
     def _take(self, task: Task, found: Found) -> None:
         self.items.setdefault(task, []).extend(found.items)

@@ -1,0 +1,58 @@
+"""coref-automl prepare eval: what it prints, and how it says no."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coref_automl.cli.app import run
+from coref_automl.evaluation.items import EvalSet
+from tests.evaluation.test_items import text_of, write
+from tests.evaluation.tiny import tokenizer_of
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> list[str]:
+    tokenizer_of("wordpiece").save_pretrained(tmp_path / "model")
+    source = write(tmp_path / "news.jsonl", [{"id": f"n{number}", "text": text_of(number)} for number in range(4)])
+    return ["prepare", "eval", "--source", source, "--model", str(tmp_path / "model"), "--all-documents"]
+
+
+def test_counts_drops_and_the_fingerprint_are_printed(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*arguments, "--out", str(tmp_path / "set")]) == 0
+    shown = capsys.readouterr().out
+    held = EvalSet.open(tmp_path / "set")
+    assert held.fingerprint in shown
+    assert f"real: {len(held.items['real'])} items in 4 clusters" in shown
+    assert "dropped: " in shown
+
+
+def test_json_is_the_manifest_and_nothing_else(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*arguments, "--task", "real", "--output-dir", str(tmp_path / "set"), "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == EvalSet.open(tmp_path / "set").manifest
+    assert said.err == ""
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [(["--task", "reel"], "Did you mean 'real'"), (["--task", "gold"], "--gold"), (["--holdout", "3"], "--holdout")],
+)
+def test_a_wrong_request_ends_with_status_2(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], extra: list[str], words: str
+) -> None:
+    assert run([*arguments, "--out", str(tmp_path / "set"), *extra]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "set").exists()
+
+
+def test_noun_tables_alone_need_a_set_that_stands(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = arguments[arguments.index("--model") + 1]
+    assert run(["prepare", "eval", "--model", model, "--out", str(tmp_path / "none")]) == 2
+    assert "holds no finished evaluation set" in capsys.readouterr().err
