@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
 from coref_automl.errors import ModelError
 from coref_automl.models import files
@@ -80,3 +81,53 @@ def test_names_and_lengths_need_neither_torch_nor_transformers(checkpoint: Calla
         "assert not {'torch', 'transformers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, checkpoint("bert")], check=True)
+
+
+class Hub:
+    """A hub that answers from a folder, or with an error."""
+
+    def __init__(self, answer: Path | type[Exception]) -> None:
+        self.answer = answer
+        self.asked: list[list[str]] = []
+
+    def __call__(self, name: str, *, allow_patterns: list[str]) -> str:
+        self.asked.append(allow_patterns)
+        if isinstance(self.answer, Path):
+            return str(self.answer)
+        raise self.answer.__new__(self.answer)
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path | type[Exception]], Hub]:
+    def connect(answer: Path | type[Exception]) -> Hub:
+        made = Hub(answer)
+        monkeypatch.setattr("huggingface_hub.snapshot_download", made)
+        return made
+
+    return connect
+
+
+def test_a_hub_id_becomes_a_folder_and_a_tokenizer_needs_no_weights(
+    hub: Callable[..., Hub], checkpoint: Callable[[str], str]
+) -> None:
+    asked = hub(Path(checkpoint("bert"))).asked
+    assert load_tokenizer("someone/encoder").mask_token == "[MASK]"
+    assert not any("safetensors" in pattern for patterns in asked for pattern in patterns)
+    assert weights_fingerprint("someone/encoder") == weights_fingerprint(checkpoint("bert"))
+    assert any("safetensors" in pattern for patterns in asked for pattern in patterns)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (GatedRepoError, "accept its terms"),
+        (RepositoryNotFoundError, "check the name"),
+        (LocalEntryNotFoundError, "cannot be reached"),
+        (ConnectionResetError, "ConnectionResetError"),
+    ],
+)
+def test_what_the_hub_refuses_is_one_sentence(error: type[Exception], words: str, hub: Callable[..., Hub]) -> None:
+    hub(error)
+    with pytest.raises(ModelError, match=words) as raised:
+        load_tokenizer("someone/encoder")
+    assert "\n" not in str(raised.value)

@@ -281,7 +281,7 @@ def test_code_beside_a_model_is_never_run(copied: Copied, tmp_path: Path) -> Non
 
 def test_a_hub_that_cannot_be_reached_is_one_sentence_with_the_next_step() -> None:
     for call in (load_masked_lm, load_tokenizer, load_encoder):
-        with pytest.raises(ModelError, match="no folder here, and the hub could not give it") as error:
+        with pytest.raises(ModelError, match="no folder here, and the hub cannot be reached") as error:
             call("someone/some-encoder")
         assert "\n" not in str(error.value)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -142,10 +143,11 @@ def weights_fingerprint(model: str) -> str:
 
 def _from_hub(name: str, patterns: list[str]) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
-    disable_progress_bars()
+    if not sys.stderr.isatty():
+        disable_progress_bars()
     try:
         return Path(snapshot_download(name, allow_patterns=patterns))
     except GatedRepoError as error:
@@ -153,9 +155,10 @@ def _from_hub(name: str, patterns: list[str]) -> Path:
     except RepositoryNotFoundError as error:
         raise ModelError(f"{name} is neither a folder here nor a model on the hub; check the name.") from error
     except Exception as error:  # whatever the network throws; the stack stays behind --debug
+        why = "cannot be reached" if isinstance(error, LocalEntryNotFoundError) else f"did not give it ({type(error).__name__})"
         raise ModelError(
-            f"{name} is no folder here, and the hub could not give it ({type(error).__name__}); "
-            f"download it where there is a network and pass its folder, or use bundled:ko-mini."
+            f"{name} is no folder here, and the hub {why}; check the name, or download it where there is a network and pass its "
+            f"folder, or use bundled:ko-mini."
         ) from error
 
 
