@@ -44,22 +44,19 @@ class _Encoded:
     marks: NDArray[np.int64]
 
 
-def report_counts(index: Index, choice: Choice, recipe: PrepareRecipe, progress: Progress) -> None:
+def refuse_empty(index: Index, choice: Choice, recipe: PrepareRecipe, progress: Progress) -> None:
     """Name the sources that contribute nothing before the long work begins; without `allow_empty` they end it."""
-    kept = np.bincount(index.source[choice.kept], minlength=len(index.sources))
-    facts = np.zeros((len(index), 4), np.int64)
-    sources = _counted(index, choice, facts, frozenset())
-    empty = [name for number, name in enumerate(index.sources) if not kept[number]]
+    _refuse_empty(_counted(index, choice, np.zeros((len(index), 4), np.int64), frozenset()), recipe, progress)
+
+
+def _refuse_empty(sources: list[dict[str, Any]], recipe: PrepareRecipe, progress: Progress) -> None:
+    empty = [source for source in sources if not source["kept"]]
     if not empty:
         return
-    progress.note(counts_table({"sources": sources}))
-    _refuse_empty(empty, sources, recipe, progress)
-
-
-def _refuse_empty(empty: list[str], sources: list[dict[str, Any]], recipe: PrepareRecipe, progress: Progress) -> None:
-    why = {s["name"]: max(s["dropped"], key=s["dropped"].__getitem__, default="no rows") for s in sources}
-    named = ", ".join(f"{name} ({why[name]})" for name in empty)
+    why = (max(s["dropped"], key=s["dropped"].__getitem__, default="no rows") for s in empty)
+    named = ", ".join(f"{source['name']} ({reason})" for source, reason in zip(empty, why, strict=True))
     if not recipe.allow_empty or len(empty) == len(sources):
+        progress.note(counts_table({"sources": sources}, sizes=False))
         raise WorkError(f"These sources contribute no document: {named}. Leave them out, relax a filter, or pass --allow-empty.")
     progress.note(f"NOTHING came from: {named}")
 
@@ -83,8 +80,7 @@ def assemble(
     stems = [_stem(shard.stem) for shard in index.shards]
     encoded, facts = _gather(index, choice, stems)
     sources = _counted(index, choice, facts, frozenset(hub))
-    if empty := [source["name"] for source in sources if not source["kept"]]:
-        _refuse_empty(empty, sources, recipe, progress)
+    _refuse_empty(sources, recipe, progress)
     packing = pack(encoded.length, recipe.seq_len)
     order = packing.order
     pieces = np.column_stack([packing.block, packing.start, encoded.length, encoded.document])[order]
@@ -108,7 +104,7 @@ def assemble(
         "mentions": int(encoded.marks.sum()),
         "chains": int(encoded.chains.sum()),
         "sources": sources,
-        "inputs": list(index.inputs),
+        "inputs": [{key: entry[key] for key in ("label", "rows", "fingerprint")} for entry in index.inputs],
         "missing": missing,
         "eval_sets": [{"name": Path(name).name, "fingerprint": evaluation_fingerprint(Path(name))} for name in recipe.eval_sets],
         "overlap": _overlap(index, choice, stems, evaluation),

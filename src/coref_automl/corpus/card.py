@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def counts_table(manifest: dict[str, Any]) -> str:
-    """Documents in, kept and dropped by reason, characters and tokens, a line a source; the reasons spelt out below."""
-    rows = [("source", "in", "kept", "dropped", "characters", "tokens")]
+def counts_table(manifest: dict[str, Any], *, sizes: bool = True) -> str:
+    """Documents in, kept and dropped by reason, characters and tokens, a line a source; the reasons spelt out below.
+
+    Characters and tokens are counted last; without `sizes` their columns are left out.
+    """
+    columns = 6 if sizes else 4
+    rows = [("source", "in", "kept", "dropped", "characters", "tokens")[:columns]]
     for source in [*manifest["sources"], _together(manifest["sources"])]:
         numbers = (source["in"], source["kept"], sum(source["dropped"].values()), source["characters"], source["tokens"])
-        rows.append((source["name"], *(f"{number:,}" for number in numbers)))
+        rows.append((source["name"], *(f"{number:,}" for number in numbers))[:columns])
     lines = aligned(rows)
     for source in manifest["sources"]:
         for reason, count in source["dropped"].items():

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.config import from_mapping
-from coref_automl.corpus.assemble import assemble, report_counts
+from coref_automl.corpus.assemble import assemble, refuse_empty
 from coref_automl.corpus.clean import Filters
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
@@ -36,9 +36,20 @@ from coref_automl.errors import DatasetError, FolderError, SourceError
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.progress import Progress, Stage, quiet
 from coref_automl.records import Document
-from coref_automl.store import MANIFEST, claim_folder, is_done, mark_done, read_json, read_jsonl, remove, write_json
+from coref_automl.store import (
+    MANIFEST,
+    claim_folder,
+    fingerprint,
+    is_done,
+    kind_of_folder,
+    mark_done,
+    read_json,
+    read_jsonl,
+    remove,
+    write_json,
+)
 
-WORK, ENCODE, SETTINGS = "work", "encode", "settings.json"
+WORK, ENCODE, SETTINGS, INPUTS = "work", "encode", "settings.json", "inputs.json"
 PART = "dataset-part"
 _SMALL = 4 << 20
 
@@ -46,17 +57,16 @@ _SMALL = 4 << 20
 def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
     """Make the dataset, or go on making it; a finished one is returned as it stands."""
     progress = progress or quiet()
-    kind = PART if recipe.shard else KIND
-    claim_folder(out, kind)
     _same_settings(recipe, out)
-    if is_done(out):
+    if is_done(out) and kind_of_folder(out) in (KIND, PART):
         return dict(read_json(out / MANIFEST))
-    tokenizer = tokenizer_of(recipe.model)
-    special_of(tokenizer, recipe.model)
+    special_of(tokenizer_of(recipe.model), recipe.model)
     if recipe.near_duplicates:
         require_near()
     evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
     parts, missing = _readable(recipe, progress)
+    claim_folder(out, PART if recipe.shard else KIND)
+    _begin(recipe, parts, evaluation, out, progress)
     pool = _Pool(recipe.workers or _fitting_workers(parts))
     try:
         return _made(recipe, parts, missing, evaluation, out, pool, progress)
@@ -78,7 +88,7 @@ def _made(
     index = build_index([work], holdout=recipe.holdout)
     near = recipe.near_duplicates and recipe.shard is None  # across machines, near-duplicates are found when the parts are merged
     choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=work)
-    report_counts(index, choice, recipe, progress)
+    refuse_empty(index, choice, recipe, progress)
     if evaluation:
         write_grams(evaluation, work / "grams.npy")
     _encode(index, choice, recipe, work, pool, progress)
@@ -111,7 +121,7 @@ def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | 
     index = build_index(works, holdout=recipe.holdout)
     near = recipe.near_duplicates
     choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=out / WORK)
-    report_counts(index, choice, recipe, progress)
+    refuse_empty(index, choice, recipe, progress)
     manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **read_json(works[0] / "facts.json"))
     remove(out / WORK)
     return manifest
@@ -139,17 +149,38 @@ def _part_in_order(parts: Sequence[Path]) -> list[Path]:
 
 
 def _same_settings(recipe: PrepareRecipe, out: Path) -> None:
+    """A folder that another recipe began, or finished, is not gone on with."""
     held = out / (MANIFEST if is_done(out) else f"{WORK}/{SETTINGS}")
-    settings = recipe.settings()
-    if held.is_file():
-        before = read_json(held)
-        before = before["settings"] if held.name == MANIFEST else before
-        if other := [key for key in settings if before.get(key) != settings[key]]:
+    if not held.is_file() or kind_of_folder(out) not in (KIND, PART):
+        return
+    before = read_json(held)
+    before = before.get("settings", {}) if held.name == MANIFEST else before
+    for key, value in recipe.settings().items():
+        if before.get(key) != value:
             raise FolderError(
-                f"{out} holds a dataset with another {other[0]} ({before.get(other[0])!r}); choose another --out or remove it."
+                f"{out} holds a dataset with another {key} ({before.get(key)!r}); choose another --out or remove it."
             )
-    else:
-        write_json(held, settings)
+
+
+def _begin(recipe: PrepareRecipe, parts: list[Input], evaluation: list[Document], out: Path, progress: Progress) -> None:
+    """Go on with what an earlier call left only if it saw the same inputs; what a kill left half written goes."""
+    from coref_automl.models.load import tokenizer_fingerprint
+
+    work = out / WORK
+    sizes = [part.path.stat().st_size if part.path else 0 for part in parts]
+    inputs = {
+        "parts": [[part.label, size] for part, size in zip(parts, sizes, strict=True)],
+        "evaluation": fingerprint([(document.id, document.text) for document in evaluation]),
+        "tokenizer": tokenizer_fingerprint(tokenizer_of(recipe.model)),
+        "allow_missing": recipe.allow_missing,
+    }
+    if (work / INPUTS).is_file() and read_json(work / INPUTS) != inputs:
+        progress.note("The inputs have changed since this dataset was begun, so it is begun again.")
+        remove(work)
+    for stray in out.glob(".*.part"):
+        stray.unlink()
+    write_json(work / SETTINGS, recipe.settings())
+    write_json(work / INPUTS, inputs)
 
 
 def _readable(recipe: PrepareRecipe, progress: Progress) -> tuple[list[Input], list[str]]:

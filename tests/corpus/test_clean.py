@@ -1,0 +1,58 @@
+"""Cleaning changes no meaning, does its work once, and gives a reason for every drop."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coref_automl.corpus.clean import Filters, hangul_share, normalise, reason_to_drop
+from tests.corpus.conftest import korean_text
+
+_MIXED = st.text(alphabet=st.sampled_from("가나ᄒᆞᆫ힣각 \t\n\r\u2028\u200b\ufeff\x00\x85abc.。😀👨‍👩‍👧\ud800ᆨ"), max_size=60)
+
+
+@given(st.text(max_size=80) | _MIXED)
+def test_cleaning_twice_is_cleaning_once(text: str) -> None:
+    once = normalise(text)
+    assert normalise(once) == once
+    assert unicodedata.is_normalized("NFC", once)
+    assert not any(ord(c) < 32 and c != "\n" for c in once)
+    once.encode("utf-8")
+
+
+def test_decomposed_text_becomes_the_same_as_composed() -> None:
+    text = korean_text(1)
+    assert normalise(unicodedata.normalize("NFD", text)) == normalise(text)
+
+
+def test_old_hangul_and_emoji_stay() -> None:
+    assert normalise("나랏〮말ᄊᆞ미 👨‍👩‍👧 中國에 달아") == "나랏〮말ᄊᆞ미 👨‍👩‍👧 中國에 달아"
+
+
+def test_boilerplate_lines_go_and_the_document_stays() -> None:
+    assert normalise("기사 본문이다.\n무단 전재 및 재배포 금지\n같이 보기\n끝이다.") == "기사 본문이다.\n끝이다."
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty after cleaning"),
+        ("짧다", "under 200 characters"),
+        ("english words only " * 20, "under 50% Hangul"),
+        ("목록\n" * 150, "most lines repeat"),
+        (korean_text(1), None),
+        ("1914년 7월 28일, 3,000만 명! " * 15, None),
+    ],
+)
+def test_every_drop_has_its_reason(text: str, reason: str | None) -> None:
+    assert reason_to_drop(text, Filters()) == reason
+
+
+def test_digits_and_marks_are_no_letters_for_the_hangul_share() -> None:
+    assert hangul_share("서울 2024!! 😀 〈〉") == 1.0
+    assert hangul_share("서울 ab") == 0.5
+    assert hangul_share("나랏말ᄊᆞ미") == 1.0
+    assert hangul_share("12 34") == 0.0

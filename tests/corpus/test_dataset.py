@@ -1,0 +1,89 @@
+"""A packed dataset opens whole or says what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coref_automl.corpus.dataset import PackedDataset, smallest_type, write_dataset
+from coref_automl.errors import DatasetError, FolderError
+
+
+def written(folder: Path) -> Path:
+    tokens = np.arange(24).reshape(3, 8)
+    pieces = np.array([[0, 0, 4, 0], [0, 4, 3, 1], [2, 0, 8, 2]])
+    mentions = np.array([[0, 1, 2, 0], [0, 5, 6, 1], [2, 3, 5, 0]])
+    manifest = {"pad_id": 0, "tokenizer": "t", "tokenizer_fingerprint": "abc"}
+    options = {"count": 3, "seq_len": 8, "dtype": np.uint16, "manifest": manifest}
+    write_dataset(folder, blocks=iter(tokens), pieces=pieces, mentions=mentions, **options)  # type: ignore[arg-type]
+    return folder
+
+
+def test_rows_come_back_with_segments_and_mentions(tmp_path: Path) -> None:
+    dataset = PackedDataset.open(written(tmp_path / "d"))
+    assert (len(dataset), dataset.seq_len, dataset.real_tokens) == (3, 8, 15)
+    row = dataset.row(0)
+    assert row.tokens.tolist() == list(range(8))
+    assert row.segments.tolist() == [1, 1, 1, 1, 2, 2, 2, 0]
+    assert row.mentions.tolist() == [[1, 2, 0], [5, 6, 1]]
+    assert dataset.row(1).segments.tolist() == [0] * 8
+    assert dataset.row(2).mentions.tolist() == [[3, 5, 0]]
+    with pytest.raises(IndexError):
+        dataset.row(3)
+
+
+def test_tokens_are_mapped_and_not_read(tmp_path: Path) -> None:
+    assert isinstance(PackedDataset.open(written(tmp_path / "d")).tokens, np.memmap)
+
+
+def test_the_fingerprint_names_the_bytes(tmp_path: Path) -> None:
+    first, second = PackedDataset.open(written(tmp_path / "a")), PackedDataset.open(written(tmp_path / "b"))
+    assert first.fingerprint == second.fingerprint
+
+
+def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
+    dataset = PackedDataset.open(written(tmp_path / "d"))
+    dataset.check_tokenizer("abc")
+    with pytest.raises(DatasetError, match="tokenizer of t"):
+        dataset.check_tokenizer("xyz")
+
+
+def test_what_is_no_dataset_is_said_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="does not exist"):
+        PackedDataset.open(tmp_path / "none")
+    with pytest.raises(DatasetError, match="not a prepared dataset"):
+        PackedDataset.open(tmp_path)
+    folder = written(tmp_path / "d")
+    (folder / "DONE").unlink()
+    with pytest.raises(DatasetError, match="unfinished"):
+        PackedDataset.open(folder)
+
+
+@pytest.mark.parametrize("name", ["tokens.npy", "blocks.npy", "mentions.npy"])
+def test_a_damaged_array_is_noticed(tmp_path: Path, name: str) -> None:
+    folder = written(tmp_path / "d")
+    (folder / name).write_bytes((folder / name).read_bytes()[:-8])
+    with pytest.raises(DatasetError, match="damaged"):
+        PackedDataset.open(folder)
+
+
+def test_a_manifest_of_another_shape_is_noticed(tmp_path: Path) -> None:
+    folder = written(tmp_path / "d")
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "seq_len": 16}), "utf-8")
+    with pytest.raises(DatasetError, match="damaged"):
+        PackedDataset.open(folder)
+
+
+def test_a_folder_of_something_else_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("x", "utf-8")
+    with pytest.raises(FolderError):
+        written(tmp_path)
+
+
+def test_the_type_of_tokens_is_the_smallest_that_holds_them() -> None:
+    assert smallest_type(65_536) is np.uint16
+    assert smallest_type(65_537) is np.uint32

@@ -1,0 +1,34 @@
+"""Held-out documents: two hundredths or 300, never over half, the same in every order."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coref_automl.corpus.holdout import held_out, limits, rank
+
+
+@pytest.mark.parametrize(("count", "held"), [(0, 0), (1, 0), (9, 4), (100, 50), (1_000, 300), (15_000, 300), (20_000, 400)])
+def test_how_many_are_held_out(count: int, held: int) -> None:
+    assert len(held_out([f"d{number}" for number in range(count)])) == held
+
+
+def test_share_nothing_holds_nothing_out() -> None:
+    assert held_out([f"d{number}" for number in range(1_000)], share=0) == frozenset()
+
+
+@given(st.lists(st.text(max_size=8), unique=True, min_size=2, max_size=60), st.randoms())
+def test_the_order_of_the_ids_does_not_matter(ids: list[str], random: Random) -> None:
+    mixed = ids.copy()
+    random.shuffle(mixed)
+    assert held_out(ids) == held_out(mixed)
+
+
+def test_sources_are_decided_apart() -> None:
+    pairs = [("a", f"d{n}") for n in range(40)] + [("b", f"d{n}") for n in range(10)]
+    found = limits(pairs)
+    assert {d for s, d in pairs if s == "a" and rank(d) <= found["a"]} == held_out([f"d{n}" for n in range(40)])
+    assert {d for s, d in pairs if s == "b" and rank(d) <= found["b"]} == held_out([f"d{n}" for n in range(10)])

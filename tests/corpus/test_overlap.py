@@ -1,0 +1,50 @@
+"""Overlap: runs of thirteen words are found again, with the documents on both sides named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coref_automl.corpus.overlap import WORDS, evaluation_documents, found_in, grams, report, write_grams
+from coref_automl.errors import EvalSetError
+from coref_automl.records import Document
+from tests.corpus.conftest import korean_text
+
+
+def test_a_run_of_thirteen_words_is_found_and_twelve_are_not(tmp_path: Path) -> None:
+    words = korean_text(1).split()
+    write_grams([Document("e", "s", " ".join(words))], tmp_path / "g.npy")
+    known = np.load(tmp_path / "g.npy")
+    around = ["앞말"] * 20
+    assert found_in(known, " ".join([*around, *words[5 : 5 + WORDS], *around])).tolist() == [20]
+    assert found_in(known, " ".join([*around, *words[5 : 4 + WORDS], *around])).tolist() == []
+
+
+def test_the_report_counts_documents_and_names_examples() -> None:
+    documents = [Document("e1", "s", korean_text(1)), Document("e2", "s", korean_text(2))]
+    runs = grams(korean_text(1))
+    found = report(documents, np.unique(runs[:3]), [(int(runs[0]), "train", "t9", "낱말")])
+    assert (found.documents, found.documents_touched, found.runs_found) == (2, 1, 3)
+    (example,) = found.examples
+    assert (example.evaluation_document, example.training_document) == ("e1", "t9")
+
+
+def test_word_order_matters() -> None:
+    words = korean_text(1).split()[:WORDS]
+    assert grams(" ".join(words)) != grams(" ".join(reversed(words)))
+
+
+def test_a_short_or_empty_text_is_no_trouble() -> None:
+    assert len(grams("두 낱말")) == 1
+    assert len(grams("")) == 0
+    assert len(found_in(np.empty(0, np.uint64), "두 낱말")) == 0
+
+
+def test_documents_are_read_from_the_set_on_disk(tmp_path: Path) -> None:
+    (tmp_path / "documents.jsonl").write_text(json.dumps({"id": "e", "source": "s", "text": "글", "title": "t"}) + "\n", "utf-8")
+    assert evaluation_documents([tmp_path]) == [Document("e", "s", "글", "t")]
+    with pytest.raises(EvalSetError, match="prepare eval"):
+        evaluation_documents([tmp_path / "none"])

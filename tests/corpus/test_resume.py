@@ -1,0 +1,159 @@
+"""A killed run goes on from its last finished shard, and machines that share the work give the bytes of one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.corpus import assemble, encode, read
+from coref_automl.corpus.prepare import merge, prepare
+from coref_automl.errors import DatasetError, FolderError
+from tests.corpus.conftest import WriteRows, rows
+from tests.corpus.test_prepare import files, recipe
+
+
+class _Killed(BaseException):
+    """Stands for a kill: nothing catches it."""
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, call: int) -> None:
+    """The n-th call of a function is the last thing that happens."""
+    real, calls = getattr(module, name), iter(range(call))
+
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        if next(calls, None) is None:
+            raise _Killed
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(module, name, wrapped)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "call"),
+    [(read, "write_json", 2), (read, "write_jsonl", 3), (encode, "write_json", 1), (assemble, "write_dataset", 0)],
+)
+def test_an_interrupted_run_goes_on_and_gives_the_same_bytes(
+    tokenizer_folder: Path,
+    write_rows: WriteRows,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    name: str,
+    call: int,
+) -> None:
+    chosen = recipe(tokenizer_folder, write_rows("a.jsonl", rows(20)), portion=2500)
+    prepare(chosen, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        killed_at(patch, module, name, call)
+        with pytest.raises(_Killed):
+            prepare(chosen, tmp_path / "resumed")
+    finished = sorted((tmp_path / "resumed" / "work" / "read").glob("*-*.json"))
+    stamps = [path.stat().st_mtime_ns for path in finished]
+    prepare(chosen, tmp_path / "resumed")
+    assert files(tmp_path / "whole") == files(tmp_path / "resumed")
+    assert not (tmp_path / "resumed" / "work").exists()
+    assert len(stamps) == len(finished)
+
+
+def test_finished_shards_are_not_read_again(
+    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = recipe(tokenizer_folder, write_rows("a.jsonl", rows(20)), portion=2500)
+    with monkeypatch.context() as patch:
+        killed_at(patch, read, "write_jsonl", 3)
+        with pytest.raises(_Killed):
+            prepare(chosen, tmp_path / "out")
+    cleaned: list[str] = []
+    real = read.normalise
+    monkeypatch.setattr(read, "normalise", lambda text: (cleaned.append(text), real(text))[1])
+    prepare(chosen, tmp_path / "out")
+    assert 0 < len(cleaned) < 20
+
+
+@pytest.mark.slow
+def test_a_run_killed_by_the_system_resumes(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
+    path = write_rows("a.jsonl", rows(400))
+    command = [sys.executable, "-m", "coref_automl.cli", "prepare", "mlm", "--source", f"local:{path}", "--seq-len", "64"]
+    command += ["--model", str(tokenizer_folder), "--out", str(tmp_path / "out")]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ})
+    while running.poll() is None and not list((tmp_path / "out").glob("work/read/*.jsonl")):
+        time.sleep(0.01)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    subprocess.run(command, check=True, capture_output=True)
+    prepare(recipe(tokenizer_folder, path), tmp_path / "whole")
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_changed_inputs_begin_anew(
+    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_rows("a.jsonl", rows(20))
+    chosen = recipe(tokenizer_folder, path, portion=2500)
+    with monkeypatch.context() as patch:
+        killed_at(patch, encode, "write_json", 1)
+        with pytest.raises(_Killed):
+            prepare(chosen, tmp_path / "out")
+    write_rows("a.jsonl", rows(25, first=30))
+    prepare(chosen, tmp_path / "out")
+    prepare(chosen, tmp_path / "whole")
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_an_unfinished_folder_of_other_settings_is_refused(
+    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_rows("a.jsonl", rows(8))
+    with monkeypatch.context() as patch:
+        killed_at(patch, encode, "write_json", 0)
+        with pytest.raises(_Killed):
+            prepare(recipe(tokenizer_folder, path), tmp_path / "out")
+    with pytest.raises(FolderError, match="another min_hangul"):
+        prepare(recipe(tokenizer_folder, path, min_hangul=0.4), tmp_path / "out")
+
+
+def shared_rows() -> list[dict[str, Any]]:
+    """Twenty texts with copies and near-copies that fall to different machines, and rows that are none."""
+    entries = rows(20, sentences=30)
+    near = [{**entries[at], "id": f"near{at}", "text": entries[at]["text"] + " 덧붙임."} for at in (0, 3, 8)]
+    return [*entries, *near, {**entries[5], "id": "copy"}, {"title": "no text"}, {"text": "짧다"}]
+
+
+@pytest.mark.parametrize("machines", [2, 3])
+def test_shares_put_together_are_the_bytes_of_one_machine(
+    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path, machines: int
+) -> None:
+    path = write_rows("a.jsonl", shared_rows())
+    chosen = {"mode": "mlm", "portion": 6000}
+    whole = prepare(recipe(tokenizer_folder, path, **chosen), tmp_path / "whole")
+    parts = [tmp_path / f"part{number}" for number in range(1, machines + 1)]
+    for number, part in enumerate(parts, 1):
+        prepare(recipe(tokenizer_folder, path, shard=f"{number}/{machines}", **chosen), part)
+    merge(list(reversed(parts)), tmp_path / "merged", mode="mlm")
+    assert whole["sources"][0]["dropped"]["near duplicate"] + whole["sources"][0]["dropped"].get(
+        "nearly repeats a held-out document", 0
+    )
+    assert files(tmp_path / "whole") == files(tmp_path / "merged")
+
+
+def test_merging_needs_every_share_once_and_the_same_settings(
+    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path
+) -> None:
+    path = write_rows("a.jsonl", rows(8))
+    for number, changes in ((1, {}), (2, {"seq_len": 128})):
+        prepare(recipe(tokenizer_folder, path, shard=f"{number}/2", **changes), tmp_path / f"p{number}")
+    with pytest.raises(DatasetError, match="share 1 of 2"):
+        merge([tmp_path / "p1"], tmp_path / "out", mode="mlm")
+    with pytest.raises(DatasetError, match="each of the 2 shares once"):
+        merge([tmp_path / "p1", tmp_path / "p1"], tmp_path / "out", mode="mlm")
+    with pytest.raises(DatasetError, match="other settings"):
+        merge([tmp_path / "p1", tmp_path / "p2"], tmp_path / "out", mode="mlm")
+    with pytest.raises(DatasetError, match="not a finished part"):
+        merge([tmp_path], tmp_path / "out", mode="mlm")
