@@ -7,6 +7,7 @@ VERBS = (
     "prepare",
     "bench",
     "evaluate",
+    "compare",
     "demo",
     "tokenizer",
     "train",

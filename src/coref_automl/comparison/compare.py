@@ -119,6 +119,13 @@ def compare(
     return compare_group(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
 
 
+def require_two(group: Group) -> None:
+    if len(group.entries) < 2:
+        raise ComparisonError(
+            f"Only {group.entries[0].name} has been evaluated here; give a second checkpoint to compare it with."
+        )
+
+
 def compare_group(
     group: Group,
     metric: str,

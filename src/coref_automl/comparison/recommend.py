@@ -91,11 +91,17 @@ def recommend(
     *paths: Any, metric: str | None = None, margin: float = MARGIN, evalset: str | None = None, seed: int = 0
 ) -> Recommendation:
     """Which of the evaluated checkpoints to keep; `margin` is the loss (a fraction) one accepts to save training."""
-    if not 0 < margin < 1:
-        raise ComparisonError(f"A margin of {100 * margin:g} points cannot be; give a number of points such as 2.")
+    checked_margin(margin)
     group, notes = choose_group(flat_paths(paths), evalset=evalset)
     metric, more = settle_metric(group, metric)
     return recommend_group(group, metric, margin=margin, seed=seed, notes=(*notes, *more))
+
+
+def checked_margin(margin: float) -> float:
+    """A margin as a fraction of 1; on the command line it is given in points."""
+    if not 0 < margin < 1:
+        raise ComparisonError(f"A margin of {100 * margin:g} points cannot be; give a number of points such as 2.")
+    return margin
 
 
 def recommend_group(
@@ -182,7 +188,8 @@ def _answer(group: Group, metric: str, one: Entry, other: Entry, seed: int) -> C
 def _judge(
     group: Group, metric: str, eligible: Sequence[Entry], base: Entry | None, chosen: int, best: int, seed: int
 ) -> tuple[Comparison | None, Comparison | None, bool | None]:
-    """On `confirm`: chosen against base (Holm over all checkpoints), best against chosen, and whether anything beats the base."""
+    """On `confirm`: chosen against base (Holm over all checkpoints), best against chosen, and whether anything beats the "
+    "base."""
     best_over = _answer(group, metric, eligible[best], eligible[chosen], seed) if best != chosen else None
     if base is None:
         return None, best_over, None

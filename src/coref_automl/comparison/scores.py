@@ -40,7 +40,7 @@ class Items:
         return len(self.index)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Entry:
     """One evaluation. `ranks[rule]` is aligned with the group's items; NOT_RUN where the item or the rule was not run."""
 
@@ -180,7 +180,13 @@ def _group(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) ->
         by_rule = {rule: ranks[:, k] for k, rule in enumerate(("strict", "lenient", "word"))}
         entries.append(Entry(one.evaluation.checkpoint, one.evaluation, one.folder, by_rule, ranks[:, 3] == 1))
     sets = list(dict.fromkeys(one.evaluation.evalset for one in stored))
-    return Group(" + ".join(sets), fingerprint, scorer, Items(index, columns, halves), tuple(_named(entries)))
+    return Group(
+        " + ".join(sets),
+        fingerprint,
+        scorer,
+        Items(index, columns, halves),
+        tuple(sorted(_named(entries), key=lambda entry: entry.trained)),
+    )
 
 
 def _read(path: Path, index: dict[str, int], facts: list[tuple[Any, ...]]) -> tuple[Ints, Ints]:
@@ -201,7 +207,8 @@ def _read(path: Path, index: dict[str, int], facts: list[tuple[Any, ...]]) -> tu
 
 
 def _named(entries: Sequence[Entry]) -> list[Entry]:
-    """Names that tell the entries apart: the run is left out where there is one, the length is added where there are several."""
+    """Names that tell the entries apart: the run is left out where there is one, the length is added where there are "
+    "several."""
     one_run = len({entry.run for entry in entries if entry.trained}) == 1
     names = [
         Path(entry.evaluation.checkpoint).name if one_run and entry.trained else entry.evaluation.checkpoint for entry in entries

@@ -1,0 +1,100 @@
+"""coref-automl compare and report: which checkpoint is better, whether that is more than noise, and a page that shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coref_automl.cli.app import app
+from coref_automl.cli.options import AsJson, Out, Seed, print_json
+
+Metric = Annotated[
+    str | None, typer.Option("--metric", help="Metric to judge by. Without it: strict Real@1, or word where tokenizers differ.")
+]
+Margin = Annotated[float, typer.Option("--margin", help="Points one may lose to save training.")]
+EvalSetName = Annotated[str | None, typer.Option("--eval-set", help="Name of the set, where checkpoints were scored on several.")]
+
+
+@app.command(epilog="Example: coref-automl compare runs/entity_512/checkpoint-130 runs/mlm_512/checkpoint-130")
+def compare(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Evaluated checkpoints, runs, folders of runs, or models.")
+    ],
+    metric: Metric = None,
+    reference: Annotated[
+        str | None, typer.Option("--reference", help="Checkpoint to compare with. Without it: the base model, or the first.")
+    ] = None,
+    margin: Margin = 2.0,
+    common: Annotated[
+        bool, typer.Option("--common", help="Compare on the items that all have, where sets are not the same.")
+    ] = False,
+    eval_set: EvalSetName = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Compare evaluated checkpoints on the same items: differences with intervals, adjusted p, a verdict in words.
+
+    Verdicts come from the half of the items that chose nothing. The last lines recommend one of the trained checkpoints.
+    """
+    from coref_automl.comparison.compare import compare_group, require_two
+    from coref_automl.comparison.pairing import choose_group, settle_metric
+    from coref_automl.comparison.recommend import checked_margin, recommend_group
+
+    allowed = checked_margin(margin / 100)
+    group, notes = choose_group(paths, common=common, evalset=eval_set)
+    require_two(group)
+    metric, more = settle_metric(group, metric)
+    table = compare_group(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
+    advice = recommend_group(group, metric, margin=allowed, seed=seed) if any(entry.trained for entry in group.entries) else None
+    if as_json:
+        print_json({**table.to_json(), "recommendation": advice.to_json() if advice else None})
+        return
+    print(table)
+    if advice is not None:
+        print(f"\n{advice}")
+
+
+@app.command(epilog="Example: coref-automl report runs --out report --target real1=0.68,real5=0.83")
+def report(
+    out: Out,
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PATH...", help="Evaluated checkpoints, runs, folders of runs; relation runs too."),
+    ] = None,
+    table: Annotated[Path | None, typer.Option("--table", help="A CSV of checkpoints from elsewhere, instead of PATHs.")] = None,
+    target: Annotated[str | None, typer.Option("--target", help="Values to reach, such as real1=0.68,real5=0.83.")] = None,
+    lang: Annotated[str, typer.Option("--lang", help="Language of the report: ko or en.")] = "ko",
+    metric: Metric = None,
+    margin: Margin = 2.0,
+    eval_set: EvalSetName = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Write report.html (one file, opens anywhere, asks no network), report.md and results.csv.
+
+    The recommendation comes first, then what the data cannot tell, then curves, paired differences, lengths, over-fitting,
+    ratings, the next experiments with their commands, and the items on which the models part.
+    """
+    from coref_automl.comparison.report import report as write
+    from coref_automl.errors import RecipeError
+
+    if bool(paths) == (table is not None):
+        raise RecipeError("Give evaluated PATHs or a --table, one of the two.")
+    made = write(
+        paths or [],
+        out=out,
+        table=table,
+        target=target,
+        lang=lang,
+        metric=metric,
+        margin=margin / 100,
+        evalset=eval_set,
+        seed=seed,
+    )
+    if as_json:
+        print_json(made.to_json())
+        return
+    print(made.sentence)
+    print(made)

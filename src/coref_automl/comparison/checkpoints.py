@@ -1,0 +1,170 @@
+"""Sections about checkpoints. In: a Study. Out: data sources, the checkpoint map, learning curves, the best of each run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from coref_automl.comparison import charts
+from coref_automl.comparison.page import Block, Cell, Charts, Section, Table, Text, Tone, estimate_cells, in_percent, row
+from coref_automl.comparison.pairs import verdict_cell
+from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.sentences import tokens
+from coref_automl.comparison.study import SHOWN_METRICS, WORD_METRICS, Study
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.records import Comparison, Estimate
+
+_CURVES = ("real1", "real5", "lambada_top1", "score", "real_word", "gold_word")
+
+
+def data_sources(study: Study) -> Section:
+    say, facts = study.say, study.group.items.facts
+    rows = []
+    for task in dict.fromkeys(facts["task"].tolist()):
+        of_task = facts["task"] == task
+        sources = Counter(facts["source"][of_task].tolist())
+        halves = Counter(study.group.items.halves[of_task].tolist())
+        documents = len(np.unique(facts["cluster"][of_task]))
+        listed = ", ".join(f"{name} {count:,}" for name, count in sources.most_common(6))
+        rows.append(row(task, f"{of_task.sum():,}", f"{documents:,}", f"{halves['select']:,} / {halves['confirm']:,}", listed))
+    head = (
+        say("과제", "task"),
+        say("문항", "items"),
+        say("문서", "documents"),
+        say("선택 / 확인", "select / confirm"),
+        say("출처", "sources"),
+    )
+    blocks: list[Block] = [Table(head, tuple(rows), frozenset({1, 2, 3}))]
+    trained = sorted(
+        {(p.run, p.objective, p.dataset, p.base, p.seq_len, p.seed) for e in study.entries if (p := e.evaluation.provenance)}
+    )
+    if trained:
+        titles = (
+            say("학습", "run"),
+            say("목표", "objective"),
+            say("데이터", "dataset"),
+            say("시작 모델", "from"),
+            say("길이", "length"),
+            "seed",
+        )
+        lines = tuple(
+            row(run, kind, data or "–", base, str(length), str(seed)) for run, kind, data, base, length, seed in trained
+        )
+        blocks.append(Table(titles, lines, frozenset({4, 5})))
+    return Section("data", say("데이터", "Data"), tuple(blocks))
+
+
+def checkpoint_map(study: Study) -> Section:
+    """Every checkpoint with its epoch, its tokens, all metrics and the composite; baselines below."""
+    say = study.say
+    names = [*study.metrics(SHOWN_METRICS), *study.metrics(WORD_METRICS)]
+    lead = tuple(dict.fromkeys([study.metric, *(name for name in ("real1", "real5", "lambada_top1", "score") if name in names)]))
+    blocks: list[Block] = []
+    for title, chosen in (
+        (say("주요 수치", "main numbers"), lead),
+        (say("그 밖의 수치", "other numbers"), [n for n in names if n not in lead]),
+    ):
+        if chosen:
+            blocks.append(_map_table(study, title, list(chosen)))
+    ceiling = ", ".join(sorted({f"{entry.evaluation.single_entry_share:.1%}" for entry in study.entries}))
+    blocks.append(
+        Text(
+            say(
+                f"값은 모든 문항에 대한 것(%)이고 괄호는 95% 구간입니다. 답이 어휘 항목 하나인 비율(엄격 수치의 상한): "
+                f"{ceiling}.",
+                f"Values are on all items (%), brackets are 95% intervals. The ceiling of strict (answers of one entry): "
+                f"{ceiling}.",
+            ),
+            "quiet",
+        )
+    )
+    return Section("checkpoints", say("체크포인트와 에폭", "Checkpoints and epochs"), tuple(blocks))
+
+
+def learning_curves(study: Study) -> Section | None:
+    if not any(len(entries) > 1 for entries in study.runs().values()):
+        return None
+    say = study.say
+    by_tokens = all(entry.evaluation.provenance for entry in study.entries if entry.trained)
+    axis = say("학습 토큰", "training tokens") if by_tokens else say("스텝", "steps")
+    out = []
+    for metric in dict.fromkeys([study.metric, *study.metrics(_CURVES)]):
+        rows = [
+            {"run": run, "x": entry.tokens, "name": entry.name, **in_percent(estimate)}
+            for run, entries in study.runs().items()
+            for entry in entries
+            if (estimate := entry.evaluation.estimates.get(metric)) is not None
+        ]
+        base = study.base.evaluation.estimates.get(metric) if study.base else None
+        target = study.target.get(metric)
+        spec = charts.learning_curve(
+            rows,
+            say,
+            axis=axis,
+            base=100 * base.value if base else None,
+            target=100 * target if target else None,
+            color="#8a94a6",
+        )
+        out.append((METRICS[metric].label, spec))
+    note = say("띠는 95% 구간, 파선은 원래 모델입니다.", "Bands are 95% intervals; the dashed line is the base model.")
+    return Section("curves", say("학습 곡선", "Learning curves"), (Charts(tuple(out)), Text(note, "quiet")))
+
+
+def best_of_families(study: Study) -> Section | None:
+    """The peak of each run, found on select, judged against the base on confirm."""
+    runs, say = study.runs(), study.say
+    if not runs:
+        return None
+    peaks = {run: study.peak(entries) for run, entries in runs.items()}
+    answers: Sequence[Comparison | None] = [None] * len(peaks)
+    if study.base is not None:
+        answers = study.judged(study.base, list(peaks.values()))
+    values = estimate_cells([peak.evaluation.estimates.get(study.metric) for peak in peaks.values()])
+    moved = estimate_cells([answer.difference if answer else None for answer in answers], difference=True)
+    lines = tuple(
+        row(run, _short(peak), _epoch(peak), tokens(peak.tokens), value, change, verdict_cell(answer, study) if answer else "–")
+        for (run, peak), value, change, answer in zip(peaks.items(), values, moved, answers, strict=True)
+    )
+    head = (
+        say("학습", "run"), say("최고", "best"), say("에폭", "epoch"), say("토큰", "tokens"), METRICS[study.metric].label,
+        say("원래 모델과의 차이", "difference from base"), say("판정", "verdict"),
+    )  # fmt: skip
+    return Section("families", say("학습별 최고", "Best of each run"), (Table(head, lines, frozenset({2, 3, 4, 5})),))
+
+
+def _map_table(study: Study, title: str, metrics: list[str]) -> Table:
+    say = study.say
+    ordered = sorted(study.entries, key=lambda entry: (entry.trained, entry.run, entry.tokens))
+    columns = [estimate_cells([entry.evaluation.estimates.get(name) for entry in ordered]) for name in metrics]
+    lines = []
+    for number, entry in enumerate(ordered):
+        mark: Tone = "strong" if entry.name == study.recommendation.name else ""
+        first = (
+            Cell(entry.name, mark),
+            _epoch(entry),
+            tokens(entry.tokens) if entry.trained else "–",
+            str(entry.evaluation.seq_len),
+        )
+        lines.append(row(*first, *(column[number] for column in columns)))
+    baselines = {name: found for entry in ordered for name, found in entry.evaluation.baselines.items()}
+    for name, found in baselines.items():
+        if any(metric in found for metric in metrics):
+            lines.append(
+                row(Cell(name, "quiet"), "–", "–", "–", *estimate_cells_plain([found.get(metric) for metric in metrics]))
+            )
+    head = (say("체크포인트", "checkpoint"), say("에폭", "epoch"), say("토큰", "tokens"), say("길이", "length"))
+    return Table((*head, *(METRICS[name].label for name in metrics)), tuple(lines), frozenset(range(1, 4 + len(metrics))), title)
+
+
+def estimate_cells_plain(estimates: Sequence[Estimate | None]) -> list[Cell]:
+    return [Cell(f"{100 * e.value:.1f} [{100 * e.low:.1f}, {100 * e.high:.1f}]" if e else "–", "quiet") for e in estimates]
+
+
+def _epoch(entry: Entry) -> str:
+    return f"{entry.evaluation.provenance.epoch:.2f}" if entry.evaluation.provenance else "–"
+
+
+def _short(entry: Entry) -> str:
+    return entry.evaluation.checkpoint.rsplit("/", 1)[-1]

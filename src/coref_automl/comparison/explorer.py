@@ -1,0 +1,146 @@
+"""The item explorer. In: a Study. Out: the most telling items as plain values, cropped around gap and antecedent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.study import Study
+from coref_automl.errors import CorefError
+from coref_automl.evaluation.items import EvalSet
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.evaluation.stored import ITEMS
+from coref_automl.records import ClozeItem
+from coref_automl.store import read_jsonl
+
+MOST_ITEMS = 300
+MOST_MODELS = 20
+_AROUND_GAP = 150
+_AROUND_ANTECEDENT = 70
+
+
+def explorer(study: Study) -> dict[str, Any]:
+    """Words are kept once and named by number: twenty models give thirty thousand answers."""
+    models = _models(study)
+    rows = telling_items(study, models)
+    chosen = {item: number for number, item in enumerate(rows)}
+    passages, fault = _passages(study, chosen)
+    words: dict[str, int] = {}
+    answers: list[list[Any]] = [[None] * len(models) for _ in rows]
+    facts: list[dict[str, Any]] = [{} for _ in rows]
+    for column, model in enumerate(models):
+        for score in read_jsonl(model.folder / ITEMS):
+            if (number := chosen.get(score["item"])) is None:
+                continue
+            top = [words.setdefault(word, len(words)) for word in score["top"]]
+            answers[number][column] = [score["strict_rank"], score["lenient_rank"], score["word_rank"], top]
+            if not facts[number]:
+                facts[number] = {key: score[key] for key in ("task", "source", "answer", "distance", "tag")}
+    items = [
+        {**fact, "hits": _hits(study, str(fact["task"]), score), "scores": score, "text": passages.get(item)}
+        for item, fact, score in zip(rows, facts, answers, strict=True)
+    ]
+    names = [model.name for model in models]
+    return {
+        "models": names,
+        "words": list(words),
+        "items": items,
+        "a": names.index(study.recommendation.name),
+        "b": _second(study, names),
+        "metric": METRICS[study.metric].label,
+        "fault": fault,
+        "total": len(study.group.items),
+    }
+
+
+def telling_items(study: Study, models: Sequence[Entry]) -> list[str]:
+    """Items on which models disagree most, those that part the chosen one from the base first; gaps alike for every task."""
+    items = study.group.items
+    names = [model.name for model in models]
+    a, b = names.index(study.recommendation.name), _second(study, names)
+    score = np.zeros(len(items))
+    for task in dict.fromkeys(items.facts["task"].tolist()):
+        rule = METRICS[_metric_for(study, str(task))].rule
+        rows = items.facts["task"] == task
+        ranks = np.stack([model.ranks[rule][rows] for model in models], axis=1)
+        share = (ranks == 1).mean(axis=1)
+        score[rows] = 4 * share * (1 - share) + (0.5 * (ranks[:, a] == 1) != 0.5 * (ranks[:, b] == 1)) + 0.001
+    ids = list(items.index)
+    order = np.lexsort((np.array(ids), -score))
+    return [ids[number] for number in order[:MOST_ITEMS]]
+
+
+def crop(text: str, item: ClozeItem) -> list[list[str]]:
+    """Pieces of the passage: ["text" | "gap" | "antecedent" | "cut", characters]. What lies between far windows is cut."""
+    marks = [(item.start, item.end, "gap", _AROUND_GAP)]
+    if item.antecedent is not None:
+        marks.append((*item.antecedent, "antecedent", _AROUND_ANTECEDENT))
+    marks.sort()
+    pieces: list[list[str]] = []
+    at = max(0, marks[0][0] - marks[0][3])
+    if at > 0:
+        pieces.append(["cut", "…"])
+    for number, (start, end, kind, around) in enumerate(marks):
+        pieces += [["text", text[at:start]], [kind, text[start:end]]]
+        at = end
+        if number + 1 < len(marks) and marks[1][0] - end > around + marks[1][3]:
+            pieces += [["text", text[end : end + around]], ["cut", " … "]]
+            at = marks[1][0] - marks[1][3]
+    last = min(len(text), at + marks[-1][3])
+    pieces.append(["text", text[at:last]])
+    if last < len(text):
+        pieces.append(["cut", "…"])
+    return [piece for piece in pieces if piece[1]]
+
+
+def _models(study: Study) -> list[Entry]:
+    """Chosen, best, base, the peak and the last of each run, then the best of the rest; twenty at most, in the table's "
+    "order."""
+    values = study.select_values()
+    wanted = [study.chosen, study.entry(study.recommendation.best), *(entry for entry in (study.base,) if entry)]
+    for entries in study.runs().values():
+        wanted += [study.peak(entries), entries[-1]]
+    wanted += sorted(study.entries, key=lambda entry: -values[entry.name].value if entry.name in values else 0.0)
+    kept = {entry.name for entry in list({entry.name: entry for entry in wanted}.values())[:MOST_MODELS]}
+    return [entry for entry in study.entries if entry.name in kept]
+
+
+def _second(study: Study, names: Sequence[str]) -> int:
+    other = study.recommendation.base or study.recommendation.best
+    number = names.index(other)
+    return number if other != study.recommendation.name else (number + 1) % len(names)
+
+
+def _passages(study: Study, chosen: Mapping[str, int]) -> tuple[dict[str, list[list[str]]], str]:
+    """The passages of the chosen items, from the evaluation sets; a set that is gone leaves its items without a passage."""
+    out: dict[str, list[list[str]]] = {}
+    fault = ""
+    for path in dict.fromkeys(entry.evaluation.evalset_path for entry in study.entries):
+        try:
+            if not path:
+                raise CorefError("no evaluation set is named")
+            held = EvalSet.open(Path(path))
+        except CorefError as error:
+            fault = str(error)
+            continue
+        for items in held.items.values():
+            out.update({item.id: crop(held.documents[item.document], item) for item in items if item.id in chosen})
+    return out, "" if out else fault
+
+
+def _hits(study: Study, task: str, scores: Sequence[Any]) -> list[int]:
+    """1 right, 0 wrong, -1 not run, by the rule of the report's metric."""
+    column = {"strict": 0, "lenient": 1, "word": 2}[METRICS[_metric_for(study, task)].rule]
+    return [-1 if score is None or score[column] is None else int(score[column] == 1) for score in scores]
+
+
+def _metric_for(study: Study, task: str) -> str:
+    """Gold has `word` alone; a composite is read by its first part."""
+    if task == "gold":
+        return "gold_word"
+    parts = METRICS[study.metric].parts
+    return parts[0][0] if parts else study.metric

@@ -1,0 +1,169 @@
+"""What to do next. In: a Study. Out: the experiment plan with ready commands, and actions against a target."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from coref_automl.comparison.page import Block, Cell, Commands, Section, Table, Text, estimate_cells, row
+from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.study import Study
+from coref_automl.config import choose
+from coref_automl.errors import RecipeError
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.records import Estimate
+
+_EPOCHS = 3
+
+
+def parse_target(text: str) -> dict[str, float]:
+    """`real1=0.68,real5=0.83` as numbers; 68 is read as 68%."""
+    out: dict[str, float] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, _, value = part.partition("=")
+        choose(name.strip(), METRICS, "metric")
+        try:
+            number = float(value)
+        except ValueError:
+            raise RecipeError(f"--target {part!r} should read METRIC=NUMBER, such as real1=0.68.") from None
+        number = number / 100 if number > 1 else number
+        if not 0 < number <= 1:
+            raise RecipeError(f"--target {part!r} should lie between 0 and 1 (or 100 percent).")
+        out[name.strip()] = number
+    return out
+
+
+def experiment_plan(study: Study) -> Section | None:
+    """Entity training from (A) the best mlm checkpoint, (B) the earliest recommended one, (C) the best at the longest "
+    "length."""
+    say = study.say
+    trained = [entry for entry in study.entries if entry.trained]
+    if not trained:
+        return None
+    plain = [entry for entry in trained if _objective(entry) == "mlm"] or trained
+    longest = max(entry.evaluation.seq_len for entry in trained)
+    starts = {
+        "A": (say("가장 좋은 MLM 체크포인트에서", "from the best mlm checkpoint"), study.peak(plain)),
+        "B": (say("추천된(가장 이른) 체크포인트에서", "from the recommended, earliest checkpoint"), study.chosen),
+        "C": (
+            say(f"가장 긴 {longest} 토큰의 최고에서", f"from the best at the longest length, {longest} tokens"),
+            study.peak([entry for entry in trained if entry.evaluation.seq_len == longest]),
+        ),
+    }
+    blocks: list[Block] = [
+        Text(
+            say(
+                f"세 실험 모두 entity 목표로 {_EPOCHS} 에폭, 같은 데이터와 시드 0·1·2에서 돌려 시드끼리 짝지어 "
+                f"비교하세요. 명령은 시드 0입니다.",
+                f"All three train the entity objective for {_EPOCHS} epochs; run them on the same data with seeds 0, 1, 2 "
+                f"and compare "
+                "paired by seed. The commands are for seed 0.",
+            )
+        )
+    ]
+    runs = []
+    for letter, (why, entry) in starts.items():
+        out = f"runs/plan_{letter.lower()}_entity_{_length(entry)}"
+        runs.append(out)
+        blocks.append(Commands(f"{letter}: {why} ({entry.name})", (_train(study, entry, out),)))
+    sets = study.chosen.evaluation.evalset_path or f"evalsets/{study.chosen.evaluation.evalset}"
+    blocks.append(
+        Commands(
+            say("그다음", "then"),
+            (
+                f"coref-automl evaluate {' '.join(runs)} --eval-set {shlex.quote(sets)}",
+                f"coref-automl report {' '.join(runs)} --out report",
+                f"coref-automl re train --model {shlex.quote(study.recommendation.chosen)} "
+                "--train klue-re-v1.1_train.json --out runs/re --seeds 3",
+            ),
+        )
+    )
+    return Section("plan", say("실험 계획", "Experiment plan"), tuple(blocks))
+
+
+def next_actions(study: Study) -> Section:
+    """How far the chosen checkpoint is from the target, and what would bring more."""
+    say, target = study.say, study.target
+    blocks: list[Block] = []
+    if target:
+        blocks.append(_against_target(study, target))
+    actions = []
+    it = study.recommendation
+    if it.more_documents and it.promising:
+        actions.append(
+            say(
+                f"평가 문서를 선택 쪽에 약 {it.more_documents:,}개 더하면 {it.promising}에 대해 더 확실해집니다.",
+                f"Add about {it.more_documents:,} documents to the select half to be surer about {it.promising}.",
+            )
+        )
+    if it.best == _last_of_its_run(study):
+        actions.append(
+            say(
+                "최고가 학습의 마지막입니다: 더 학습해 볼 만합니다.",
+                "The best checkpoint is the last of its run: longer training may still help.",
+            )
+        )
+    if it.beaten_base is False:
+        actions.append(
+            say(
+                "원래 모델을 이긴 것이 없습니다: 학습률, 데이터, 목표를 바꿔 보세요 (coref-automl tune).",
+                "Nothing beats the base model: change learning rate, data or objective (coref-automl tune).",
+            )
+        )
+    if not study.relation:
+        actions.append(say("고른 체크포인트를 관계 추출로 확인하세요.", "Check the chosen checkpoint on relation extraction."))
+    blocks.append(Table((say("할 일", "action"),), tuple(row(action) for action in actions)))
+    return Section("next", say("다음 할 일", "Next actions"), tuple(blocks))
+
+
+def _against_target(study: Study, target: Mapping[str, float]) -> Table:
+    say = study.say
+    found = {name: study.chosen.evaluation.estimates.get(name) for name in target}
+    cells = _apart(list(found.values()))
+    lines = []
+    for (name, goal), cell in zip(target.items(), cells, strict=True):
+        estimate = found[name]
+        if estimate is None:
+            told = Cell(say("평가되지 않음", "not run"), "quiet")
+        elif estimate.low >= goal:
+            told = Cell(say("도달", "reached"), "good")
+        elif estimate.high < goal:
+            told = Cell(
+                say(f"{100 * (goal - estimate.value):.1f}점 모자람", f"{100 * (goal - estimate.value):.1f} points short"), "bad"
+            )
+        else:
+            told = Cell(say("구간 안: 아직 알 수 없음", "inside the interval: cannot tell yet"), "quiet")
+        lines.append(row(METRICS[name].label, f"{100 * goal:.1f}", cell, told))
+    head = (say("수치", "metric"), say("목표 %", "target %"), study.chosen.name, say("판정", "verdict"))
+    return Table(head, tuple(lines), frozenset({1, 2}))
+
+
+def _apart(estimates: Sequence[Estimate | None]) -> list[Cell]:
+    """Cells without a common scale: the metrics differ."""
+    return [Cell(estimate_cells([estimate])[0].text) for estimate in estimates]
+
+
+def _train(study: Study, entry: Entry, out: str) -> str:
+    length = _length(entry)
+    dataset = next(
+        (p.dataset for e in study.entries if (p := e.evaluation.provenance) and p.objective == "entity" and p.dataset), ""
+    )
+    dataset = dataset or f"prepared_datasets/entity_{length}"
+    return (
+        f"coref-automl train --model {shlex.quote(entry.evaluation.path)} --dataset {shlex.quote(dataset)} "
+        f"--objective entity --epochs {_EPOCHS} --seed 0 --out {out}"
+    )
+
+
+def _last_of_its_run(study: Study) -> str:
+    best = study.entry(study.recommendation.best)
+    return next((entries[-1].name for entries in study.runs().values() if best in entries), "") if len(study.entries) > 1 else ""
+
+
+def _objective(entry: Entry) -> str:
+    return entry.evaluation.provenance.objective if entry.evaluation.provenance else Path(entry.run).name.split("_")[0]
+
+
+def _length(entry: Entry) -> int:
+    return entry.evaluation.provenance.seq_len if entry.evaluation.provenance else entry.evaluation.seq_len

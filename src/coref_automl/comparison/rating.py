@@ -1,0 +1,135 @@
+"""A summary grade for each run. In: a Study. Out: A, B or C in six respects, each by a rule that is printed with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coref_automl.comparison.page import Cell, Points, Section, Table, Tone, row
+from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.sentences import points
+from coref_automl.comparison.study import Study, shown
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.records import Comparison
+
+_GRADES: dict[str, Tone] = {"A": "good", "B": "quiet", "C": "bad"}
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    what: str
+    letter: str
+    because: str
+
+
+def rating(study: Study) -> Section | None:
+    """A grade for each run in six respects, each by a stated rule."""
+    runs, say = study.runs(), study.say
+    if not runs:
+        return None
+    graded = {run: _grades(study, entries) for run, entries in runs.items()}
+    titles = [grade.what for grade in next(iter(graded.values()))]
+    lines = tuple(
+        row(run, *(Cell(f"{grade.letter} · {grade.because}", _GRADES.get(grade.letter, "quiet")) for grade in grades))
+        for run, grades in graded.items()
+    )
+    margin = f"{100 * study.margin:g}"
+    rules = (
+        say(
+            "시작: 첫 체크포인트가 원래 모델보다 낫다고 보이면 A, 다르다고 보이지 않으면 B, 나쁘다고 보이면 C.",
+            "Initial: A if the first checkpoint is shown better than the base, B if no difference is shown, C if shown worse.",
+        ),
+        say(
+            f"최고: 전체 최고의 {margin}점 이내임이 보이면 A, 최고와 다르다고 보이지 않으면 B, 나쁘다고 보이면 C.",
+            f"Best: A if its peak is surely within {margin} points of the best of all, B if not shown different, C if shown "
+            f"worse.",
+        ),
+        say(
+            f"속도: 자기 최고의 {margin}점 이내(선택 쪽 값)에 처음 닿은 학습량이 전체의 1/3 이하면 A, 2/3 이하면 B, 그 밖은 C.",
+            f"Speed: the share of its training at which it first came within {margin} points of its own peak: up to 1/3 A, "
+            f"2/3 B, else C.",
+        ),
+        say(
+            "데이터: 최고까지 쓴 토큰이 가장 적게 쓴 학습의 1.5배 이하면 A, 3배 이하면 B, 그 밖은 C.",
+            "Data: tokens to its peak, against the run that took the fewest: up to 1.5 times A, 3 times B, else C.",
+        ),
+        say(
+            f"안정: 최고에서 마지막까지 떨어짐이 보이면 C, 보이지 않고 {margin}점을 볼 수 있었으면 A, 볼 수 없었으면 B.",
+            f"Stability: C if the fall from peak to last is shown, A if it is not and {margin} points could have been seen, "
+            f"else B.",
+        ),
+        say(
+            "효율: 백만 토큰당 오른 점수가 가장 좋은 학습의 2/3 이상이면 A, 1/3 이상이면 B, 그 밖은 C.",
+            "Efficiency: points gained over the base per million tokens, against the best run: 2/3 or more A, 1/3 or more "
+            "B, else C.",
+        ),
+    )
+    table = Table((say("학습", "run"), *titles), lines)
+    return Section("rating", say("요약 평가", "Summary rating"), (table, Points(rules)))
+
+
+def _grades(study: Study, entries: list[Entry]) -> list[Grade]:
+    say, values, base = study.say, study.select_values(), study.base
+    first, last, peak = entries[0], entries[-1], study.peak(entries)
+    bound = {candidate.name: candidate.bound for candidate in study.recommendation.candidates}[peak.name]
+    best = study.entry(study.recommendation.best)
+    near = next(e for e in entries if values[peak.name].value - values[e.name].value <= study.margin)
+    share = near.tokens / last.tokens if last.tokens else 1.0
+    fewest = min(study.peak(other).tokens for other in study.runs().values()) or 1
+    times = peak.tokens / fewest
+    start = _against(study, base, first)
+    behind = _against(study, peak, best) if peak is not best else None
+    return [
+        Grade(say("시작", "initial"), _by_sign(start), points(start.difference) if start else say("기준 없음", "no base")),
+        Grade(
+            say("최고", "best"),
+            "A" if bound <= study.margin or peak is best else "C" if shown(behind) else "B",
+            f"{METRICS[study.metric].label} {100 * values[peak.name].value:.1f}%",
+        ),
+        Grade(say("속도", "speed"), _under(share, 1 / 3, 2 / 3), f"{100 * share:.0f}%"),
+        Grade(say("데이터", "data"), _under(times, 1.5, 3), f"×{times:.1f}"),
+        _stability(study, peak, last),
+        _efficiency(study, peak),
+    ]
+
+
+def _stability(study: Study, peak: Entry, last: Entry) -> Grade:
+    say = study.say
+    if peak is last:
+        return Grade(say("안정", "stability"), "A", say("마지막이 최고", "the last is the peak"))
+    fall = next(
+        (one.comparison for one in study.recommendation.over_fitting if (one.peak, one.last) == (peak.name, last.name)), None
+    )
+    if fall is None:
+        return Grade(say("안정", "stability"), "–", say("알 수 없음", "unknown"))
+    letter = "C" if shown(fall) else "A" if (fall.detectable or 0) <= study.margin else "B"
+    return Grade(say("안정", "stability"), letter, points(fall.difference))
+
+
+def _efficiency(study: Study, peak: Entry) -> Grade:
+    say, name = study.say, study.say("효율", "efficiency")
+    base = study.base.evaluation.estimates.get(study.metric) if study.base else None
+    if base is None:
+        return Grade(name, "–", say("기준 없음", "no base"))
+
+    def rate(entry: Entry) -> float:
+        value = entry.evaluation.estimates.get(study.metric)
+        return 1e8 * (value.value - base.value) / entry.tokens if value and entry.tokens else 0.0
+
+    top = max(rate(study.peak(entries)) for entries in study.runs().values())
+    own = rate(peak)
+    letter = "C" if top <= 0 or own <= 0 else _under(1 - own / top, 1 / 3, 2 / 3)
+    return Grade(name, letter, say(f"{own:+.2f}점/백만", f"{own:+.2f} points/M"))
+
+
+def _against(study: Study, reference: Entry | None, other: Entry) -> Comparison | None:
+    return study.judged(reference, [other])[0] if reference is not None and reference is not other else None
+
+
+def _by_sign(answer: Comparison | None) -> str:
+    if answer is None:
+        return "–"
+    return "B" if not shown(answer) else "A" if answer.difference.value > 0 else "C"
+
+
+def _under(value: float, a: float, b: float) -> str:
+    return "A" if value <= a + 1e-9 else "B" if value <= b + 1e-9 else "C"

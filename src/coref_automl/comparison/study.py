@@ -1,0 +1,143 @@
+"""What a report is about, computed once. In: a group of evaluations. Out: a Study that every section reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.comparison.compare import ALPHA, ComparisonTable, against, compare_group
+from coref_automl.comparison.page import Say
+from coref_automl.comparison.pairing import settle_metric
+from coref_automl.comparison.recommend import Recommendation, recommend_group
+from coref_automl.comparison.scores import Entry, Group
+from coref_automl.errors import ComparisonError
+from coref_automl.records import Comparison, Estimate
+from coref_automl.statistics import holm, pairwise_ps
+
+MATRIX = 20
+SHOWN_METRICS = ("real1", "real5", "lambada_top1", "score", "real1_strict", "real5_strict", "lambada_top1_strict", "score_strict")
+WORD_METRICS = ("real_word", "lambada_word", "gold_word", "real_far1_strict", "real_far_word")
+
+
+@dataclass(frozen=True)
+class Study:
+    """One group, its metric, its comparison with the base, its recommendation; `runs` are its trained checkpoints in order."""
+
+    group: Group
+    metric: str
+    say: Say
+    seed: int
+    margin: float
+    table: ComparisonTable | None
+    recommendation: Recommendation
+    target: Mapping[str, float] = field(default_factory=dict)
+    relation: Sequence[dict[str, Any]] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return self.group.entries
+
+    @property
+    def base(self) -> Entry | None:
+        return next((entry for entry in self.entries if entry.name == self.recommendation.base), None)
+
+    @property
+    def chosen(self) -> Entry:
+        return self.entry(self.recommendation.name)
+
+    def entry(self, name: str) -> Entry:
+        return next(entry for entry in self.entries if entry.name == name)
+
+    def runs(self) -> dict[str, list[Entry]]:
+        """Trained checkpoints by run (and window length, where a run was scored at several), each in order of training."""
+        lengths: dict[str, set[int]] = {}
+        for entry in self.entries:
+            lengths.setdefault(entry.run, set()).add(entry.evaluation.seq_len)
+        out: dict[str, list[Entry]] = {}
+        for entry in sorted((e for e in self.entries if e.trained), key=lambda e: e.tokens):
+            several = len(lengths[entry.run]) > 1
+            out.setdefault(f"{entry.run} @{entry.evaluation.seq_len}" if several else entry.run, []).append(entry)
+        return dict(sorted(out.items()))
+
+    def metrics(self, among: Sequence[str]) -> list[str]:
+        return [name for name in among if any(name in entry.evaluation.estimates for entry in self.entries)]
+
+    def select_values(self) -> dict[str, Estimate]:
+        return {candidate.name: candidate.value for candidate in self.recommendation.candidates}
+
+    def peak(self, entries: Sequence[Entry]) -> Entry:
+        """The best on the select half; the earlier of equals."""
+        values = self.select_values()
+        return max(entries, key=lambda entry: (values[entry.name].value, -entry.tokens))
+
+    def judged(self, reference: Entry, others: Sequence[Entry]) -> list[Comparison | None]:
+        """Others against a reference on the confirm half, Holm over them; None where that half is empty."""
+        columns = self.group.columns(self.metric, half="confirm", entries=[reference, *others])
+        if not columns.items or not others:
+            return [None] * len(others)
+        return against(columns, [reference.name, *(entry.name for entry in others)], 0, self.metric, seed=self.seed)[1:]
+
+    def against_base(self) -> dict[str, Comparison]:
+        if self.table is None:
+            return {}
+        return {line.name: line.comparison for line in self.table.rows if line.comparison is not None}
+
+    def matrix(self) -> tuple[list[Entry], NDArray[np.float64], NDArray[np.float64]] | None:
+        """The best twenty (base and chosen among them), best first: differences row - column, and p by Holm over all pairs."""
+        values = self.select_values()
+        ranked = sorted((e for e in self.entries if e.name in values), key=lambda e: -values[e.name].value)
+        kept = {e.name for e in ranked[: MATRIX - 2]} | {self.recommendation.name}
+        if self.base is not None:
+            kept.add(self.base.name)
+        entries = [entry for entry in self.entries if entry.name in kept]
+        columns = self.group.columns(self.metric, half="confirm", entries=entries)
+        if len(entries) < 3 or not columns.items:
+            return None
+        means = np.asarray(sum(np.asarray(part.values).mean(axis=0) for part in columns.parts))
+        order = np.argsort(-means, kind="stable")
+        entries, means = [entries[number] for number in order], means[order]
+        ps = pairwise_ps(columns.parts, seed=self.seed)[np.ix_(order, order)]
+        first, second = np.triu_indices(len(entries), 1)
+        adjusted = np.ones_like(ps)
+        adjusted[first, second] = adjusted[second, first] = holm(ps[first, second])
+        return entries, means[:, None] - means[None, :], adjusted
+
+
+def study_of(
+    group: Group,
+    *,
+    say: Say,
+    metric: str | None = None,
+    margin: float,
+    seed: int,
+    target: Mapping[str, float],
+    relation: Sequence[dict[str, Any]] = (),
+    notes: Sequence[str] = (),
+) -> Study:
+    metric, more = settle_metric(group, metric)
+    table = None
+    told = [*notes, *more]
+    if len(group.entries) > 1:
+        try:
+            table = compare_group(group, metric, common=True, seed=seed)
+        except ComparisonError as error:
+            told.append(str(error))
+    dropped = group.columns(metric).dropped
+    if dropped:
+        told.append(
+            say(
+                f"문항 {dropped:,}개는 일부 평가에만 있어(잘린 파일) 비교에서 뺐습니다. 다시 평가하세요.",
+                f"{dropped:,} items are missing from some evaluations (a file cut short) and were left out; evaluate again.",
+            )
+        )
+    recommendation = recommend_group(group, metric, margin=margin, seed=seed)
+    return Study(group, metric, say, seed, margin, table, recommendation, target, relation, tuple(told))
+
+
+def shown(comparison: Comparison | None) -> bool:
+    return comparison is not None and comparison.p_adjusted < ALPHA and comparison.difference.value != 0
