@@ -188,6 +188,28 @@ def test_repeated_ids_and_texts_are_counted(model: str, tmp_path: Path) -> None:
     }
 
 
+def test_rows_that_are_no_documents_are_counted_by_reason(model: str, tmp_path: Path) -> None:
+    place = write(tmp_path / "news.jsonl", [{"id": "a", "text": text_of(1)}, {"id": "b", "body": "x"}])
+    path = Path(place.removeprefix("local:"))
+    path.write_bytes(path.read_bytes() + b"{broken\n" + b'{"text": "\xff"}\n')
+    built = prepare_eval(recipe(model, place, all_documents=True), tmp_path / "set")
+    counts = built.manifest["documents"]["news"]
+    assert counts == {"documents": 4, "held out and kept": 1, "no field 'text'": 1, "not JSON": 1, "not UTF-8": 1}
+
+
+def test_a_document_that_holds_a_literal_mask_keeps_its_offsets(model: str, tmp_path: Path) -> None:
+    text = "빈칸은 [MASK] 이다. " + text_of(1)
+    place = write(tmp_path / "news.jsonl", [{"id": "a", "text": text}])
+    built = prepare_eval(recipe(model, place, all_documents=True), tmp_path / "set")
+    assert built.documents == {"a": text}
+
+
+def test_a_limit_holds_out_among_the_rows_that_are_read(model: str, source: str, tmp_path: Path) -> None:
+    built = prepare_eval(recipe(model, source, least=2, limit=6), tmp_path / "set")
+    assert set(built.documents) <= held_out([f"n{number}" for number in range(6)], least=2)
+    assert built.manifest["documents"]["news"]["documents"] == 6
+
+
 def test_of_two_annotations_with_one_id_the_first_counts_with_its_own_text(model: str, tmp_path: Path) -> None:
     first = row_of(TEXT, *FULL)
     second = row_of(

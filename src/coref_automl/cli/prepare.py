@@ -46,7 +46,9 @@ AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Go on witho
 AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Go on when a source contributes nothing.")]
 
 
-@prepare_app.command()
+@prepare_app.command(
+    epilog="""Example: coref-automl prepare mlm --source "local:news/*.jsonl.xz" --model klue/roberta-base --seq-len 512 --out data/news"""
+)
 def mlm(
     out: Out,
     source: Source = None,
@@ -67,14 +69,13 @@ def mlm(
     allow_empty: AllowEmpty = False,
     as_json: AsJson = False,
 ) -> None:
-    """Packed text for masked language modelling; needs no tagger.
-
-    Example: coref-automl prepare mlm --source "local:news/*.jsonl.xz" --model klue/roberta-base --seq-len 512 --out data/news
-    """
+    """Packed text for masked language modelling; needs no tagger."""
     _run("mlm", **locals())
 
 
-@prepare_app.command()
+@prepare_app.command(
+    epilog="Example: coref-automl prepare entity --source kowiki --model klue/roberta-base --out data/wiki --eval-set evalsets/wiki"
+)
 def entity(
     out: Out,
     source: Source = None,
@@ -97,14 +98,13 @@ def entity(
     allow_empty: AllowEmpty = False,
     as_json: AsJson = False,
 ) -> None:
-    """Packed text with noun chains; documents without a chain are left out.
-
-    Example: coref-automl prepare entity --source kowiki --model klue/roberta-base --out data/wiki --eval-set evalsets/wiki
-    """
+    """Packed text with noun chains; documents without a chain are left out."""
     _run("entity", **locals())
 
 
-@prepare_app.command()
+@prepare_app.command(
+    epilog="Example: coref-automl prepare combined --source local:wiki.jsonl --model bundled:ko-mini --seq-len 512 --out data/wiki"
+)
 def combined(
     out: Out,
     source: Source = None,
@@ -127,10 +127,7 @@ def combined(
     allow_empty: AllowEmpty = False,
     as_json: AsJson = False,
 ) -> None:
-    """Packed text of all documents, with the noun chains that they have: serves every objective.
-
-    Example: coref-automl prepare combined --source local:wiki.jsonl --model bundled:ko-mini --seq-len 512 --out data/wiki
-    """
+    """Packed text of all documents, with the noun chains that they have: serves every objective."""
     _run("combined", **locals())
 
 
@@ -145,6 +142,7 @@ def evaluation(
         list[str] | None, typer.Option("--lambada", help="File in Ko-LAMBADA's columns, ko-lambada or bundled:cloze.")
     ] = None,
     field: Field = None,
+    limit: Limit = None,
     holdout: Holdout = 0.02,
     all_documents: Annotated[
         bool,
@@ -172,6 +170,7 @@ def evaluation(
         "gold": gold or [],
         "lambada": lambada or [],
         "field": field,
+        "limit": limit,
         "holdout": holdout,
         "all_documents": all_documents,
         "per_source": per_source,

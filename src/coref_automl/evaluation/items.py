@@ -39,7 +39,7 @@ class EvalRecipe:
     counted. `sources` give the texts of `real` and `real-far`; `gold` and `lambada` are files of those tasks (`local:PATH` or a
     plain path; for lambada also `ko-lambada` on the hub and `bundled:cloze`). Only held-out documents of a source are used, the
     same that `prepare mlm|entity|combined` leaves out; `all_documents` uses every one, for sets of texts that nothing trains on.
-    At most `per_source` real items a source, and `per_bucket` far items a source and bucket.
+    `limit` is rows a file or hub source. At most `per_source` real items a source, `per_bucket` far items a source and bucket.
     """
 
     models: tuple[str, ...]
@@ -48,6 +48,7 @@ class EvalRecipe:
     gold: tuple[str, ...] = ()
     lambada: tuple[str, ...] = ()
     field: str | None = None
+    limit: int | None = None
     holdout: float = SHARE
     least: int = LEAST
     all_documents: bool = False
@@ -67,8 +68,8 @@ class EvalRecipe:
                 raise RecipeError(f"The task {task} needs {option}; name one, or leave the task out.")
         if not 0 <= self.holdout <= 0.5:
             raise RecipeError(f"--holdout is a share between 0 and 0.5, not {self.holdout}.")
-        if min(self.per_source, self.per_bucket) < 1:
-            raise RecipeError("The limits of items a source and a bucket are 1 or more.")
+        if min(self.per_source, self.per_bucket, self.limit or 1) < 1:
+            raise RecipeError("The limits of rows, of items a source and of items a bucket are 1 or more.")
 
     @property
     def asks_for_items(self) -> bool:
@@ -147,6 +148,7 @@ class _Work:
         texts = read_texts(
             recipe.sources,
             text_field=recipe.field,
+            limit=recipe.limit,
             share=recipe.holdout,
             least=recipe.least,
             all_documents=recipe.all_documents,

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from coref_automl.corpus.clean import Filters, is_empty, normalise, reason_to_drop
-from coref_automl.corpus.files import Flaw
 from coref_automl.corpus.holdout import limits, rank
-from coref_automl.corpus.sources import open_source
+from coref_automl.corpus.sources import inputs_of, read_input
 from coref_automl.progress import Progress
 from coref_automl.records import Document
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """`seen` and `kept` count documents by source, `drops` by source and reason; documents that train are no drop."""
+    """`seen` and `kept` count rows by source, `drops` by source and reason; documents that train are no drop."""
 
     documents: list[Document] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
@@ -28,17 +28,24 @@ class Texts:
 
 
 def read_texts(
-    sources: Sequence[str], *, text_field: str | None, share: float, least: int, all_documents: bool, progress: Progress
+    sources: Sequence[str],
+    *,
+    text_field: str | None,
+    limit: int | None,
+    share: float,
+    least: int,
+    all_documents: bool,
+    progress: Progress,
 ) -> Texts:
     """Two passes: every id of a source decides which of them are held out. A source is what its documents say it is."""
     allowed: dict[str, int] | None = None
     if not all_documents:
-        ids = ((document.source, document.id) for document in _documents(sources, text_field, None))
+        ids = ((document.source, document.id) for document in _documents(sources, text_field, limit, None))
         allowed = limits(progress.track(ids, "Choosing held-out documents", unit="documents"), share=share, least=least)
     texts = Texts()
     known_ids: set[str] = set()
     known_texts: set[str] = set()
-    for document in progress.track(_documents(sources, text_field, texts), "Reading held-out documents", unit="documents"):
+    for document in progress.track(_documents(sources, text_field, limit, texts), "Reading held-out documents", unit="documents"):
         texts.seen[document.source] += 1
         if allowed is not None and rank(document.id) > allowed[document.source]:
             continue
@@ -58,10 +65,11 @@ def read_texts(
     return texts
 
 
-def _documents(sources: Sequence[str], text_field: str | None, texts: Texts | None) -> Iterator[Document]:
-    def note(flaw: Flaw) -> None:
-        if texts is not None:
-            texts.drops.setdefault(flaw.source, Counter())[flaw.reason] += 1
-
-    for name in sources:
-        yield from open_source(name, field=text_field, on_flaw=note)
+def _documents(sources: Sequence[str], text_field: str | None, limit: int | None, texts: Texts | None) -> Iterator[Document]:
+    for part in (part for name in sources for part in inputs_of(name)):
+        for entry in islice(read_input(part, field=text_field), limit):
+            if isinstance(entry, Document):
+                yield entry
+            elif texts is not None:
+                texts.seen[entry.source] += 1
+                texts.drops.setdefault(entry.source, Counter())[entry.reason] += 1
