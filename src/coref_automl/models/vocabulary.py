@@ -18,7 +18,8 @@ from coref_automl.models.entries import read_entries
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_BLANKS = np.array([code for code in range(0x3001) if chr(code).isspace()], np.uint32)
+_IS_BLANK = np.array([chr(code).isspace() for code in range(0x3001)] + [False])
+"""For every code up to the ideographic space, the last blank there is; one more place stands for all codes beyond."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +138,7 @@ def _rising(offsets: NDArray[np.int32]) -> NDArray[np.int32]:
 def _letters(text: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """For each place of a text, and the one past its end: the first letter from there, and the end of the last before it."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    blank, size = np.isin(codes, _BLANKS), len(codes)
+    blank, size = _IS_BLANK[np.minimum(codes, len(_IS_BLANK) - 1)], len(codes)
     first = np.append(np.where(blank, size, np.arange(size)), size)
     last = np.append(0, np.where(blank, 0, np.arange(1, size + 1)))
     return _rising(first), np.maximum.accumulate(last).astype(np.int32)
