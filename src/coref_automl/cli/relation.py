@@ -180,3 +180,49 @@ def _show(result: RelationResult, as_json: bool, *, labels: bool = False) -> Non
             area = f"{line.auprc:7.1f}" if line.auprc is not None else f"{'-':>7}"
             numbers = f"{line.gold:6}{line.predicted:7}{line.precision:7.1f}{line.recall:7.1f}{line.f1:7.1f}{area}"
             print(f"{line.label:<38}{numbers}  {line.confused_with}")
+
+
+@relation_app.command(
+    epilog="Example: coref-automl re explore klue-re-v1.1_train.json klue-re-v1.1_dev.json --check --out explored"
+)
+def explore(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help=f"One split, or train and another: {_FILE}.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Check every span and every mark of every row; list what is wrong.")
+    ] = False,
+    model: Annotated[str, typer.Option("--model", help="Whose tokenizer --check marks with.")] = "bundled:ko-mini",
+    scheme: Annotated[
+        list[str] | None, typer.Option("--scheme", help="Schemes to check; repeat. Without it: typed, typed-punct.")
+    ] = None,
+    max_length: Annotated[int, typer.Option("--max-length", help="Tokens a row in --check.")] = 256,
+    lang: Annotated[str, typer.Option("--lang", help="Language of the page: ko or en.")] = "ko",
+    out: OptionalOut = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at relation data: labels, type pairs, lengths, repeats, conflicts, shift; with --check, every mark of every row."""
+    from coref_automl.config import choose
+    from coref_automl.progress import Progress
+    from coref_automl.relation.check import check_files
+    from coref_automl.relation.data import inspect_relations
+    from coref_automl.relation.explore import explore as look
+    from coref_automl.relation.explore_page import write_exploration
+
+    language = choose(lang, {"ko": "ko", "en": "en"}, "language")
+    splits = [inspect_relations(name) for name in files]
+    found = look(splits)
+    schemes = scheme or ["typed", "typed-punct"]
+    checked = check_files(splits, model, schemes, max_length=max_length, progress=Progress(shown=not as_json)) if check else ()
+    page = write_exploration(found, out, lang=language) if out else None  # type: ignore[arg-type]
+    if as_json:
+        print_json({**found.to_json(), "checks": [result.to_json() for result in checked], "page": str(page) if page else None})
+    else:
+        print("\n".join(found.lines()))
+        for facts in found.splits:
+            for problem in facts.problems:
+                print(f"{facts.split}, {problem}")
+        for result in checked:
+            print("\n".join(result.lines()))
+        if page:
+            print(page)
+    if check and (any(facts.problems for facts in found.splits) or any(result.problems for result in checked)):
+        raise typer.Exit(2)

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coref_automl.korean import is_hangul
+from coref_automl.models.load import detect_seq_len, load_tokenizer
 from coref_automl.models.vocabulary import word_starts
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.relation.data import Problem
+from coref_automl.relation.data import Problem, RelationData
 from coref_automl.relation.markers import MarkedRow, Marker
 from coref_automl.relation.rows import BadRow, Entity, RelationRow
 
@@ -28,9 +29,29 @@ class CheckResult(Record):
     unknown: int
     longest: int
     problems: tuple[Problem, ...]
+    split: str = ""
+
+    def lines(self) -> list[str]:
+        head = f"{self.split}, {self.scheme}: {self.rows:,} rows checked, {len(self.problems):,} wrong"
+        facts = f"{self.cut:,} cut to fit, {self.unknown:,} with an unknown token, longest {self.longest} tokens"
+        return [f"{head}; {facts}", *(f"  {problem}" for problem in self.problems)]
 
 
-def check_rows(rows: Sequence[RelationRow], marker: Marker, scheme: str, *, progress: Progress | None = None) -> CheckResult:
+def check_files(
+    splits: Sequence[RelationData], model: str, schemes: Sequence[str], *, max_length: int, progress: Progress | None = None
+) -> list[CheckResult]:
+    """Every row of every split under every scheme, with a model's tokenizer."""
+    limit = min(max_length, detect_seq_len(model))
+    return [
+        check_rows(data.rows, Marker(load_tokenizer(model), scheme, limit), scheme, split=data.split, progress=progress)
+        for data in splits
+        for scheme in schemes
+    ]
+
+
+def check_rows(
+    rows: Sequence[RelationRow], marker: Marker, scheme: str, *, split: str = "", progress: Progress | None = None
+) -> CheckResult:
     """Mark every row and check every mark."""
     reader = _Reader(marker)
     problems: list[Problem] = []
@@ -48,7 +69,7 @@ def check_rows(rows: Sequence[RelationRow], marker: Marker, scheme: str, *, prog
             longest = max(longest, len(marked.ids))
             if reason := reader.fault(row, marked):
                 problems.append(Problem(number, row.guid, reason))
-    return CheckResult(scheme, len(rows), cut, unknown, longest, tuple(problems))
+    return CheckResult(scheme, len(rows), cut, unknown, longest, tuple(problems), split)
 
 
 class _Reader:

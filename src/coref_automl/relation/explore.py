@@ -1,0 +1,169 @@
+"""What relation data hold. In: one split, or two. Out: counts, lengths, duplicates, conflicts, and the shift between them."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from coref_automl.records import Record
+from coref_automl.relation.data import Problem, RelationData, sentence_key
+from coref_automl.relation.labels import LABELS
+from coref_automl.relation.rows import TYPES, RelationRow
+
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict(Record):
+    """The same sentence with the same two spans, under different labels."""
+
+    guids: tuple[str, ...]
+    labels: tuple[str, ...]
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFacts(Record):
+    """One split. `lengths` and `distances` are in characters; `distance_bins` and `length_bins` count rows by bins of ten."""
+
+    split: str
+    rows: int
+    sentences: int
+    labels: dict[str, int]
+    pairs: dict[str, int]
+    sources: dict[str, int]
+    lengths: tuple[float, ...]
+    distances: tuple[float, ...]
+    length_bins: dict[str, int]
+    distance_bins: dict[str, int]
+    subject_first: float
+    nested: int
+    blank_edges: tuple[str, ...]
+    not_composed: tuple[str, ...]
+    duplicates: int
+    conflicts: tuple[Conflict, ...]
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exploration(Record):
+    """`label_shift` and `pair_shift` are total variation distances: the share of rows that would have to change."""
+
+    splits: tuple[SplitFacts, ...]
+    shared_sentences: int = 0
+    shared_rows: int = 0
+    label_shift: float = 0.0
+    pair_shift: float = 0.0
+
+    def lines(self) -> list[str]:
+        """The facts as a person reads them on a terminal."""
+        shown = list(chain.from_iterable(_lines(facts) for facts in self.splits))
+        if len(self.splits) > 1:
+            first, second = self.splits[:2]
+            shown += [
+                f"{first.split} against {second.split}: labels shift by {100 * self.label_shift:.1f}%, "
+                f"type pairs by {100 * self.pair_shift:.1f}% of the rows",
+                f"{self.shared_rows:,} rows of {second.split} have one of {self.shared_sentences:,} sentences of {first.split}",
+            ]
+        return shown
+
+
+def explore(splits: Sequence[RelationData]) -> Exploration:
+    facts = tuple(_facts(data) for data in splits)
+    if len(splits) < 2:
+        return Exploration(facts)
+    first, second = splits[0], splits[1]
+    seen = {sentence_key(row.sentence) for row in first.rows}
+    shared = [key for row in second.rows if (key := sentence_key(row.sentence)) in seen]
+    return Exploration(
+        facts,
+        shared_sentences=len(set(shared)),
+        shared_rows=len(shared),
+        label_shift=_shift(facts[0].labels, facts[1].labels),
+        pair_shift=_shift(facts[0].pairs, facts[1].pairs),
+    )
+
+
+def _facts(data: RelationData) -> SplitFacts:
+    rows = data.rows
+    labels, pairs = Counter(row.label for row in rows), Counter(f"{row.subject.type}-{row.object.type}" for row in rows)
+    lengths = [len(row.sentence) for row in rows]
+    distances = [entity_distance(row) for row in rows]
+    groups = _groups(rows)
+    return SplitFacts(
+        split=data.split,
+        rows=len(rows),
+        sentences=len({sentence_key(row.sentence) for row in rows}),
+        labels={label: labels[label] for label in LABELS},
+        pairs={f"{a}-{b}": pairs[f"{a}-{b}"] for a in TYPES for b in TYPES if pairs[f"{a}-{b}"]},
+        sources=dict(Counter(row.source for row in rows).most_common()),
+        lengths=_quantiles(lengths),
+        distances=_quantiles(distances),
+        length_bins=_bins(lengths, 20),
+        distance_bins=_bins(distances, 10),
+        subject_first=float(np.mean([row.subject.start < row.object.start for row in rows])) if rows else 0.0,
+        nested=sum(distance < 0 for distance in distances),
+        blank_edges=tuple(row.guid for row in rows if any(word != word.strip() for word in (row.subject.word, row.object.word))),
+        not_composed=tuple(row.guid for row in rows if not unicodedata.is_normalized("NFC", row.sentence)),
+        duplicates=sum(len(group) - 1 for group in groups),
+        conflicts=tuple(_conflicts(groups)),
+        problems=data.problems,
+    )
+
+
+def entity_distance(row: RelationRow) -> int:
+    """Characters between the two entities; -1 where one lies inside the other."""
+    return max(-1, max(row.subject.start, row.object.start) - min(row.subject.end, row.object.end))
+
+
+def _groups(rows: Sequence[RelationRow]) -> list[list[RelationRow]]:
+    """Rows that ask the same question: one sentence, the same subject and object."""
+    found: dict[tuple[str, int, int], list[RelationRow]] = {}
+    for row in rows:
+        found.setdefault((sentence_key(row.sentence), row.subject.start, row.object.start), []).append(row)
+    return [group for group in found.values() if len(group) > 1]
+
+
+def _conflicts(groups: Iterable[list[RelationRow]]) -> Iterable[Conflict]:
+    for group in groups:
+        labels = tuple(row.label or "" for row in group)
+        if len(set(labels)) > 1:
+            yield Conflict(tuple(row.guid for row in group), labels, group[0].sentence)
+
+
+def _quantiles(values: Sequence[int]) -> tuple[float, ...]:
+    return tuple(float(value) for value in np.quantile(values, QUANTILES)) if values else ()
+
+
+def _bins(values: Sequence[int], width: int, most: int = 15) -> dict[str, int]:
+    counts = Counter(min(max(value, 0) // width, most) for value in values)
+    return {
+        f"{place * width}+" if place == most else f"{place * width}-{place * width + width - 1}": counts[place]
+        for place in range(most + 1)
+    }
+
+
+def _shift(a: dict[str, int], b: dict[str, int]) -> float:
+    total_a, total_b = sum(a.values()) or 1, sum(b.values()) or 1
+    return sum(abs(a.get(key, 0) / total_a - b.get(key, 0) / total_b) for key in {*a, *b}) / 2
+
+
+def _lines(facts: SplitFacts) -> list[str]:
+    def five(values: tuple[float, ...]) -> str:
+        return ", ".join(f"{value:.0f}" for value in (values[2], values[4], values[5], values[6])) if values else "-"
+
+    top = sorted(facts.labels.items(), key=lambda entry: -entry[1])[:5]
+    return [
+        f"{facts.split}: {facts.rows:,} rows, {facts.sentences:,} sentences, {len(facts.problems):,} bad rows",
+        "  labels      " + ", ".join(f"{label} {100 * count / max(1, facts.rows):.1f}%" for label, count in top) + " ...",
+        "  type pairs  " + ", ".join(f"{pair} {count:,}" for pair, count in sorted(facts.pairs.items(), key=lambda e: -e[1])[:6]),
+        f"  characters  median, 90%, 99%, longest: {five(facts.lengths)}; between the entities: {five(facts.distances)}",
+        f"  subject first in {100 * facts.subject_first:.1f}%; nested {facts.nested:,}; asked twice {facts.duplicates:,}, "
+        f"of them with different labels {len(facts.conflicts):,}",
+        f"  blanks at an entity's edge {len(facts.blank_edges):,}; not composed (NFC) {len(facts.not_composed):,}",
+    ]

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.cli.app import run
+from coref_automl.relation.data import inspect_relations
+from coref_automl.relation.explore import entity_distance, explore
+from coref_automl.relation.explore_page import write_exploration
+from coref_automl.relation.rows import Entity, RelationRow
+
+from .conftest import make_raw_rows
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text(json.dumps(rows, ensure_ascii=False), "utf-8")
+    return path
+
+
+def test_counts_repeats_conflicts_and_shift_are_found(tmp_path: Path) -> None:
+    raw = make_raw_rows(40)
+    again = {**raw[0], "guid": "again"}
+    other = {**raw[1], "guid": "other", "label": "no_relation"}
+    first = inspect_relations(str(write(tmp_path / "a.json", [*raw, again, other])))
+    second = inspect_relations(
+        str(write(tmp_path / "b.json", [row for row in make_raw_rows(60, start=38) if row["label"] == "no_relation"]))
+    )
+    found = explore([first, second])
+    a, b = found.splits
+    assert a.rows == 42
+    assert sum(a.labels.values()) == 42
+    assert a.labels["per:place_of_birth"] == 11
+    assert a.duplicates == 2
+    assert [conflict.guids for conflict in a.conflicts] == [("made-00001", "other")]
+    assert b.labels["no_relation"] == b.rows
+    assert found.label_shift == pytest.approx(1 - a.labels["no_relation"] / 42)
+    assert found.shared_rows == found.shared_sentences == 1
+    assert any("labels shift" in line for line in found.lines())
+
+
+def test_distance_is_between_the_entities_and_negative_when_nested() -> None:
+    sentence = "서울대학교는 부산에 없다."
+    school, city, part = Entity("서울대학교", 0, 5, "ORG"), Entity("부산", 7, 9, "LOC"), Entity("서울", 0, 2, "LOC")
+    assert entity_distance(RelationRow("a", sentence, school, city)) == 2
+    assert entity_distance(RelationRow("a", sentence, city, school)) == 2
+    assert entity_distance(RelationRow("a", sentence, school, part)) == -1
+
+
+@pytest.mark.parametrize("lang", ["ko", "en"])
+def test_the_page_holds_every_label_and_asks_no_network(relation_file: Path, dev_file: Path, tmp_path: Path, lang: Any) -> None:
+    found = explore([inspect_relations(str(relation_file)), inspect_relations(str(dev_file))])
+    page = write_exploration(found, tmp_path / "out", lang=lang).read_text("utf-8")
+    assert "per:place_of_birth" in page
+    assert 'src="http' not in page
+    assert "made_dev" in (tmp_path / "out" / "explore.md").read_text("utf-8")
+
+
+def test_check_lists_every_problem_and_fails(encoder_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw = make_raw_rows(6)
+    raw[2]["subject_entity"]["start_idx"] += 1
+    raw[4]["label"] = "per:birth"
+    path = write(tmp_path / "bad.json", raw)
+    assert run(["re", "explore", str(path), "--check", "--model", str(encoder_folder)]) == 2
+    shown = capsys.readouterr().out
+    assert "row 3 (made-00002)" in shown
+    assert "row 5 (made-00004)" in shown
+    assert "typed: 4 rows checked, 0 wrong" in shown
+    good = write(tmp_path / "good.json", make_raw_rows(6))
+    assert run(["re", "explore", str(good), "--check", "--model", str(encoder_folder), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [check["problems"] for check in printed["checks"]] == [[], []]
