@@ -61,7 +61,7 @@ class _Writer:
         self._name = name
         self._register = register(name)
         self._trouble = "natural_trouble" if name in ("tale", "biography", "encyclopaedia") else "facility_trouble"
-        self._world = World(rng, foreign=0.0 if old else 0.06)
+        self._world = World(rng, old=old)
         self._groups = {
             "xyz": [self._world.person() for _ in range(rng.randrange(4, 7))],
             "oq": [self._world.company() for _ in range(3)],

@@ -117,11 +117,15 @@ def _linked(text: str, rng: Random) -> str:
 
 MAKERS: dict[str, Callable[[World], Entity]] = {
     "person": World.person,
+    "firm": World.company,
     "company": lambda world: world.company() if world.rng.random() < 0.7 else world.organisation("club"),
     "group": lambda world: world.organisation("group"),
     "league": lambda world: world.organisation(world.rng.choice(("school", "group", "club"))),
     "place": World.place,
     "date": lambda world: world.date(world.rng.randrange(1901, 2025)),
     "number": lambda world: world.new("NOH", lambda: names.count_of_people(world.rng)),
+    "creed": lambda world: world.pick("ORG", "creed"),
+    "title": lambda world: world.pick("POH", "titles"),
+    "product": lambda world: world.fact(world.company(), "product"),
     "work": lambda world: world.new("POH", lambda: names.work_title(world.rng)),
 }

@@ -7,9 +7,12 @@ from random import Random
 from coref_automl.corpus.synthetic_texts import words
 
 
-def person_name(rng: Random, surname: str | None = None, *, foreign: float = 0.06) -> str:
-    """A Korean name, or now and then a foreign one when no family name is asked for."""
-    if surname is None and rng.random() < foreign:
+FOREIGN_SHARE = 0.06
+
+
+def person_name(rng: Random, surname: str | None = None, *, old: bool = False) -> str:
+    """A Korean name, or now and then a foreign one, unless a family name is asked for or the world is an old one."""
+    if surname is None and not old and rng.random() < FOREIGN_SHARE:
         return f"{rng.choice(words('foreign_first'))} {rng.choice(words('foreign_last'))}"
     family = surname or rng.choice(words("surnames"))
     first, second = rng.choice(words("given_first")), rng.choice(words("given_second"))
@@ -26,16 +29,17 @@ def place_stem(rng: Random) -> str:
             return stem
 
 
-def place_name(rng: Random) -> str:
+def place_name(rng: Random, *, old: bool = False) -> str:
     """A town, county, island or village."""
-    return place_stem(rng) + rng.choice(words("place_ending"))
+    return place_stem(rng) + rng.choice(words("old_place_ending" if old else "place_ending"))
 
 
 def brand(rng: Random) -> str:
     """The first half of a company's name."""
     if rng.random() < 0.4:
         return rng.choice(words("company_stem"))
-    return rng.choice(words("company_head")) + rng.choice(words("company_tail"))
+    head = rng.choice(words("company_head"))
+    return head + rng.choice([tail for tail in words("company_tail") if tail != head])
 
 
 def work_title(rng: Random) -> str:

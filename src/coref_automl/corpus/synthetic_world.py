@@ -24,10 +24,13 @@ class Entity:
 
 @dataclass(slots=True)
 class World:
-    """Facts are made when they are first asked for and kept: a document never tells two birthplaces of one person."""
+    """Facts are made when they are first asked for and kept: a document never tells two birthplaces of one person.
+
+    An `old` world is that of tales: no foreign names, no cities.
+    """
 
     rng: Random
-    foreign: float = 0.06
+    old: bool = False
     era: int = field(init=False)
     entities: list[Entity] = field(default_factory=list)
     _facts: dict[tuple[int, str], Entity] = field(default_factory=dict)
@@ -53,7 +56,7 @@ class World:
         return self.new(kind, lambda: self.rng.choice(words(pool)))
 
     def person(self, surname: str | None = None) -> Entity:
-        return self.new("PER", lambda: names.person_name(self.rng, surname, foreign=self.foreign))
+        return self.new("PER", lambda: names.person_name(self.rng, surname, old=self.old))
 
     def relative(self, person: Entity) -> Entity:
         """Someone of the same family name; a foreign name has it at the end."""
@@ -72,7 +75,7 @@ class World:
         return self.new("ORG", lambda: self.rng.choice((names.place_stem, names.brand))(self.rng) + ending)
 
     def place(self) -> Entity:
-        return self.new("LOC", lambda: names.place_name(self.rng))
+        return self.new("LOC", lambda: names.place_name(self.rng, old=self.old))
 
     def date(self, year: int) -> Entity:
         year = min(year, PRESENT)
