@@ -130,6 +130,11 @@ def _kiwi(threads: int) -> Kiwi:
     return Kiwi(num_workers=threads, load_multi_dict=False)
 
 
+def release_kiwi() -> None:
+    """Give the tagger's memory back; the next text that needs it loads it again."""
+    _kiwi.cache_clear()
+
+
 class _TagStore:
     """A small key-value file. SQLite, because several processes share it and a killed one must not spoil it."""
 

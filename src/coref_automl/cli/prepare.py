@@ -47,7 +47,7 @@ AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Go on when a so
 
 
 @prepare_app.command(
-    epilog="""Example: coref-automl prepare mlm --source "local:news/*.jsonl.xz" --model klue/roberta-base --seq-len 512 --out data/news"""
+    epilog="Example: coref-automl prepare mlm --source 'local:news/*.jsonl.xz' --model klue/roberta-base --out data/news"
 )
 def mlm(
     out: Out,
@@ -74,7 +74,7 @@ def mlm(
 
 
 @prepare_app.command(
-    epilog="Example: coref-automl prepare entity --source kowiki --model klue/roberta-base --out data/wiki --eval-set evalsets/wiki"
+    epilog="Example: coref-automl prepare entity --source kowiki --model klue/bert-base --eval-set evalsets/a --out data/wiki"
 )
 def entity(
     out: Out,
@@ -103,7 +103,7 @@ def entity(
 
 
 @prepare_app.command(
-    epilog="Example: coref-automl prepare combined --source local:wiki.jsonl --model bundled:ko-mini --seq-len 512 --out data/wiki"
+    epilog="Example: coref-automl prepare combined --source local:wiki.jsonl --model bundled:ko-mini --out data/wiki"
 )
 def combined(
     out: Out,
@@ -131,7 +131,9 @@ def combined(
     _run("combined", **locals())
 
 
-@prepare_app.command("eval")
+@prepare_app.command(
+    "eval", epilog="Example: coref-automl prepare eval --source kowiki --model klue/bert-base --out evalsets/wiki"
+)
 def evaluation(
     out: Out,
     model: Annotated[list[str], typer.Option("--model", help="Tokenizers to serve; the first is the reference. Several times.")],
@@ -153,10 +155,7 @@ def evaluation(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """A frozen evaluation set from held-out documents; with --out and --model alone, noun tables for a set that stands.
-
-    Example: coref-automl prepare eval --source kowiki --model klue/roberta-base --task real --task real-far --out evalsets/wiki
-    """
+    """A frozen evaluation set from held-out documents; with --out and --model alone, noun tables for a set that stands."""
     from coref_automl.config import from_mapping
     from coref_automl.evaluation.items import EvalRecipe, prepare_eval
     from coref_automl.evaluation.manifest import lines

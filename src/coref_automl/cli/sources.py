@@ -10,7 +10,7 @@ from coref_automl.cli.app import app
 from coref_automl.cli.options import AsJson, print_json
 
 
-@app.command()
+@app.command(epilog="Example: coref-automl sources --check local:news.jsonl.xz kowiki")
 def sources(
     names: Annotated[
         list[str] | None, typer.Argument(help="Sources to look at, also local:PATH; all named ones when none is given.")
@@ -19,10 +19,7 @@ def sources(
     field: Annotated[str | None, typer.Option("--field", help="Field that holds the text, if not the usual one.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """The named sources: hub id, field, licence; with --check, whether each can be read.
-
-    Example: coref-automl sources --check local:news.jsonl.xz kowiki
-    """
+    """The named sources: hub id, field, licence; with --check, whether each can be read."""
     from coref_automl.corpus.card import aligned
     from coref_automl.corpus.sources import BUNDLED, SOURCES, check_source, inputs_of
 

@@ -59,6 +59,11 @@ def tokenizer_of(model: str) -> PreTrainedTokenizerFast:
     return load_tokenizer(model)
 
 
+def warm_up(model: str) -> None:
+    """Load a tokenizer in this process."""
+    tokenizer_of(model)
+
+
 def special_of(tokenizer: PreTrainedTokenizerFast, model: str) -> Special:
     found = {name: getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad", "mask")}
     if missing := [name for name, entry in found.items() if entry is None]:

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from coref_automl.config import from_mapping
 from coref_automl.corpus.assemble import assemble, refuse_empty
-from coref_automl.corpus.clean import Filters
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import EncodeSettings, Mode, encode_shard, special_of, tokenizer_of
@@ -33,7 +32,7 @@ from coref_automl.corpus.select import Choice, choose_documents
 from coref_automl.corpus.shards import READ, Index, build_index
 from coref_automl.corpus.sources import BUNDLED, Input, check_source, inputs_of
 from coref_automl.errors import DatasetError, FolderError, SourceError
-from coref_automl.korean import Tagger, default_cache
+from coref_automl.korean import Tagger, default_cache, release_kiwi
 from coref_automl.progress import Progress, Stage, quiet
 from coref_automl.records import Document
 from coref_automl.store import (
@@ -203,7 +202,7 @@ def _readable(recipe: PrepareRecipe, progress: Progress) -> tuple[list[Input], l
 
 def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, pool: _Pool, progress: Progress) -> None:
     settings = ReadSettings(
-        Filters(recipe.min_characters, recipe.min_hangul),
+        recipe.filters(),
         near=recipe.near_duplicates,
         field=recipe.field,
         limit=recipe.limit,
@@ -234,7 +233,7 @@ def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, poo
                 rows = compress(read_jsonl(index.shards[number].texts), keeps[number].tolist())
                 for amount in tagger.remember(row["text"] for row in rows):
                     stage.advance(amount)
-            del tagger  # the tagger's model is 300 MB, and the next stage has processes of its own
+        release_kiwi()  # its model is 300 MB, and the next stage has processes of its own
     settings = EncodeSettings(
         model=recipe.model,
         mode=recipe.mode,

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from coref_automl.corpus.clean import Filters
 from coref_automl.corpus.encode import Mode
 from coref_automl.corpus.holdout import SHARE
 from coref_automl.errors import RecipeError
@@ -67,6 +68,9 @@ class PrepareRecipe:
         if not match or not 1 <= int(match[1]) <= int(match[2]):
             raise RecipeError(f"shard should look like 3/16, not {self.shard!r}.")
         return int(match[1]), int(match[2])
+
+    def filters(self) -> Filters:
+        return Filters(self.min_characters, self.min_hangul)
 
     def settings(self) -> dict[str, Any]:
         """What decides the bytes."""
