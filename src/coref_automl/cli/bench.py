@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coref_automl.cli.app import app
-from coref_automl.cli.options import print_json
+from coref_automl.cli.options import AsJson, print_json
 
 if TYPE_CHECKING:
     from coref_automl.bench.result import BenchResult
@@ -23,3 +24,46 @@ def show(result: BenchResult, as_json: bool) -> None:
     for line in result.lines:
         print(line)
     print(result.closing_line())
+
+
+@bench_app.command(epilog="Example: coref-automl bench evaluate --items 200 --seq-len 256")
+def evaluate(
+    model: Annotated[str | None, typer.Option("--model", help="A model to run; without it, new weights of --shape.")] = None,
+    shape: Annotated[str, typer.Option("--shape", help="Shape of a model with new weights.")] = "deberta-tiny",
+    eval_set: Annotated[Path | None, typer.Option("--eval-set", help="Set with Real items; without it, the bundled one.")] = None,
+    items: Annotated[int, typer.Option("--items", min=1, help="How many Real items.")] = 200,
+    seq_len: Annotated[int, typer.Option("--seq-len", help="Window length in tokens.")] = 256,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto.")] = "auto",
+    dtype: Annotated[str, typer.Option("--dtype", help="float32, bfloat16, or auto: bfloat16 on a GPU.")] = "auto",
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Batch of the pipeline; 1 is its best on a CPU.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Score Real items in one pass, and as it was done: fill-mask pipeline, top 50, Kiwi on each candidate, twice."""
+    from coref_automl.bench.evaluate import run
+
+    result = run(
+        model=model,
+        shape=shape,
+        eval_set=eval_set,
+        items=items,
+        seq_len=seq_len,
+        device=device,
+        dtype=dtype,
+        batch_size=batch_size,
+    )
+    show(result, as_json)
+
+
+@bench_app.command(epilog="Example: coref-automl bench prepare --source local:wiki.jsonl --megabytes 5")
+def prepare(
+    source: Annotated[str, typer.Option("--source", help="Where the texts come from.")] = "bundled:synthetic",
+    model: Annotated[str | None, typer.Option("--model", help="Whose tokenizer; without it, one is trained on the texts.")] = None,
+    megabytes: Annotated[float, typer.Option("--megabytes", min=0.01, help="How much text.")] = 1.0,
+    seq_len: Annotated[int, typer.Option("--seq-len", min=16, help="Tokens of a row.")] = 512,
+    workers: Annotated[int, typer.Option("--workers", min=0, help="Processes and threads; 0 means one a core.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Prepare texts stage by stage, and the plain way: a Kiwi call a document, tokenise, pad."""
+    from coref_automl.bench.prepare import run
+
+    show(run(source=source, model=model, megabytes=megabytes, seq_len=seq_len, workers=workers), as_json)
