@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 from coref_automl.corpus.clean import normalise
 from coref_automl.corpus.particles import agree, attach
 from coref_automl.corpus.synthetic import REGISTERS, SyntheticDocument, documents, relation_rows
-from coref_automl.corpus.synthetic_texts import leads, register, relations, unrelated
+from coref_automl.corpus.synthetic_texts import leads, register, relations, sections, unrelated
+from coref_automl.corpus.synthetic_words import number
+from coref_automl.corpus.synthetic_world import FACTS
 from coref_automl.corpus.templates import choose, render
 from coref_automl.errors import RecipeError
 from coref_automl.korean import ends_in_consonant
@@ -106,8 +109,6 @@ def test_particles_agree_with_every_syllable(word: str) -> None:
 
 
 def test_a_template_places_its_names_and_settles_its_choices() -> None:
-    from random import Random
-
     rendered = render("[어제|그제] {x:은} {y}에서 [강{:을}|산{:을}] 보았다.", {"x": "민서", "y": "가람"}.__getitem__, Random(3))
     assert [(p.path, rendered.text[p.start : p.end]) for p in rendered.placed] == [("x", "민서"), ("y", "가람")]
     assert "민서는 가람에서" in rendered.text
@@ -237,7 +238,33 @@ def test_every_pattern_can_be_joined_and_names_both_entities() -> None:
     assert all(len(register(name).scenes) >= 8 for name in REGISTERS)
 
 
-def _said(pattern: str) -> str:
-    from random import Random
+def test_templates_ask_only_for_what_a_world_can_tell() -> None:
+    letters = set("xyzoqlmtupdgkbr")
+    for name in REGISTERS:
+        told = register(name)
+        for sentence in (line for scenes in (told.openings, told.scenes, told.endings) for scene in scenes for line in scene):
+            for path in re.findall(r"\{([^{}:]+)", sentence):
+                if path.startswith("#"):
+                    assert number(path[1:], Random(0), 1990)
+                    continue
+                role, *facts = path.split(".")
+                assert role in letters
+                assert set(facts) <= set(FACTS)
 
+
+def test_a_particle_written_after_a_choice_fits_every_wording() -> None:
+    lines = [line for name in (*REGISTERS, "relations", "unrelated") for _, told in sections(name) for line in told]
+    for line in lines:
+        for wordings, particle in re.findall(
+            r"\[([^\[\]]*)\](은|는|을|를|과|와|으로|로|이었|였|이라고|라고)(?![가-힣]*\})", line
+        ):
+            for wording in wordings.split("|"):
+                if wording and not wording.endswith("}"):
+                    open_form = {"는": "은", "를": "을", "와": "과", "로": "으로", "였": "이었", "라고": "이라고"}.get(
+                        particle, particle
+                    )
+                    assert agree(wording, open_form) == particle, line
+
+
+def _said(pattern: str) -> str:
     return render(pattern, lambda path: "가람", Random(0)).text

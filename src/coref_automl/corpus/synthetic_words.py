@@ -6,7 +6,6 @@ from random import Random
 
 from coref_automl.corpus.synthetic_texts import words
 
-
 FOREIGN_SHARE = 0.06
 
 
