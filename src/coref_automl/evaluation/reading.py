@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from coref_automl.corpus.chains import Mention, mentions, pronouns
 from coref_automl.korean import Tags
-from coref_automl.models.vocabulary import Pieces, tokenize
+from coref_automl.models.vocabulary import tokenize
 from coref_automl.records import ClozeItem, Document, Task
 from coref_automl.store import fingerprint
 
@@ -42,11 +42,16 @@ class Found:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadDocument:
-    """Everything that the tasks ask of a document, computed once. Distances count the reference tokens between two spans."""
+    """Everything that the tasks ask of a document, computed once. Distances count the reference tokens between two spans.
+
+    `opening` holds for every character the first token of a span that begins there, `closing` for every place the token after one
+    that ends there: what `Pieces.cover` says, for a whole document at a stroke.
+    """
 
     document: Document
     tags: Tags
-    pieces: Pieces
+    opening: list[int]
+    closing: list[int]
     mentions: tuple[Mention, ...]
     pronouns: NDArray[np.int32]
     identity: str
@@ -57,7 +62,7 @@ class ReadDocument:
 
     def distance(self, one: Span, other: Span) -> int:
         before, after = sorted((one, other))
-        return max(0, self.pieces.cover(*after)[0] - self.pieces.cover(*before)[1])
+        return max(0, self.opening[after[0]] - self.closing[before[1]])
 
     def pronoun_between(self, one: Span, other: Span) -> bool:
         before, after = sorted((one, other))
@@ -74,10 +79,14 @@ class ReadDocument:
 
 
 def read_document(document: Document, tags: Tags, reference: PreTrainedTokenizerFast) -> ReadDocument:
+    pieces = tokenize(reference, document.text)
+    places = np.arange(len(document.text) + 1)
+    blanks = np.bincount(pieces.starts[pieces.starts == pieces.ends], minlength=len(places))
     return ReadDocument(
         document=document,
         tags=tags,
-        pieces=tokenize(reference, document.text),
+        opening=(np.searchsorted(pieces.ends, places, "right") - blanks).tolist(),
+        closing=np.searchsorted(pieces.starts, places, "left").tolist(),
         mentions=tuple(mentions(document.text, tags)),
         pronouns=pronouns(tags),
         identity=fingerprint(document.text),
