@@ -86,7 +86,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
         shown = {"loss": round(loss, 4), "rate": float(logs["learning_rate"]), "tokens/s": round(speed)}
         self._stage.advance(amount, **({"step": step} if self._clock.last == OPEN_END else {}), **shown)
 
-    def on_save(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
+    def on_save(self, _args: Any, _state: Any, control: Any, **_: Any) -> Any:
         reason = self._judge()
         if reason is not None and not control.should_training_stop:
             self.stopped = reason

@@ -1,7 +1,7 @@
 """Scores checkpoints as they appear. In: a run's folder and an evaluation set. Out: evaluations, the best, a reason to stop.
 
-Only the `select` half decides here; `confirm` is left for the verdict. The rule is that of `compare`: the earliest checkpoint that is
-surely within the margin of the best. When that one has stayed behind for two checkpoints, longer training has stopped paying.
+Only the `select` half decides here; `confirm` is left for the verdict. The rule is that of `compare`: the earliest checkpoint
+that is surely within the margin of the best. When that one has stayed behind for two checkpoints, longer training has stopped paying.
 """
 
 from __future__ import annotations

@@ -156,7 +156,10 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
         )
         callback.trainer = trainer
         trainer.add_callback(callback)
-        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+        try:
+            trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+        finally:
+            trainer.close_workers()
     if trainer.is_world_process_zero():
         mark_done(run)
     trainer.accelerator.wait_for_everyone()
