@@ -226,3 +226,36 @@ def explore(
             print(page)
     if check and (any(facts.problems for facts in found.splits) or any(result.problems for result in checked)):
         raise typer.Exit(2)
+
+
+@relation_app.command(epilog="Example: coref-automl re grid --recipe recipes/klue-re-grid.yaml --out runs/re_grid")
+def grid(
+    recipe: Annotated[
+        Path, typer.Option("--recipe", help="The grid: models, learning_rates, batch_sizes, epochs, schemes, settings.")
+    ],
+    train: Annotated[str | None, _option(f"Training rows: {_FILE}.", "--train")] = None,
+    dev: Annotated[str | None, _option("Rows to score; they choose nothing.", "--dev")] = None,
+    out: OptionalOut = None,
+    lang: Annotated[str, typer.Option("--lang", help="Language of the page: ko or en.")] = "ko",
+    as_json: AsJson = False,
+) -> None:
+    """Train a grid of backbones, rates, batch sizes and schemes; one cell's error does not stop the others.
+
+    The same command goes on from where it stopped. Results stand in results.csv, results.md and results.html.
+    """
+    from coref_automl.config import choose, from_mapping, read_yaml
+    from coref_automl.progress import Progress
+    from coref_automl.relation.grid import GridRecipe, run_grid
+
+    given = {"train": train, "dev": dev, "out": str(out) if out else None}
+    values = read_yaml(recipe) | {key: value for key, value in given.items() if value is not None}
+    settings = from_mapping(GridRecipe, values, str(recipe))
+    language = choose(lang, {"ko": "ko", "en": "en"}, "language")
+    result = run_grid(settings, progress=Progress(shown=not as_json), lang=language)  # type: ignore[arg-type]
+    if as_json:
+        print_json(result.to_json())
+        return
+    for cell in sorted(result.cells, key=lambda cell: -cell.validation):
+        scores = f"micro-F1 {cell.result.micro_f1:.2f}, validation {cell.validation:.2f}" if cell.result else ""
+        print(f"{cell.name}: {cell.error or scores}")
+    print(Path(result.out) / "results.html")
