@@ -57,7 +57,9 @@ def evaluate(
 @bench_app.command(epilog="Example: coref-automl bench prepare --source local:wiki.jsonl --megabytes 5")
 def prepare(
     source: Annotated[str, typer.Option("--source", help="Where the texts come from.")] = "bundled:synthetic",
-    model: Annotated[str | None, typer.Option("--model", help="Whose tokenizer; without it, one is trained on the texts.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Whose tokenizer; without it, one is trained on the texts.")
+    ] = None,
     megabytes: Annotated[float, typer.Option("--megabytes", min=0.01, help="How much text.")] = 1.0,
     seq_len: Annotated[int, typer.Option("--seq-len", min=16, help="Tokens of a row.")] = 512,
     workers: Annotated[int, typer.Option("--workers", min=0, help="Processes and threads; 0 means one a core.")] = 0,
@@ -67,3 +69,21 @@ def prepare(
     from coref_automl.bench.prepare import run
 
     show(run(source=source, model=model, megabytes=megabytes, seq_len=seq_len, workers=workers), as_json)
+
+
+@bench_app.command("re", epilog="Example: coref-automl bench re --rows 256 --padded 256")
+def relation(
+    model: Annotated[str | None, typer.Option("--model", help="A model to train; without it, new weights of --shape.")] = None,
+    shape: Annotated[str, typer.Option("--shape", help="Shape of a model with new weights.")] = "ko-mini",
+    data: Annotated[str, typer.Option("--data", help="Relation rows.")] = "bundled:relations",
+    rows: Annotated[int, typer.Option("--rows", min=8, help="How many rows.")] = 256,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Rows a step, both ways.")] = 32,
+    padded: Annotated[int, typer.Option("--padded", min=32, help="Tokens that the usual way pads to.")] = 256,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Train relation rows in batches of like length, and as it is usually done: every row padded to one length."""
+    from coref_automl.bench.relation import run
+
+    result = run(model=model, shape=shape, data=data, rows=rows, batch_size=batch_size, padded=padded, device=device)
+    show(result, as_json)

@@ -1,0 +1,108 @@
+"""Relation training, timed. In: rows and an encoder. Out: rows a second, ours against every row padded to one length.
+
+Both ways train on the same rows with the same weights, optimizer and batch size, one after the other. The usual way
+takes rows in a random order and pads each to `padded` tokens, as `padding="max_length"` does.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from coref_automl.bench.result import BenchResult
+
+
+def run(
+    *,
+    model: str | None = None,
+    shape: str = "ko-mini",
+    data: str = "bundled:relations",
+    rows: int = 256,
+    batch_size: int = 32,
+    padded: int = 256,
+    device: str = "auto",
+    seed: int = 0,
+) -> BenchResult:
+    """`model` None: new weights of a shape, with a tokenizer learned from the rows; speed does not depend on what weights say."""
+    import numpy as np
+
+    from coref_automl.models.load import pick_device
+    from coref_automl.progress import quiet
+    from coref_automl.relation.batches import RowTensors, training_order
+    from coref_automl.relation.cache import RowCache
+    from coref_automl.relation.labels import gold_indices
+    from coref_automl.relation.markers import Marker
+
+    device, cache = pick_device(device), RowCache()
+    read = cache.read(data, skip_bad=False, max_rows=rows)
+    encoder, tokenizer = _encoder(model, shape, [row.sentence for row in read.rows], padded)
+    marker = Marker(tokenizer, "punct", padded)
+    _, marked, _ = cache.mark(read.rows, marker, progress=quiet())
+    gold = gold_indices(read.rows)
+    pad = tokenizer.pad_token_id or 0
+    ours, usual = RowTensors(marked, pad, device), RowTensors(marked, pad, device, fixed=padded)
+    rng = np.random.default_rng(seed)
+    by_length = training_order(ours.lengths, np.arange(len(marked)), batch_size, rng)
+    shuffled = rng.permutation(len(marked))
+    as_they_come = [shuffled[low : low + batch_size] for low in range(0, len(shuffled), batch_size)]
+    trainer = _Trainer(encoder, gold, device)
+    trainer.steps(usual, as_they_come[:2])  # the first steps of either way pay for allocations and kernels
+    seconds = [trainer.steps(ours, by_length), trainer.steps(usual, as_they_come)]
+    real = int(ours.lengths.sum())
+    spent = [sum(len(batch) * int(ours.lengths[batch].max()) for batch in by_length), len(marked) * padded]
+    lines = (
+        f"{len(marked):,} rows of {read.split}, batch {batch_size}, {device}, {trainer.parameters / 1e6:.1f}M parameters",
+        f"ours: {spent[0]:,} tokens, {100 * (1 - real / spent[0]):.1f}% padding; usual way: {spent[1]:,} tokens, "
+        f"{100 * (1 - real / spent[1]):.1f}% padding",
+    )
+    return BenchResult(len(marked) / seconds[0], len(marked) / seconds[1], "rows/s", lines)
+
+
+def _encoder(model: str | None, shape: str, texts: list[str], seq_len: int) -> tuple[Any, Any]:
+    if model is not None:
+        from coref_automl.models.load import load_encoder
+
+        return load_encoder(model)
+    from coref_automl.models.build import build_masked_lm, train_tokenizer
+
+    tokenizer = train_tokenizer([*texts, "@ # * ^ & % $ + = |"], vocab_size=8000)
+    return build_masked_lm(shape, tokenizer, seq_len=seq_len).base_model, tokenizer
+
+
+class _Trainer:
+    def __init__(self, encoder: Any, gold: Any, device: str) -> None:
+        import torch
+
+        from coref_automl.relation.model import RelationModel
+        from coref_automl.training.optimizer import adamw, groups_of
+
+        self.model = RelationModel(encoder, "both", 0.1).to(device).train()
+        self.gold = torch.from_numpy(gold).to(device)
+        self.optimizer = adamw(groups_of(self.model, rate=1e-5, weight_decay=0.01), fused=device.startswith("cuda"))
+        self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
+
+    def steps(self, tensors: Any, batches: list[Any]) -> float:
+        """Seconds for one training step a batch."""
+        import torch
+
+        from coref_automl.relation.fit import autocast
+        from coref_automl.relation.losses import cross_entropy
+
+        _wait(tensors.device)
+        began = time.perf_counter()
+        for chosen in batches:
+            batch = tensors.batch(chosen)
+            with autocast(tensors.device, "auto"):
+                logits = self.model(batch.ids, batch.mask, batch.starts)
+            cross_entropy(logits, self.gold[torch.from_numpy(chosen).to(tensors.device)]).backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+        _wait(tensors.device)
+        return time.perf_counter() - began
+
+
+def _wait(device: str) -> None:
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.synchronize()
