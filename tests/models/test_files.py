@@ -52,6 +52,9 @@ def test_what_a_checkpoint_was_trained_at_wins_where_the_model_reads_that_much(c
     assert detect_seq_len(str(folder)) == 16
     (folder / "training.json").write_text(json.dumps({"seq_len": 4096}), "utf-8")
     assert detect_seq_len(str(folder)) == LENGTH
+    (folder / "training.json").write_text("{", "utf-8")
+    with pytest.raises(ModelError, match="not JSON"):
+        detect_seq_len(str(folder))
 
 
 def test_fingerprints_of_weights_name_bytes_not_folders(copied: Copied, checkpoint: Callable[[str], str]) -> None:

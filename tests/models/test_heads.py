@@ -48,3 +48,20 @@ def test_gradients_reach_the_encoder_through_both_halves() -> None:
     predict(model, encode(model, batch(), torch.ones(2, 20, dtype=torch.long))[:, 3]).sum().backward()
     assert model.deberta.encoder.layer[0].attention.self.query_proj.weight.grad.abs().sum() > 0
     assert model.deberta.embeddings.word_embeddings.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("name", ["deberta", "modernbert", "bert"])
+def test_gradient_checkpointing_changes_no_gradient(name: str) -> None:
+    model, ids = build(name).train(), batch()
+
+    def slopes() -> dict[str, torch.Tensor]:
+        model.zero_grad()
+        predict(model, encode(model, ids, torch.ones_like(ids))[:, 3]).logsumexp(-1).sum().backward()
+        return {key: weight.grad for key, weight in model.named_parameters() if weight.grad is not None}
+
+    expected = slopes()
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    again = slopes()
+    assert again.keys() == expected.keys()
+    for key, slope in expected.items():
+        torch.testing.assert_close(again[key], slope)

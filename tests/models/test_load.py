@@ -172,6 +172,8 @@ def test_a_lost_shard_is_named(copied: Copied, tmp_path: Path) -> None:
     lost = sorted(folder.glob("*.safetensors"))[1]
     lost.unlink()
     assert lost.name in refused(folder)
+    (folder / "model.safetensors.index.json").write_text("{}", "utf-8")
+    assert "names no weights" in refused(folder)
 
 
 def test_a_discriminator_has_no_mask_head_but_is_an_encoder(tmp_path: Path) -> None:
@@ -290,4 +292,9 @@ def test_a_device_that_is_not_there_is_refused(checkpoint: Callable[[str], str])
     if torch.cuda.is_available():
         pytest.skip("this machine has a CUDA device")
     assert "--device cpu" in refused(checkpoint("bert"), device="cuda")
+    assert "choose cpu" in refused(checkpoint("bert"), device="gpu")
     assert load_masked_lm(checkpoint("bert"), device="auto").model.device.type == "cpu"
+
+
+def test_a_length_of_nothing_is_refused(checkpoint: Callable[[str], str]) -> None:
+    assert "--seq-len" in refused(checkpoint("bert"), seq_len=0)

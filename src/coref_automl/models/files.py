@@ -77,10 +77,7 @@ def has_tokenizer(folder: Path) -> bool:
 
 
 def config_of(folder: Path) -> dict[str, Any]:
-    try:
-        config = read_json(folder / "config.json")
-    except InputError as error:
-        raise ModelError(str(error)) from error
+    config = _json(folder / "config.json")
     if not isinstance(config, dict) or "model_type" not in config:
         raise ModelError(
             f"{folder / 'config.json'} names no model_type, so it is no model's config; pass a folder that save_pretrained wrote."
@@ -95,7 +92,10 @@ def weight_files(folder: Path) -> list[Path]:
             return [folder / single]
         index = folder / f"{single}.index.json"
         if index.is_file():
-            names = sorted(set(read_json(index)["weight_map"].values()))
+            written = _json(index)
+            if not isinstance(written, dict) or not isinstance(written.get("weight_map"), dict):
+                raise ModelError(f"{index} names no weights; copy the checkpoint again.")
+            names = sorted(set(written["weight_map"].values()))
             if lost := [name for name in names if not (folder / name).is_file()]:
                 raise ModelError(f"{folder} lacks {lost[0]}, which its index names; copy the checkpoint again.")
             return [folder / name for name in names]
@@ -125,7 +125,8 @@ def detect_seq_len(model: str) -> int:
 def trained_length(folder: Path, longest: int) -> int:
     """The length a checkpoint was trained at, where a training.json beside it says so and the model reads that much."""
     if (folder / "training.json").is_file():
-        trained = read_json(folder / "training.json").get("seq_len")
+        written = _json(folder / "training.json")
+        trained = written.get("seq_len") if isinstance(written, dict) else None
         if isinstance(trained, int) and 0 < trained <= longest:
             return trained
     return longest
@@ -139,6 +140,13 @@ def position_rows(shapes: dict[str, tuple[int, ...]]) -> int | None:
 def weights_fingerprint(model: str) -> str:
     """A short name of the weights' bytes, whatever the folder is called."""
     return fingerprint_files(weight_files(folder_of(model)))
+
+
+def _json(path: Path) -> Any:
+    try:
+        return read_json(path)
+    except InputError as error:
+        raise ModelError(f"{str(error).rstrip('.')}; copy the checkpoint again or pass another.") from error
 
 
 def _from_hub(name: str, patterns: list[str]) -> Path:

@@ -97,6 +97,8 @@ def load_masked_lm(
     from coref_automl.models.attention import use_attention
     from coref_automl.models.context import lengthen, position_faults
 
+    if seq_len is not None and seq_len < 1:
+        raise ModelError(f"A model cannot read {seq_len} tokens; pass --seq-len 512 or another length above 0.")
     folder = folder_of(model)
     shapes = weight_shapes(folder)
     config, notes = _config(folder, shapes)
@@ -149,8 +151,12 @@ def pick_device(device: str) -> str:
 
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ModelError(f"There is no CUDA device here, so --device {device} cannot be used; pass --device cpu.")
+    try:
+        wanted = torch.device(device)
+    except RuntimeError as error:
+        raise ModelError(f"There is no device {device!r}; choose cpu, cuda, cuda:0 ... or auto.") from error
+    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
+        raise ModelError(f"There is no such CUDA device here, so --device {device} cannot be used; pass --device cpu.")
     return device
 
 
