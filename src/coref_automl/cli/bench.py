@@ -87,3 +87,35 @@ def relation(
 
     result = run(model=model, shape=shape, data=data, rows=rows, batch_size=batch_size, padded=padded, device=device)
     show(result, as_json)
+
+
+@bench_app.command(epilog="Example: coref-automl bench train --source local:wiki.jsonl --seq-len 512")
+def train(
+    model: Annotated[str | None, typer.Option("--model", help="A model to train; without it, new weights of --shape.")] = None,
+    shape: Annotated[str, typer.Option("--shape", help="Shape of a model with new weights.")] = "ko-mini",
+    source: Annotated[str, typer.Option("--source", help="Where the documents come from.")] = "bundled:passages",
+    documents: Annotated[int, typer.Option("--documents", min=1, help="How many documents.")] = 400,
+    seq_len: Annotated[int, typer.Option("--seq-len", min=16, help="Tokens of a row.")] = 512,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Rows a step, all three ways.")] = 8,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Steps each.")] = 5,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto.")] = "auto",
+    compiled: Annotated[bool, typer.Option("--compile", help="Compile our step.")] = False,
+    attention: Annotated[str, typer.Option("--attention", help="Ours: auto, sdpa, eager or flex.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Train packed rows with the head at masked positions, and the two usual ways: padded rows, joined chunks, full logits."""
+    from coref_automl.bench.train import run
+
+    result = run(
+        model=model,
+        shape=shape,
+        source=source,
+        documents=documents,
+        seq_len=seq_len,
+        batch=batch,
+        steps=steps,
+        device=device,
+        compiled=compiled,
+        attention=attention,
+    )
+    show(result, as_json)

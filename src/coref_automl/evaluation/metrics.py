@@ -77,10 +77,15 @@ def hits(scores: Sequence[ItemScore], metric: str) -> tuple[list[str], NDArray[n
         raise RecipeError(
             f"{metric} is a composite and has no hits of its own; use its parts {', '.join(name for name, _ in plain.parts)}."
         )
-    counted = [(score, rank) for score in scores if score.task == plain.task and (rank := plain.rank(score)) is not None]
+    return hits_of(scores, plain)
+
+
+def hits_of(scores: Sequence[ItemScore], metric: Metric) -> tuple[list[str], NDArray[np.bool_], NDArray[np.str_]]:
+    """`hits` of a metric that need not have a name."""
+    counted = [(score, rank) for score in scores if score.task == metric.task and (rank := metric.rank(score)) is not None]
     return (
         [score.item for score, _ in counted],
-        np.array([0 < rank <= plain.at for _, rank in counted], np.bool_),
+        np.array([0 < rank <= metric.at for _, rank in counted], np.bool_),
         np.array([score.cluster for score, _ in counted], np.str_),
     )
 

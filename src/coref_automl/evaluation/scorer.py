@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 TOP = 5
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_STEP = 64
 _HEAD_POSITIONS = 256
 """Positions whose logits are alive at once: 133 MB of them with a vocabulary of 130,000."""
 
@@ -62,6 +63,7 @@ class Scorer:
         self._device = next(self._model.parameters()).device
         self._autocast = choose(dtype, DTYPES, "dtype")
         self._budget = budget or default_budget(self._device.type)
+        self._seq_len = seq_len
         self._maker = WindowMaker(loaded.tokenizer, seq_len)
         words = entry_words(loaded.tokenizer)
         width = int(self._model.config.vocab_size)
@@ -148,7 +150,7 @@ class Scorer:
                     places.append(Place(number, len(rows), unit.window.gap + offset, order == 0, asked))
                 rows.append(unit.window.filled(row.middle))
         places.sort(key=lambda place: not place.ranked)
-        longest = max(map(len, rows))
+        longest = self._padded(max(map(len, rows)))
         ids = np.full((len(rows), longest), self._tokenizer.pad_token_id or 0, np.int64)
         real = np.zeros((len(rows), longest), np.int64)
         for at, tokens in enumerate(rows):
@@ -160,6 +162,10 @@ class Scorer:
         at_rows = torch.tensor([place.row for place in places], device=self._device)
         at_columns = torch.tensor([place.column for place in places], device=self._device)
         return hidden[at_rows, at_columns], places
+
+    def _padded(self, length: int) -> int:
+        """Few different lengths on a GPU, where kernels are built for a shape; never beyond what the model reads."""
+        return length if self._device.type == "cpu" else max(length, min(self._seq_len, -(-length // _STEP) * _STEP))
 
     def _add_candidates(self, logits: Tensor, places: Sequence[Place], sums: list[NDArray[np.float64]]) -> None:
         asked = [(at, ask.piece, place.unit, ask.slot) for at, place in enumerate(places) for ask in place.asks]

@@ -1,0 +1,93 @@
+"""How long does one checkpoint of full size take? In: an evaluation set. Out: seconds without and with words, and peak memory.
+
+    python benchmarks/evaluate_speed.py --eval-set evalsets/heldout --tokenizer MODEL --real 3200 --lambada 600 --seq-len 2048
+
+The model is a DeBERTa-v2 of base shape (12 layers, hidden 768, vocabulary 130,000, 256 buckets) with new weights, which cost the
+same to run as trained ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coref_automl.bench.memory import PeakMemory
+from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.one import pick
+from coref_automl.evaluation.scorer import Scorer
+from coref_automl.evaluation.words import sample
+from coref_automl.models.attention import use_attention
+from coref_automl.models.load import LoadedModel, load_tokenizer
+from coref_automl.records import ClozeItem
+
+
+def base_shape(seq_len: int, layers: int, hidden: int, vocabulary: int) -> Any:
+    from transformers import DebertaV2Config, DebertaV2ForMaskedLM
+
+    config = DebertaV2Config(
+        vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64,
+        intermediate_size=4 * hidden, max_position_embeddings=seq_len, max_relative_positions=512, position_buckets=256,
+        relative_attention=True, pos_att_type=["p2c", "c2p"], norm_rel_ebd="layer_norm", share_att_key=True,
+        position_biased_input=False, type_vocab_size=0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return DebertaV2ForMaskedLM(config).eval()
+
+
+def timed(
+    scorer: Scorer, items: list[ClozeItem], evalset: EvalSet, words: frozenset[str], device: str
+) -> tuple[float, PeakMemory]:
+    with PeakMemory(device) as memory:
+        started = time.perf_counter()
+        done = sum(len(batch) for batch in scorer.score(items, evalset.documents, words=words))
+        seconds = time.perf_counter() - started
+    assert done == len(items)
+    return seconds, memory
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--eval-set", type=Path, required=True)
+    parser.add_argument("--tokenizer", required=True, help="a model or folder whose tokenizer cuts the texts")
+    parser.add_argument("--real", type=int, default=3200)
+    parser.add_argument("--lambada", type=int, default=600)
+    parser.add_argument("--seq-len", type=int, default=2048)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--attention", default="auto")
+    parser.add_argument("--batch-tokens", type=int)
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--hidden", type=int, default=768)
+    parser.add_argument("--vocabulary", type=int, default=130_000)
+    parser.add_argument("--skip-words", action="store_true")
+    arguments = parser.parse_args()
+    device, dtype = pick(arguments.device, arguments.dtype)
+    evalset, tokenizer = EvalSet.open(arguments.eval_set), load_tokenizer(arguments.tokenizer)
+    model = base_shape(arguments.seq_len, arguments.layers, arguments.hidden, arguments.vocabulary).to(device)
+    notes = use_attention(model, arguments.attention)
+    loaded = LoadedModel(model, tokenizer, "deberta-v2", arguments.seq_len, tuple(notes))
+    nouns = evalset.noun_table(tokenizer)
+    scorer = Scorer(loaded, nouns, seq_len=arguments.seq_len, dtype=dtype, budget=arguments.batch_tokens)
+    items: list[ClozeItem] = []
+    for task, count in (("real", arguments.real), ("lambada", arguments.lambada)):
+        of_task = evalset.items.get(task, ())  # type: ignore[call-overload]
+        chosen = sample(of_task, count)
+        items += [item for item in of_task if item.id in chosen]
+    print(f"{len(items)} items, windows up to {arguments.seq_len} tokens, {device}, {dtype}; {' '.join(notes)}")
+    first, _ = timed(scorer, items[:64], evalset, frozenset(), device)
+    print(f"warm-up on 64 items (kernels are built): {first:.1f} s")
+    seconds, memory = timed(scorer, items, evalset, frozenset(), device)
+    print(f"strict and lenient: {seconds:.1f} s, {len(items) / seconds:.1f} items/s, {memory}")
+    if not arguments.skip_words:
+        seconds, memory = timed(scorer, items, evalset, frozenset(item.id for item in items), device)
+        print(f"with words: {seconds:.1f} s, {len(items) / seconds:.1f} items/s, {memory}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

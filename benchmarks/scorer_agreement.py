@@ -1,0 +1,112 @@
+"""Do two machines, or two dtypes, give the same hits? In: a model and a set. Out: a file of logit gaps; two such files compared.
+
+    python benchmarks/scorer_agreement.py gaps --model M --eval-set S --device cpu --dtype float32 --out cpu.npz
+    python benchmarks/scorer_agreement.py gaps --model M --eval-set S --device cuda --dtype float32 --out gpu.npz
+    python benchmarks/scorer_agreement.py compare cpu.npz gpu.npz --most 1e-3
+
+A gap is the logit of the item's best match minus that of the competitor that decides a hit: above 0 is a hit. Two runs disagree
+where the signs differ; the sizes of those gaps say whether rounding explains it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.scorer import Scorer
+from coref_automl.evaluation.words import sample
+from coref_automl.models.load import load_masked_lm
+
+METRICS = ("strict@1", "lenient@1", "lenient@5")
+
+
+class WatchedScorer(Scorer):
+    """The scorer, with the gaps of every item kept while its ranks are found."""
+
+    gaps: dict[str, list[float]]
+
+    def _rank(self, logits: Any, units: Any, table: Any, allowed: Any) -> Any:
+        ranks = super()._rank(logits, units, table, allowed)  # leaves minus infinity where an entry is not allowed
+        for row, unit in zip(logits, units, strict=True):
+            strict, lenient = (torch.from_numpy(ids).to(row.device) for ids in table.of(unit.item.answer))
+            self.gaps[unit.item.id] = [gap_of(row, strict, 1), gap_of(row, lenient, 1), gap_of(row, lenient, 5)]
+        return ranks
+
+
+def gap_of(row: torch.Tensor, matches: torch.Tensor, at: int) -> float:
+    if not len(matches):
+        return float("nan")
+    others = row.index_fill(0, matches, -torch.inf)
+    return float(row[matches].max() - others.topk(at).values[-1])
+
+
+def gaps(arguments: argparse.Namespace) -> int:
+    loaded = load_masked_lm(arguments.model, seq_len=arguments.seq_len, device=arguments.device)
+    evalset = EvalSet.open(arguments.eval_set)
+    seq_len = arguments.seq_len or loaded.seq_len
+    scorer = WatchedScorer(loaded, evalset.noun_table(loaded.tokenizer), seq_len=seq_len, dtype=arguments.dtype)
+    scorer.gaps = {}
+    chosen = {name for items in evalset.items.values() for name in sample(items, arguments.items)}
+    items = [item for group in evalset.items.values() for item in group if item.id in chosen]
+    scores = {score.item: score for batch in scorer.score(items, evalset.documents) for score in batch}
+    ids = sorted(scores)
+    ranks = [(scores[name].strict_rank, scores[name].lenient_rank) for name in ids]
+    np.savez_compressed(
+        arguments.out, ids=np.array(ids), gaps=np.array([scorer.gaps[name] for name in ids]), ranks=np.array(ranks)
+    )
+    print(
+        f"{len(ids)} items, windows up to {seq_len}, {arguments.device}, {arguments.dtype}, torch {torch.__version__}: {arguments.out}"
+    )
+    return 0
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    first, second = (np.load(path) for path in (arguments.first, arguments.second))
+    if not np.array_equal(first["ids"], second["ids"]):
+        print("The files hold different items; make both with the same set and --items.", file=sys.stderr)
+        return 2
+    largest = 0.0
+    for column, name in enumerate(METRICS):
+        a, b = first["gaps"][:, column], second["gaps"][:, column]
+        known = np.isfinite(a) & np.isfinite(b)
+        flips = known & ((a > 0) != (b > 0))
+        worst = float(np.maximum(np.abs(a[flips]), np.abs(b[flips])).max()) if flips.any() else 0.0
+        moved = float(np.abs(a[known] - b[known]).max()) if known.any() else 0.0
+        largest = max(largest, worst)
+        print(
+            f"{name}: {int(flips.sum())} of {int(known.sum())} items flip, largest gap there {worst:.1e}; gaps moved by {moved:.1e}"
+        )
+    print(f"both ranks equal on {int((first['ranks'] == second['ranks']).all(axis=1).sum())} of {len(first['ids'])} items")
+    if arguments.most is not None and largest >= arguments.most:
+        print(f"A flip has a gap of {largest:.1e}, not under {arguments.most:.0e}.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    one = verbs.add_parser("gaps", help="score items and keep their gaps")
+    one.add_argument("--model", required=True)
+    one.add_argument("--eval-set", type=Path, required=True)
+    one.add_argument("--seq-len", type=int)
+    one.add_argument("--device", default="cpu")
+    one.add_argument("--dtype", default="float32")
+    one.add_argument("--items", type=int, default=500, help="items a task")
+    one.add_argument("--out", type=Path, required=True)
+    two = verbs.add_parser("compare", help="compare two files of gaps")
+    two.add_argument("first", type=Path)
+    two.add_argument("second", type=Path)
+    two.add_argument("--most", type=float, help="fail when a flip has a gap of this size")
+    arguments = parser.parse_args()
+    return gaps(arguments) if arguments.verb == "gaps" else compare(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

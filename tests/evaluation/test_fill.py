@@ -1,0 +1,55 @@
+"""A sentence with one gap is filled by several models side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coref_automl.errors import InputError
+from coref_automl.evaluation import fill as module
+from coref_automl.evaluation.fill import Filled, fill, find_gap, side_by_side
+from coref_automl.models.vocabulary import entry_words
+from tests.evaluation.tiny import NOUNS, loaded, noun_table
+
+
+@pytest.fixture(autouse=True)
+def _nouns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "noun_table", lambda ready: noun_table())
+
+
+def test_the_probabilities_are_those_of_the_full_model() -> None:
+    import torch
+
+    ready = loaded(seed=2)
+    found = fill(ready, "시민은 [MASK]을 찾았다.", nouns_only=False, top=5)
+    pieces = ["[CLS]", "시민", "##은", "[MASK]", "##을", "찾", "##았", "##다", ".", "[SEP]"]
+    row = torch.tensor([ready.tokenizer.convert_tokens_to_ids(pieces)])
+    with torch.inference_mode():
+        chances = ready.model(input_ids=row).logits[0, 3].softmax(-1).numpy()
+    words = entry_words(ready.tokenizer)
+    order = [at for at in np.argsort(-chances) if words[at]][:5]
+    assert found.words == tuple(words[at] for at in order)
+    assert found.probabilities == pytest.approx([chances[at] for at in order], rel=1e-4)
+
+
+def test_the_noun_filter_leaves_only_nouns() -> None:
+    found = fill(loaded(), "시민은 [MASK]을 찾았다.")
+    assert set(found.words) <= {*NOUNS, "한빛"}
+    assert found.probabilities == tuple(sorted(found.probabilities, reverse=True))
+
+
+@pytest.mark.parametrize("gap", ["[MASK]", "<mask>", "_", "____"])
+def test_a_gap_can_be_written_in_several_ways(gap: str) -> None:
+    assert find_gap(f"시민은 {gap}을 찾았다.") == (4, 4 + len(gap))
+
+
+@pytest.mark.parametrize("sentence", ["", "시민은 도서관을 찾았다.", "[MASK]은 [MASK]을 찾았다."])
+def test_a_sentence_needs_exactly_one_gap(sentence: str) -> None:
+    with pytest.raises(InputError, match="once"):
+        find_gap(sentence)
+
+
+def test_models_stand_side_by_side() -> None:
+    lines = side_by_side([Filled("a", True, ("나무", "기차"), (0.5, 0.25)), Filled("b", True, ("강변",), (0.125,))])
+    assert lines[1].split() == ["1.", "나무", "50.0%", "강변", "12.5%"]
+    assert lines[2].split() == ["2.", "기차", "25.0%"]
