@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coref_automl.evaluation.evalset import freeze
 from coref_automl.evaluation.metrics import summarise
-from coref_automl.records import Evaluation, ItemScore, Provenance, Task
+from coref_automl.records import ClozeItem, Document, Evaluation, ItemScore, Provenance, Task
 from coref_automl.store import mark_done, write_json, write_jsonl
 
 WORDS = ("서울", "대통령", "회사", "선수", "학교", "정부", "영화", "음악")
@@ -130,3 +132,54 @@ def evaluated(tmp_path: Path) -> Maker:
         return tmp_path
 
     return make
+
+
+def write_evalset(folder: Path, scores: Sequence[ItemScore]) -> Path:
+    """A frozen set whose passages hold the items: antecedent, filler, gap. Some passages would run as markup if they could."""
+    documents, items = [], {}
+    for score in scores:
+        before = f"<script>window.hacked = 1</script> {score.answer}" if score.item.endswith("-0-0") else f"그날 {score.answer}"
+        filler = "은 오래 이야기되었다. " * (40 if score.distance > 200 else 3)
+        text = f"{before}{filler}다시 {score.answer}에 대해 말했다."
+        start, first = text.rindex(score.answer), text.index(score.answer)
+        documents.append(Document(f"doc-{score.item}", score.source, text))
+        others = tuple((word,) for word in WORDS if word != score.answer)
+        item = ClozeItem(
+            id=score.item,
+            task=score.task,
+            document=f"doc-{score.item}",
+            cluster=score.cluster,
+            source=score.source,
+            start=start,
+            end=start + len(score.answer),
+            answer=score.answer,
+            tag=score.tag,
+            candidates=((score.answer,), *others),
+            antecedent=(first, first + len(score.answer)),
+            distance=score.distance,
+        )
+        items.setdefault(score.task, []).append(item)
+    folder.mkdir(parents=True)
+    freeze(folder, documents, items, {"tasks": {}})
+    return folder
+
+
+@pytest.fixture(scope="session")
+def study_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of two objectives, a longer one, and passages: what a whole report is made of. Read only."""
+    models = [Model("base", 0, -1.0)]
+    for run, objective, top in (("mlm_a", "mlm", -0.4), ("entity_a", "entity", 0.6)):
+        models += [Model(run, step, top - 50 / step, objective=objective) for step in (65, 130, 195)]
+    models.append(Model("entity_long", 130, 0.7, seq_len=256))
+    tasks: tuple[Task, ...] = ("real", "lambada", "gold", "real-far")
+    root = tmp_path_factory.mktemp("study")
+    evalset = write_evalset(root.with_name(f"{root.name}-set"), make_scores(models[0], documents=50, tasks=tasks))
+    for number, model in enumerate(models):
+        write_evaluation(root, model, make_scores(model, documents=50, tasks=tasks, own=number), evalset_path=str(evalset))
+    return root
+
+
+@pytest.fixture
+def study_folder(study_source: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return shutil.copytree(study_source, tmp_path / "study")

@@ -121,7 +121,7 @@ def matrix(rows: Rows, names: Sequence[str], say: Say) -> dict[str, Any]:
         {"mark": {"type": "rect", "cornerRadius": 3}, "encoding": {"x": x, "y": y, **paint, "tooltip": tooltip}},
         {"transform": [{"filter": "datum.shown"}], "mark": dot, "encoding": {"x": x, "y": y, "tooltip": tooltip}},
     ]
-    return _spec(rows, layers, height=max(160, 24 * len(names)))
+    return {**_spec(rows, layers, height=max(160, 24 * len(names))), "usermeta": {"broad": True}}
 
 
 def by_distance(rows: Rows, order: Sequence[str], say: Say) -> dict[str, Any]:

@@ -1,0 +1,63 @@
+"""compare and report on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coref_automl.cli.app import run
+from coref_automl.comparison import charts
+from tests.comparison.conftest import Model, make_scores, write_evaluation
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    for number, model in enumerate([Model("base", 0, -1.0), Model("run", 100, 0.4), Model("run", 200, 0.5)]):
+        write_evaluation(tmp_path / "runs", model, make_scores(model, documents=40, own=number))
+    return tmp_path / "runs"
+
+
+def test_compare_prints_a_table_and_a_recommendation(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compare", str(runs)]) == 0
+    shown = capsys.readouterr().out
+    assert "the reference" in shown
+    assert "better" in shown
+    assert "Keep checkpoint-" in shown
+
+
+def test_compare_json_is_the_result_alone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compare", str(runs), "--json", "--metric", "score", "--margin", "3"]) == 0
+    held = json.loads(capsys.readouterr().out)
+    assert held["metric"] == "score"
+    assert held["recommendation"]["margin"] == 0.03
+    assert [row["comparison"] is None for row in held["rows"]] == [True, False, False]
+
+
+def test_report_writes_three_files_and_prints_the_page(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(charts, "runtime", lambda: None)
+    out = tmp_path / "out"
+    assert run(["report", str(runs), "--output-dir", str(out), "--lang", "en"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(out / "report.html")
+    assert {path.name for path in out.iterdir()} >= {"report.html", "report.md", "results.csv"}
+    assert run(["report", str(runs), "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["page"] == str(out / "report.html")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["compare", "nowhere"], "coref-automl evaluate nowhere"),
+        (["report", "--out", "x"], "one of the two"),
+        (["report", "runs", "--table", "t.csv", "--out", "x"], "one of the two"),
+        (["compare", "nowhere", "--margin", "200"], "such as 2"),
+    ],
+)
+def test_wrong_commands_exit_2_with_one_sentence(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.count("\n") == 1

@@ -1,0 +1,114 @@
+"""The page in a real browser: charts drawn, the filter works, no console error, no request to anywhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.comparison.report import report
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--window-size=1280,1000",
+)  # fmt: skip
+SET = (
+    "const one = document.getElementById(arguments[0]); one.value = arguments[1];"
+    "one.dispatchEvent(new Event('input', {bubbles: true}))"
+)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    if not CHROMIUM or not DRIVER:
+        pytest.skip("chromium and chromedriver are not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(service=webdriver.ChromeService(DRIVER), options=options)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def page(browser: Any, study_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The report, opened from disk with every chart drawn."""
+    pytest.importorskip("vl_convert", reason="the report extra is not installed")
+    made = report(study_source, tmp_path_factory.mktemp("page") / "out")
+    browser.get(Path(made).resolve().as_uri())
+    _until(browser, "return document.documentElement.dataset.drawn === 'yes'")
+    return browser
+
+
+def _until(browser: Any, script: str) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser, 60).until(lambda driver: driver.execute_script(script))
+
+
+def test_every_chart_is_drawn_with_marks(page: Any) -> None:
+    marks = page.execute_script(
+        "return [...document.querySelectorAll('.chart')].map(c => c.querySelectorAll('g.mark-symbol path, g.mark-rect path'))"
+        ".map(found => found.length)"
+    )
+    assert len(marks) >= 8
+    assert min(marks) > 0
+
+
+def test_the_filter_shows_what_it_says(page: Any) -> None:
+    def shown() -> list[list[bool]]:
+        return page.execute_script(
+            "return [...document.querySelectorAll('#items .item')].map(i => [...i.querySelectorAll('.answers')][0])"
+            ".map(a => [...a.children].map(c => c.classList.contains('right')))"
+        )
+
+    assert shown()
+    assert all(answers == [True, False] for answers in shown())
+    page.execute_script(SET, "which", "both-wrong")
+    assert all(answers == [False, False] for answers in shown())
+    page.execute_script(SET, "which", "all")
+    page.execute_script(SET, "search", "없는 낱말이다")
+    assert shown() == []
+    page.execute_script(SET, "search", "")
+    assert len(shown()) == 20
+    page.execute_script("document.getElementById('more').click()")
+    assert len(shown()) == 40
+
+
+def test_passages_show_gap_and_antecedent_and_stay_text(page: Any) -> None:
+    page.execute_script(SET, "search", "hacked")
+    passage = page.execute_script("return document.querySelector('#items .passage').textContent")
+    assert "<script>window.hacked" in passage
+    assert page.execute_script("return window.hacked") is None
+    assert page.execute_script("return document.querySelectorAll('#items .gap').length") > 0
+    assert page.execute_script("return document.querySelectorAll('#items .antecedent').length") > 0
+
+
+def test_the_theme_can_be_changed_and_the_page_fits_a_phone(page: Any) -> None:
+    def paper() -> str:
+        return page.execute_script("return getComputedStyle(document.body).backgroundColor")
+
+    before = paper()
+    page.execute_script("document.getElementById('theme').click()")
+    assert paper() != before
+    metrics = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    assert page.execute_script("return document.documentElement.scrollWidth") <= 390
+    page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_no_console_message_and_no_request_beyond_the_file(page: Any) -> None:
+    assert [entry["message"] for entry in page.get_log("browser")] == []
+    events = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
+    sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    ours = [one["request"]["url"] for one in sent if one["documentURL"].startswith("file:")]
+    assert ours
+    assert all(url.startswith(("file:", "data:")) for url in ours)
