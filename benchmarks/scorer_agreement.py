@@ -60,9 +60,8 @@ def gaps(arguments: argparse.Namespace) -> int:
     np.savez_compressed(
         arguments.out, ids=np.array(ids), gaps=np.array([scorer.gaps[name] for name in ids]), ranks=np.array(ranks)
     )
-    print(
-        f"{len(ids)} items, windows up to {seq_len}, {arguments.device}, {arguments.dtype}, torch {torch.__version__}: {arguments.out}"
-    )
+    where = f"{arguments.device}, {arguments.dtype}, torch {torch.__version__}"
+    print(f"{len(ids)} items, windows up to {seq_len}, {where}: {arguments.out}")
     return 0
 
 
@@ -79,9 +78,8 @@ def compare(arguments: argparse.Namespace) -> int:
         worst = float(np.maximum(np.abs(a[flips]), np.abs(b[flips])).max()) if flips.any() else 0.0
         moved = float(np.abs(a[known] - b[known]).max()) if known.any() else 0.0
         largest = max(largest, worst)
-        print(
-            f"{name}: {int(flips.sum())} of {int(known.sum())} items flip, largest gap there {worst:.1e}; gaps moved by {moved:.1e}"
-        )
+        count = f"{int(flips.sum())} of {int(known.sum())} items flip"
+        print(f"{name}: {count}, largest gap there {worst:.1e}; gaps moved by {moved:.1e}")
     print(f"both ranks equal on {int((first['ranks'] == second['ranks']).all(axis=1).sum())} of {len(first['ids'])} items")
     if arguments.most is not None and largest >= arguments.most:
         print(f"A flip has a gap of {largest:.1e}, not under {arguments.most:.0e}.", file=sys.stderr)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coref_automl.errors import EvaluationError, FolderError, ModelError
+from coref_automl.errors import EvaluationError, FolderError, InputError, ModelError
 from coref_automl.evaluation import one
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate, evaluate_one, find_evaluations
 from coref_automl.evaluation.stored import find_targets
@@ -247,3 +247,71 @@ def test_one_model_in_memory_on_one_half(place: Path) -> None:
     assert {score.half for score in scores} == {"select"}
     assert {score.task for score in scores} == {"real"}
     assert evaluation.estimates["real1"].n == len(scores)
+
+
+def test_several_gpus_take_what_is_not_known(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker processes are the business of `workers`; here its jobs run in turn, as a worker would run them."""
+    from coref_automl import workers
+
+    evaluate(["runs/a/checkpoint-65"], RECIPE)
+    given: list[str] = []
+
+    def run_jobs(jobs: Any, *, on_outcome: Any, **settings: Any) -> None:
+        assert settings["devices"] == ["cuda:0", "cuda:1"]
+        for job in jobs:
+            given.append(job.name)
+            module, name = job.target.split(":")
+            assert module == "coref_automl.evaluation.run"
+            arguments = json.loads(json.dumps(job.arguments))
+            arguments["recipe"]["device"] = "cpu"
+            on_outcome(workers.Outcome(job, json.loads(json.dumps(getattr(evaluation_run, name)(**arguments)))))
+
+    from coref_automl.evaluation import run as evaluation_run
+
+    monkeypatch.setattr(evaluation_run, "_devices", lambda recipe, count: ["cuda:0", "cuda:1"])
+    monkeypatch.setattr(workers, "run_jobs", run_jobs)
+    found = evaluate(["runs/a"], RECIPE)
+    assert given == ["a/checkpoint-131"]
+    assert [evaluation.checkpoint for evaluation in found] == ["a/checkpoint-65", "a/checkpoint-131"]
+
+
+def test_a_worker_that_fails_is_listed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from coref_automl import workers
+    from coref_automl.evaluation import run as evaluation_run
+
+    def run_jobs(jobs: Any, *, on_outcome: Any, **settings: Any) -> None:
+        for job in jobs:
+            on_outcome(workers.Outcome(job, error="ModelError: it is damaged"))
+
+    monkeypatch.setattr(evaluation_run, "_devices", lambda recipe, count: ["cuda:0", "cuda:1"])
+    monkeypatch.setattr(workers, "run_jobs", run_jobs)
+    with pytest.raises(EvaluationError, match="2 of 2 checkpoints could not be scored: a/checkpoint-65"):
+        evaluate(["runs/a"], RECIPE)
+
+
+def test_a_damaged_neighbour_is_passed_over(place: Path) -> None:
+    evaluate(["runs/a"], RECIPE)
+    (place / "runs/a/evaluations/tiny-128/checkpoint-131/result.json").write_text("{", "utf-8")
+    save_checkpoint(place / "runs/a/checkpoint-200", seed=8)
+    assert evaluate(["runs/a/checkpoint-200"], RECIPE)
+    with pytest.raises(InputError, match="not JSON"):
+        find_evaluations(["runs/a"])
+
+
+def test_an_evaluation_of_another_version_is_refused(place: Path) -> None:
+    evaluate(["runs/a/checkpoint-65"], RECIPE)
+    path = place / "runs/a/evaluations/tiny-128/checkpoint-65/result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "schema": 0}), "utf-8")
+    with pytest.raises(InputError, match="another version"):
+        find_evaluations(["runs/a"])
+
+
+def test_the_left_to_right_check_is_kept_beside_the_evaluation(place: Path, counted: Counted) -> None:
+    recipe = EvaluateRecipe(eval_sets=RECIPE.eval_sets, device="cpu", dtype="float32", words="l2r")
+    first = evaluate(["runs/a/checkpoint-65"], recipe)
+    held = json.loads((place / "runs/a/evaluations/tiny-128/checkpoint-65/l2r.json").read_text("utf-8"))
+    assert [check["task"] for check in held["checks"]] == ["real", "lambada"]
+    assert held["checks"][0]["masks"]["value"] == first[0].estimates["real_word"].value
+    scored = len(counted.items)
+    evaluate(["runs/a/checkpoint-65"], recipe)
+    assert len(counted.items) == scored

@@ -6,7 +6,7 @@ folders do not count, so that a renamed checkpoint is found again and changed we
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.leftright import LeftToRight, check_left_to_right
-from coref_automl.evaluation.one import evaluate_one, items_of, pending, table_fingerprint, wanted_ids
+from coref_automl.evaluation.one import evaluate_one, items_of, table_fingerprint, wanted_ids
 from coref_automl.evaluation.stored import (
     EVALUATIONS,
     ITEMS,
@@ -32,7 +32,7 @@ from coref_automl.evaluation.version import SCORER
 from coref_automl.evaluation.words import WordMode
 from coref_automl.models.files import TOKENIZER_FILES, detect_seq_len, folder_of, weights_fingerprint
 from coref_automl.progress import Progress
-from coref_automl.records import Evaluation, ItemScore
+from coref_automl.records import ClozeItem, Evaluation, ItemScore
 from coref_automl.store import (
     DONE,
     JsonlAppender,
@@ -45,6 +45,7 @@ from coref_automl.store import (
     read_jsonl,
     write_json,
     write_jsonl,
+    write_text,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Desk:
         self._new_head = new_head
         self._loaded: LoadedModel | None = None
         self._scores: dict[str, list[ItemScore]] = {}
+        self._finished: dict[str, Path] = {}
 
     def seq_len(self) -> int:
         return detect_seq_len(self._target.model)
@@ -75,11 +77,11 @@ class Desk:
         for stored in self._near(evalset, seq_len):
             if not self._same(stored.evaluation, evalset, seq_len, dtype):
                 continue
-            scores = {score.item: score for score in stored.scores()}
             items = items_of(evalset)
-            if not pending(items, scores, wanted_ids(items, words)):
-                self._scores[evalset.fingerprint] = [scores[item.id] for item in items]
-                return self._stamped(stored.evaluation)
+            if lacks(stored.folder, items, wanted_ids(items, words)):
+                continue
+            self._finished[evalset.fingerprint] = stored.folder
+            return self._stamped(stored.evaluation)
         return None
 
     def score(
@@ -144,17 +146,20 @@ class Desk:
     def write(self, evaluation: Evaluation, evalset: EvalSet, *, summary: bool) -> None:
         """Items first, the mark last: what has no mark is not there. Nothing is rewritten that says the same already."""
         folder = self._target.folder(evalset.name, evaluation.seq_len)
-        scores = self._scores[evalset.fingerprint]
-        stored = open_evaluation(folder)
-        if stored is None or read_json(folder / RESULT) != evaluation.to_json() or stored.scores() != scores:
+        source = self._finished.get(evalset.fingerprint)
+        at_home = source is not None and source.resolve() == folder.resolve()
+        if not at_home or read_json(folder / RESULT) != evaluation.to_json():
             with explained(folder):
                 (folder / DONE).unlink(missing_ok=True)
-            write_jsonl(folder / ITEMS, (score.to_json() for score in scores))
+            if source is None:
+                write_jsonl(folder / ITEMS, (score.to_json() for score in self._scores[evalset.fingerprint]))
+            elif not at_home:
+                write_text(folder / ITEMS, (source / ITEMS).read_text("utf-8"))
             write_json(folder / RESULT, evaluation.to_json())
             mark_done(folder)
         for partial in folder.glob(".items-*.jsonl"):
             partial.unlink()
-        if summary:
+        if summary and not (self._target.summary.is_file() and read_json(self._target.summary) == summary_json(evaluation)):
             write_json(self._target.summary, summary_json(evaluation))
 
     def _stamped(self, evaluation: Evaluation) -> Evaluation:
@@ -186,7 +191,7 @@ class Desk:
                 seen.add(folder.resolve())
                 yield stored
         for root in roots:
-            for stored in find_evaluations([root] if root.is_dir() else []):
+            for stored in find_evaluations([root] if root.is_dir() else [], skip_damaged=True):
                 if stored.folder.resolve() not in seen:
                     seen.add(stored.folder.resolve())
                     yield stored
@@ -197,6 +202,12 @@ class Desk:
             if self._same(stored.evaluation, evalset, seq_len, dtype):
                 return {score.item: score for score in stored.scores()}
         return {}
+
+
+def lacks(folder: Path, items: Sequence[ClozeItem], words: frozenset[str]) -> bool:
+    """Does a finished file lack an item, or a word rank that is now wanted? Plain rows: it is asked of every checkpoint."""
+    held = {row["item"]: row["word_rank"] for row in read_jsonl(folder / ITEMS)}
+    return any(item.id not in held or (item.id in words and held[item.id] is None) for item in items)
 
 
 def _comparable(evaluation: Evaluation, evalset: EvalSet, seq_len: int, dtype: str) -> bool:

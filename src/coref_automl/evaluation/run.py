@@ -72,17 +72,21 @@ def evaluate(
     if recipe.base:
         _evaluate_bases(targets, sets, recipe, progress)
     devices = _devices(recipe, len(targets))
-    if len(devices) > 1:
-        failures |= _spread(targets, recipe, devices, take)
-    else:
-        for target in targets:
-            try:
-                take(_evaluate_target(target, sets, recipe, progress))
-            except StorageError:
-                raise  # the next checkpoint would meet the same disk
-            except Exception as error:
-                failures[target.name] = error
-                progress.note(f"{target.name} could not be scored: {error}")
+    left: list[Target] = []
+    for target in targets:
+        try:
+            found = _evaluate_target(target, sets, recipe, progress, only_known=len(devices) > 1)
+            if found is None:
+                left.append(target)
+            else:
+                take(found)
+        except StorageError:
+            raise  # the next checkpoint would meet the same disk
+        except Exception as error:
+            failures[target.name] = error
+            progress.note(f"{target.name} could not be scored: {error}")
+    if left:
+        failures |= _spread(left, recipe, devices, take)
     order = {target.name: place for place, target in enumerate(targets)}
     done.sort(key=lambda evaluation: order[evaluation.checkpoint])
     if failures:
@@ -102,21 +106,25 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _evaluate_target(target: Target, sets: Sequence[EvalSet], recipe: EvaluateRecipe, progress: Progress) -> list[Evaluation]:
-    """One model on every set; loaded once, and not at all when everything is known."""
+def _evaluate_target(
+    target: Target, sets: Sequence[EvalSet], recipe: EvaluateRecipe, progress: Progress, *, only_known: bool = False
+) -> list[Evaluation] | None:
+    """One model on every set; loaded once, and not at all when everything is known. `only_known`: None rather than load it."""
     desk = Desk(target, recipe.out, new_head=recipe.new_head)
     device, dtype = pick(recipe.device, recipe.dtype)
     seq_len = recipe.seq_len or desk.seq_len()
     out = []
     for number, evalset in enumerate(sets):
         evaluation = desk.known(evalset, seq_len, dtype, recipe.words)
+        if evaluation is None and only_known:
+            return None
         if evaluation is None:
             evaluation = desk.score(
                 evalset, seq_len, device, dtype, recipe.words, budget=recipe.budget, seed=recipe.seed, progress=progress
             )
         evaluation = desk.with_base(evaluation, evalset, seq_len, dtype)
         desk.write(evaluation, evalset, summary=number == 0)
-        if recipe.words == "l2r":
+        if recipe.words == "l2r" and not only_known:
             for check in desk.check_left_to_right(evalset, seq_len, device, dtype, recipe.budget, recipe.seed):
                 progress.note(f"{target.name}, {check}")
         out.append(evaluation)
@@ -184,7 +192,7 @@ def evaluate_job(target: dict[str, Any], recipe: dict[str, Any]) -> list[dict[st
     settings = from_mapping(EvaluateRecipe, recipe, "evaluate")
     sets = [EvalSet.open(folder) for folder in settings.eval_sets or (bundled_eval_set(),)]
     chosen = Target(**{**target, "base": Path(target["base"])})
-    return [evaluation.to_json() for evaluation in _evaluate_target(chosen, sets, settings, quiet())]
+    return [evaluation.to_json() for evaluation in _evaluate_target(chosen, sets, settings, quiet()) or ()]
 
 
 def _plain(target: Target) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.errors import InputError, ModelError
-from coref_automl.records import Evaluation, ItemScore, Provenance
+from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 from coref_automl.store import fingerprint, is_done, natural_order, read_json, read_jsonl
 
 RESULT, ITEMS = "result.json", "items.jsonl"
@@ -85,13 +85,20 @@ def model_slug(model: str) -> str:
     return re.sub(r"[^\w.-]+", "-", model.replace("/", "--"))
 
 
-def find_evaluations(paths: Sequence[str | Path]) -> list[StoredEvaluation]:
-    """Every finished evaluation under the paths, in natural order. A checkpoint's or a model's path leads to its evaluations."""
+def find_evaluations(paths: Sequence[str | Path], *, skip_damaged: bool = False) -> list[StoredEvaluation]:
+    """Every finished evaluation under the paths, in natural order. A checkpoint's or a model's path leads to its evaluations.
+
+    A damaged one is an error, or is passed over with `skip_damaged`.
+    """
     found: dict[Path, StoredEvaluation] = {}
     for path in paths:
         for folder in _evaluation_folders(str(path)):
-            if (stored := open_evaluation(folder)) is not None:
-                found.setdefault(folder.resolve(), stored)
+            try:
+                if (stored := open_evaluation(folder)) is not None:
+                    found.setdefault(folder.resolve(), stored)
+            except InputError:
+                if not skip_damaged:
+                    raise
     return list(found.values())
 
 
@@ -100,6 +107,8 @@ def open_evaluation(folder: Path) -> StoredEvaluation | None:
     if not is_done(folder) or not (folder / RESULT).is_file() or not (folder / ITEMS).is_file():
         return None
     evaluation = Evaluation.from_json(read_json(folder / RESULT))
+    if evaluation.schema != SCHEMA:
+        raise InputError(f"{folder} was written by another version; remove it and run coref-automl evaluate again.")
     moved = folder.parents[2] / folder.name if len(folder.parents) > 2 else folder
     if folder.parents[1].name == EVALUATIONS and moved.is_dir():
         evaluation = replace(evaluation, checkpoint=f"{moved.parent.resolve().name}/{moved.name}", path=str(moved))
@@ -212,13 +221,6 @@ def _owner(target: Target) -> str | None:
     return _home(path, target.in_run) if path and (Path(path).is_dir() or not Path(target.model).is_dir()) else None
 
 
-def read_evaluation(folder: Path) -> StoredEvaluation:
-    stored = open_evaluation(folder)
-    if stored is None:
-        raise InputError(f"{folder} holds no finished evaluation; run coref-automl evaluate first.")
-    return stored
-
-
 def neighbours(model: str, out: Path | None = None) -> list[StoredEvaluation]:
     """Evaluations near a model's own: those of its run, of the runs beside it, of models outside runs, and of `out`."""
     target = target_of(model)
@@ -226,4 +228,4 @@ def neighbours(model: str, out: Path | None = None) -> list[StoredEvaluation]:
     if target.in_run:
         beside = target.base.parent if target.base.name else target.base / ".."
         roots += sorted(beside.glob(f"*/{EVALUATIONS}"), key=natural_order)
-    return find_evaluations([root for root in roots if root.is_dir()])
+    return find_evaluations([root for root in roots if root.is_dir()], skip_damaged=True)
