@@ -22,7 +22,8 @@ from coref_automl.models.attention import packed_masks, use_attention
 from coref_automl.models.heads import encode
 
 FLOAT32_LIMIT = 1e-3
-BFLOAT16_FACTOR = 1.5
+BFLOAT16_LIMIT = 3e-2
+"""Or twice eager's own distance from float32, where that is more."""
 
 
 def build(layers: int, length: int) -> Any:
@@ -85,12 +86,12 @@ def check(lengths: list[int]) -> bool:
         use_attention(model, "flex")
         error, where = worst(one_pass(model, ids, segments, torch.float32), exact)
         half, half_where = worst(one_pass(model, ids, segments, torch.bfloat16), exact)
-        allowed = BFLOAT16_FACTOR * worst(eager, exact)[0]
+        allowed = max(BFLOAT16_LIMIT, 2 * worst(eager, exact)[0])
         good = error < FLOAT32_LIMIT and half < allowed
         right &= good
         print(
             f"{'agrees' if good else 'DIFFERS'}  {name:12s} float32 {error:.1e} ({where}), "
-            f"bfloat16 {half:.1e} ({half_where}; eager's own allows {allowed:.1e})",
+            f"bfloat16 {half:.1e} ({half_where}; allowed {allowed:.1e})",
             flush=True,
         )
     return right

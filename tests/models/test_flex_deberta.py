@@ -5,6 +5,7 @@ FlexAttention computes without its kernel on a CPU; its refusal to go backward t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -42,9 +43,11 @@ def _every_length_and_backward_on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flex_attention, "_validate_device", lambda *_: None, raising=False)
 
 
-def result(model: Any, ids: torch.Tensor, mask: Any) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+def result(
+    model: Any, ids: torch.Tensor, mask: Any, segments: torch.Tensor = SEGMENTS
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     model.zero_grad()
-    hidden = encode(model, ids, mask)[SEGMENTS > 0]
+    hidden = encode(model, ids, mask)[segments > 0]
     hidden.pow(3).sum().backward()
     return hidden.detach(), {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
 
@@ -107,3 +110,36 @@ def test_what_it_cannot_do_is_said() -> None:
         model(input_ids=batch(1, 30), output_attentions=True)
     with pytest.raises(ModelError, match="16 numbers"):
         install(build("deberta", num_attention_heads=4))
+
+
+def test_a_mask_of_pairs_goes_to_the_library() -> None:
+    model, ids = build("deberta"), batch(2, 30)
+    pairs = packed_masks(model, SEGMENTS)
+    expected = encode(model, ids, pairs)
+    install(model)
+    torch.testing.assert_close(encode(model, ids, pairs), expected, rtol=0, atol=0)
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compiled as on a GPU, up to the kernel itself."""
+    monkeypatch.setattr(flex_deberta, "_attend", torch.compile(flex_deberta._attend, backend="aot_eager"))
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("traced")
+def test_compiled_it_follows_changing_lengths_and_gradient_checkpointing() -> None:
+    model = build("deberta").train()
+    for length in (30, 24):
+        ids, segments = batch(2, length), SEGMENTS[:, :length]
+        uninstall(model)
+        model.gradient_checkpointing_disable()
+        expected, slopes = result(model, ids, packed_masks(model, segments), segments)
+        install(model)
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        ours, our_slopes = result(model, ids, packed_masks(model, segments), segments)
+        torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5)
+        for name, slope in slopes.items():
+            torch.testing.assert_close(our_slopes[name], slope, rtol=1e-3, atol=1e-2)

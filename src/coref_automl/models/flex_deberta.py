@@ -42,6 +42,8 @@ class FlexSelfAttention(DisentangledSelfAttention):  # type: ignore[misc]
         rel_embeddings: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         if not isinstance(attention_mask, BlockMask):
+            if relative_pos is not None and relative_pos.dim() == 1:  # our table; the library makes its own
+                relative_pos = None
             return super().forward(  # type: ignore[no-any-return]
                 hidden_states, attention_mask, output_attentions, query_states, relative_pos, rel_embeddings
             )
