@@ -181,6 +181,33 @@ def test_facts_do_not_change_within_a_document() -> None:
         assert all(len(dates) == 1 for dates in told.values())
 
 
+ONE_ONLY = (
+    "per:date_of_birth",
+    "per:place_of_birth",
+    "per:schools_attended",
+    "per:title",
+    "org:place_of_headquarters",
+    "org:founded",
+)
+
+
+@given(seeds)
+@settings(max_examples=10)
+def test_relations_of_a_document_are_exact_and_do_not_contradict(seed: int) -> None:
+    for made in documents(6, seed):
+        text = made.document.text
+        told: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for relation in made.relations:
+            assert relation.label in KLUE_RE_LABELS
+            subject, found = (text[slice(*span)] for span in (relation.subject, relation.object))
+            assert subject
+            assert found
+            assert "\n" not in text[min(relation.subject[0], relation.object[0]) : max(relation.subject[1], relation.object[1])]
+            told[relation.label, subject].add(found)
+        assert all(len(values) == 1 for (label, _), values in told.items() if label in ONE_ONLY)
+    assert any(made.relations for made in documents(6, seed))
+
+
 def spans_are_exact(row: dict[str, Any]) -> bool:
     entities = (row["subject_entity"], row["object_entity"])
     return all(row["sentence"][e["start_idx"] : e["end_idx"] + 1] == e["word"] for e in entities)

@@ -12,20 +12,32 @@ from random import Random
 
 from coref_automl.config import nearest
 from coref_automl.corpus.synthetic_rows import relation_rows
-from coref_automl.corpus.synthetic_texts import REGISTERS, Scene, register
+from coref_automl.corpus.synthetic_texts import REGISTERS, Scene, register, relations
 from coref_automl.corpus.synthetic_words import number
 from coref_automl.corpus.synthetic_world import Entity, World
 from coref_automl.corpus.templates import Placed, render
 from coref_automl.errors import RecipeError
 from coref_automl.records import Document
 
-__all__ = ["REGISTERS", "SyntheticDocument", "documents", "relation_rows"]
+__all__ = ["REGISTERS", "SyntheticDocument", "Told", "documents", "relation_rows"]
 
 CHAINED = frozenset(("PER", "ORG", "LOC", "THING"))
 SLACK = 600
 """The longest scene and the longest ending together: what a document may grow by after it has reached its length."""
 
+LABELS = {relation.fact: label for label, relation in relations().items()} | {"mother": "per:parents"}
+"""Which relation a fact is."""
+
 Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A relation that is true in the document and whose two ends stand in one sentence; `label` is KLUE-RE's."""
+
+    label: str
+    subject: Span
+    object: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,7 @@ class SyntheticDocument:
 
     document: Document
     chains: tuple[tuple[Span, ...], ...]
+    relations: tuple[Told, ...] = ()
 
 
 def documents(
@@ -70,6 +83,7 @@ class _Writer:
         }
         self._text = ""
         self._mentions: defaultdict[int, list[Span]] = defaultdict(list)
+        self._relations: list[Told] = []
 
     def write(self, name: str, least: int, most: int) -> SyntheticDocument:
         target = self._rng.randrange(least, most - SLACK + 1)
@@ -79,7 +93,8 @@ class _Writer:
             self._chapter(self._cast(chapter), target)
             chapter += 1
         chains = sorted(tuple(spans) for spans in self._mentions.values() if len(spans) > 1)
-        return SyntheticDocument(Document(name, f"synthetic-{self._name}", self._text, title), tuple(chains))
+        document = Document(name, f"synthetic-{self._name}", self._text, title)
+        return SyntheticDocument(document, tuple(chains), tuple(self._relations))
 
     def _cast(self, chapter: int) -> dict[str, Entity]:
         """Who plays what. People, companies and places move on by one, so that a minor figure becomes the main one."""
@@ -128,7 +143,12 @@ class _Writer:
 
     def _note(self, placed: Sequence[Placed], found: dict[str, Entity]) -> None:
         at = len(self._text)
+        spans = {mention.path: (at + mention.start, at + mention.end) for mention in reversed(placed)}
         for mention in placed:
             entity = found.get(mention.path)
             if entity and entity.kind in CHAINED:
                 self._mentions[entity.key].append((at + mention.start, at + mention.end))
+        for path, span in spans.items():
+            role, _, fact = path.partition(".")
+            if fact in LABELS and role in spans:
+                self._relations.append(Told(LABELS[fact], spans[role], span))
