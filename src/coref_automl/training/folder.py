@@ -15,6 +15,7 @@ from coref_automl.store import MANIFEST, claim_folder, fingerprint, natural_orde
 from coref_automl.training.recipe import FREE, TrainRecipe
 
 KIND = "run"
+BEST = "best.json"
 WRITING = ".writing"
 """Checkpoints are written here and moved to the run's folder when they are whole."""
 
@@ -57,6 +58,12 @@ def resumable(run: Path) -> Path | None:
     """The newest checkpoint that training can go on from."""
     able = [path for path in checkpoints_of(run) if (path / "optimizer.pt").is_file() and (path / "trainer_state.json").is_file()]
     return able[-1] if able else None
+
+
+def best_of(run: Path) -> Path | None:
+    """The checkpoint that the run's evaluations chose, if it was scored."""
+    chosen = run / BEST
+    return run / str(read_json(chosen)["checkpoint"]) if chosen.is_file() else None
 
 
 def drop_states(checkpoint: Path) -> None:

@@ -1,7 +1,7 @@
 """Scores checkpoints as they appear. In: a run's folder and an evaluation set. Out: evaluations, the best, a reason to stop.
 
 Only the `select` half decides here; `confirm` is left for the verdict. The rule is that of `compare`: the earliest checkpoint
-that is surely within the margin of the best. When that one has stayed behind for two checkpoints, longer training has stopped paying.
+that is surely within the margin of the best. When two checkpoints have not changed which one it is, training has stopped paying.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from coref_automl.comparison.recommend import Recommendation, recommend
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.progress import Progress
-from coref_automl.store import read_json, write_json
-from coref_automl.training.folder import checkpoints_of
+from coref_automl.store import write_json
+from coref_automl.training.folder import BEST, checkpoints_of
 from coref_automl.training.recipe import TrainRecipe
 
-BEST = "best.json"
 PATIENCE = 2
 """Checkpoints that must follow the chosen one before training stops."""
 
@@ -108,9 +107,3 @@ def untouched_randomness() -> Iterator[None]:
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
-
-
-def best_of(run: Path) -> Path | None:
-    """The checkpoint that the run's evaluations chose, if it was scored."""
-    chosen = run / BEST
-    return run / str(read_json(chosen)["checkpoint"]) if chosen.is_file() else None

@@ -98,7 +98,7 @@ HELP = {
     "background": "Rate of ordinary masking in entity rows.",
     "ratio": "Share of entity rows in combined.",
     "cross_document": "Let the documents of a block see each other.",
-    "seq_len": "Checked against the length of the blocks.",
+    "seq_len": "Length of a row; shorter than the blocks, they are cut to it.",
     "policy": "How DeBERTa is lengthened: clamp or rescale.",
     "new_head": "Allow a mask head with new weights.",
     "dropout": "Overrides the model's own.",

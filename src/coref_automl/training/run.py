@@ -23,8 +23,8 @@ from coref_automl.store import is_done, mark_done, read_json, write_json
 from coref_automl.training.batches import Collator, MaskedRows, expected_share
 from coref_automl.training.callbacks import RunCallback
 from coref_automl.training.card import write_card
-from coref_automl.training.folder import checkpoints_of, claim_run, resumable
-from coref_automl.training.judge import Judge, best_of
+from coref_automl.training.folder import best_of, checkpoints_of, claim_run, resumable
+from coref_automl.training.judge import Judge
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
 from coref_automl.training.plan import micro_batch

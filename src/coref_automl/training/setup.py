@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.errors import DatasetError, RecipeError
+from coref_automl.errors import DatasetError, ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.models.attention import use_attention
 from coref_automl.models.build import build_masked_lm
@@ -26,7 +27,8 @@ from coref_automl.models.load import (
 )
 from coref_automl.models.vocabulary import word_starts
 from coref_automl.progress import duration
-from coref_automl.training.folder import WRITING
+from coref_automl.store import kind_of_folder
+from coref_automl.training.folder import KIND, WRITING, best_of, checkpoints_of
 from coref_automl.training.loss import with_dropout
 from coref_automl.training.masking import Masking
 from coref_automl.training.plan import Plan, micro_batch
@@ -85,6 +87,7 @@ class Prepared:
 def prepare_run(recipe: TrainRecipe) -> Prepared:
     """Open the dataset and the tokenizer, fill the recipe, count the steps; nothing is written and no model is loaded."""
     check(recipe)
+    recipe, found = _checkpoint_of_run(recipe)
     dataset = PackedDataset.open(Path(recipe.dataset))
     if recipe.seq_len is not None:
         dataset = dataset.cut_to(recipe.seq_len)
@@ -95,7 +98,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
         raise DatasetError(f"{recipe.dataset} holds no mentions; prepare it with: coref-automl prepare entity")
     if recipe.eval_set is not None:
         EvalSet.open(Path(recipe.eval_set)).noun_table(tokenizer)  # what is missing is better said now than after half an epoch
-    recipe, notes = settle(recipe, dataset.seq_len)
+    recipe, filled = settle(recipe, dataset.seq_len)
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     batch = known(recipe.batch)
     if batch % processes:
@@ -108,7 +111,19 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     prints = {"dataset": dataset.fingerprint, "tokenizer": tokens_print}
     if recipe.shape is None:
         prints["weights"] = weights_fingerprint(recipe.model)
-    return Prepared(recipe, dataset, tokenizer, plan, last, device, micro, processes, prints, tuple(notes))
+    return Prepared(recipe, dataset, tokenizer, plan, last, device, micro, processes, prints, (*found, *filled))
+
+
+def _checkpoint_of_run(recipe: TrainRecipe) -> tuple[TrainRecipe, list[str]]:
+    """A run's folder stands for the checkpoint that its evaluations chose, or for its newest one."""
+    folder = Path(recipe.model)
+    if kind_of_folder(folder) != KIND:
+        return recipe, []
+    checkpoints = checkpoints_of(folder)
+    if not checkpoints:
+        raise ModelError(f"The run {folder} has no whole checkpoint yet; finish it first, or pass another --model.")
+    chosen = best_of(folder) or checkpoints[-1]
+    return dataclasses.replace(recipe, model=str(chosen)), [f"Starting from {chosen}."]
 
 
 def load_model(work: Prepared, resume: Path | None) -> LoadedModel:

@@ -79,7 +79,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
     def close_workers(self) -> None:
         """End the processes that prepare batches; left to the interpreter's exit, each of them costs five seconds."""
         loader = self.callback_handler.train_dataloader
-        for owner in (loader, getattr(loader, "base_dataloader", None)):
+        for owner in [part for part in (loader, getattr(loader, "base_dataloader", None)) if part is not None]:
             running = getattr(owner, "_iterator", None)
             if running is not None and hasattr(running, "_shutdown_workers"):
                 running._shutdown_workers()

@@ -1,0 +1,235 @@
+"""Our training step beside the two usual ones. In: documents and a shape. Out: real tokens a second, peak memory.
+
+Usual: a row a document, padded to the longest length; and Hugging Face's MLM example, which joins all documents and cuts
+the string into chunks. Both compute logits at every position. Ours packs documents and asks the head at masked positions alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from coref_automl.bench.memory import PeakMemory
+from coref_automl.bench.result import BenchResult
+from coref_automl.corpus.dataset import PackedDataset, smallest_type, write_dataset
+from coref_automl.corpus.pack import pack
+from coref_automl.corpus.sources import open_source
+from coref_automl.errors import DatasetError
+from coref_automl.models.attention import use_attention
+from coref_automl.models.build import build_masked_lm, train_tokenizer
+from coref_automl.models.load import load_masked_lm, pick_device, tokenizer_fingerprint
+from coref_automl.training.batches import Collator, MaskedRows, expected_share
+from coref_automl.training.loss import prepare_model
+from coref_automl.training.masking import Masking
+from coref_automl.training.optimizer import adamw, groups_of
+
+_VOCABULARY = 16_000
+_RATE = 0.2
+Batch = dict[str, torch.Tensor]
+
+
+@dataclass(slots=True, eq=False)
+class _Way:
+    """One way of training: where its batches come from, and what its steps have cost so far."""
+
+    name: str
+    batches: Iterator[tuple[Batch, int]]
+    step: Callable[[Batch], None]
+    tokens: int = 0
+    seconds: float = 0.0
+    memory: str = ""
+
+    @property
+    def speed(self) -> float:
+        return self.tokens / self.seconds
+
+
+def run(
+    *,
+    model: str | None = None,
+    shape: str = "ko-mini",
+    source: str = "bundled:passages",
+    documents: int = 400,
+    seq_len: int = 512,
+    batch: int = 8,
+    steps: int = 5,
+    device: str = "auto",
+    compiled: bool = False,
+    attention: str = "auto",
+    seed: int = 0,
+) -> BenchResult:
+    """The three ways in turns, a step each, so that what else the machine does falls on all alike."""
+    device = pick_device(device)
+    texts = [document.text for document in islice(open_source(source), documents)]
+    if not texts:
+        raise DatasetError(f"{source} has no documents; pass another --source.")
+    tokenizer = load_masked_lm(model).tokenizer if model else train_tokenizer(texts, vocab_size=_VOCABULARY)
+
+    def fresh(implementation: str) -> Any:
+        if model:
+            made = load_masked_lm(model, seq_len=seq_len).model
+        else:
+            made = build_masked_lm(shape, tokenizer, seq_len=seq_len, seed=seed)
+            if len(tokenizer) < _VOCABULARY:  # few texts give few entries, and the head of a real model is wide
+                made.resize_token_embeddings(_VOCABULARY, mean_resizing=False)
+        made = made.to(device).train()
+        use_attention(made, implementation)
+        return made
+
+    with tempfile.TemporaryDirectory() as folder:
+        ours = fresh(attention)
+        dataset = _packed(texts, tokenizer, seq_len, Path(folder) / "packed", ours.config.vocab_size)
+        prepare_model(ours, compiled=compiled)
+        ways = [
+            _Way("packed, head at masked positions", _our_batches(dataset, tokenizer, ours, batch, seed), _stepper(ours, device)),
+            _Way(
+                "padded rows, full logits",
+                _padded_batches(texts, tokenizer, seq_len, batch, seed),
+                _stepper(fresh("auto"), device),
+            ),
+            _Way(
+                "joined chunks, full logits",
+                _chunk_batches(texts, tokenizer, seq_len, batch, seed),
+                _stepper(fresh("auto"), device),
+            ),
+        ]
+        for way in ways:
+            _trim()
+            with PeakMemory(device) as memory:
+                way.step(next(way.batches)[0])
+            way.memory = str(memory)
+        for _ in range(steps):
+            for way in ways:
+                made, real = next(way.batches)
+                _finish(device)
+                started = time.perf_counter()
+                way.step(made)
+                _finish(device)
+                way.seconds += time.perf_counter() - started
+                way.tokens += real
+    first, padded, chunks = ways
+    lines = [f"{way.name}: {way.speed:,.0f} real tokens/s, {way.memory}" for way in ways]
+    lines.append(
+        f"against padded rows {first.speed / padded.speed:.2f}x, against joined chunks {first.speed / chunks.speed:.2f}x"
+    )
+    what = model or shape
+    lines.append(
+        f"{what} at {seq_len} tokens, batch {batch}, {steps} steps each in turns, on {device}; {len(texts)} documents of {source}"
+    )
+    return BenchResult(first.speed, padded.speed, "real tokens/s", tuple(lines))
+
+
+def _stepper(model: Any, device: str) -> Callable[[Batch], None]:
+    """A whole training step: forward, backward, clip, AdamW; bfloat16 autocast on CUDA."""
+    optimizer = adamw(groups_of(model, rate=1e-4, weight_decay=0.01), fused=device.startswith("cuda"))
+    kind = device.split(":")[0]
+
+    def step(batch: Batch) -> None:
+        placed = {name: value.to(device) for name, value in batch.items()}
+        with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
+            output = model(**placed)
+        output["loss"].backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _our_batches(dataset: PackedDataset, tokenizer: Any, model: Any, batch: int, seed: int) -> Iterator[tuple[Batch, int]]:
+    special = np.zeros(model.config.vocab_size, bool)
+    special[list(tokenizer.all_special_ids)] = True
+    masking = Masking("mlm", int(tokenizer.mask_token_id), special, special, min_prob=_RATE, max_prob=_RATE)
+    rows, collate = MaskedRows(dataset, masking, seed), Collator(expected_share(dataset, masking))
+    for numbers in _groups(len(dataset), batch, seed):
+        made = collate([rows[number] for number in numbers])
+        yield made, int((made["segments"] > 0).sum())
+
+
+def _padded_batches(texts: list[str], tokenizer: Any, seq_len: int, batch: int, seed: int) -> Iterator[tuple[Batch, int]]:
+    read = tokenizer(texts, truncation=True, max_length=seq_len, padding="max_length", return_special_tokens_mask=True)
+    rows = [{key: read[key][row] for key in ("input_ids", "attention_mask", "special_tokens_mask")} for row in range(len(texts))]
+    yield from _collated(rows, tokenizer, batch, seed)
+
+
+def _chunk_batches(texts: list[str], tokenizer: Any, seq_len: int, batch: int, seed: int) -> Iterator[tuple[Batch, int]]:
+    read = tokenizer(texts, return_special_tokens_mask=True, verbose=False)
+    keys = ("input_ids", "attention_mask", "special_tokens_mask")
+    joined = {key: [value for row in read[key] for value in row] for key in keys}
+    whole = len(joined["input_ids"]) // seq_len
+    if not whole:
+        raise DatasetError(f"The documents together are shorter than one row of {seq_len} tokens; pass more with --documents.")
+    rows = [{key: joined[key][at * seq_len : (at + 1) * seq_len] for key in keys} for at in range(whole)]
+    yield from _collated(rows, tokenizer, batch, seed)
+
+
+def _collated(rows: list[dict[str, Any]], tokenizer: Any, batch: int, seed: int) -> Iterator[tuple[Batch, int]]:
+    from transformers import DataCollatorForLanguageModeling
+
+    collate = DataCollatorForLanguageModeling(tokenizer, mlm_probability=_RATE, seed=seed)
+    for numbers in _groups(len(rows), batch, seed):
+        made = collate([rows[number] for number in numbers])
+        yield dict(made), int(made["attention_mask"].sum())
+
+
+def _groups(count: int, batch: int, seed: int) -> Iterator[list[int]]:
+    order = np.random.default_rng(seed).permutation(count).tolist()
+    endless = cycle(order)
+    while True:
+        yield list(islice(endless, batch))
+
+
+def _packed(texts: list[str], tokenizer: Any, seq_len: int, folder: Path, vocabulary: int) -> PackedDataset:
+    """Documents cut into pieces with their own [CLS] and [SEP], packed into blocks."""
+    pieces: list[list[int]] = []
+    for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]:
+        parts = max(1, math.ceil(len(ids) / (seq_len - 2)))
+        size = math.ceil(len(ids) / parts)
+        pieces += (
+            [[tokenizer.cls_token_id, *ids[at : at + size], tokenizer.sep_token_id] for at in range(0, len(ids), size)]
+            if ids
+            else []
+        )
+    placed = pack(np.array([len(piece) for piece in pieces], np.int64), seq_len)
+    blocks = np.full((placed.blocks, seq_len), tokenizer.pad_token_id, smallest_type(vocabulary))
+    table = []
+    for number in placed.order.tolist():
+        block, start, ids = int(placed.block[number]), int(placed.start[number]), pieces[number]
+        blocks[block, start : start + len(ids)] = ids
+        table.append((block, start, len(ids), number))
+    manifest = {"pad_id": tokenizer.pad_token_id, "tokenizer": "bench", "tokenizer_fingerprint": tokenizer_fingerprint(tokenizer)}
+    write_dataset(
+        folder,
+        blocks=blocks,
+        count=placed.blocks,
+        seq_len=seq_len,
+        dtype=blocks.dtype,
+        pieces=np.array(table, np.int32),
+        mentions=np.zeros((0, 4), np.int32),
+        manifest=manifest,
+    )
+    return PackedDataset.open(folder)
+
+
+def _finish(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def _trim() -> None:
+    """Give freed memory back, so that the next way's peak is its own."""
+    gc.collect()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
