@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.errors import ModelError, RecipeError
+from coref_automl.evaluation import windows
 from coref_automl.evaluation.windows import MOST_MASKS, WindowMaker, bounds, distance_between, special_edges
 from coref_automl.models.vocabulary import tokenize
 from tests.evaluation.tiny import TEXTS, item, items, tokenizer_of
@@ -96,6 +99,37 @@ def test_a_short_window_keeps_its_length_and_its_antecedent(kind: str) -> None:
         assert held or window.out_of_reach
         seen_outside = seen_outside or window.out_of_reach
     assert not window.out_of_reach
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("length", [16, 40])
+def test_a_stretch_of_a_long_document_gives_the_window_of_the_whole(
+    kind: str, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = tokenizer_of(kind)
+    text = " ".join(TEXTS * 40)
+    cases = [item("0", word, occurrence, text=text) for word in ("도서관", "나무", "한빛전자") for occurrence in (1, 20, 60, 79)]
+    cases += [replace(case, antecedent=(case.start - 1500, case.start - 1497)) for case in cases if case.start > 1500]
+    read: list[int] = []
+    monkeypatch.setattr(windows, "tokenize", lambda t, part: read.append(len(part)) or tokenize(t, part))
+    sliced = [WindowMaker(tokenizer, length).window(case, text) for case in cases]
+    assert min(read) < len(text) // 4
+    monkeypatch.setattr(windows, "_CHARACTERS", 10_000)
+    for case, one in zip(cases, sliced, strict=True):
+        whole = WindowMaker(tokenizer, length).window(case, text)
+        assert np.array_equal(one.before, whole.before)
+        assert np.array_equal(one.after, whole.after)
+        assert (one.own_distance, one.out_of_reach) == (whole.own_distance, whole.out_of_reach)
+
+
+def test_a_stretch_that_is_too_short_is_cut_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = " ".join(TEXTS * 40)
+    case = item("0", "도서관", 60, text=text)
+    expected = WindowMaker(tokenizer_of("wordpiece"), 64).window(case, text)
+    monkeypatch.setattr(windows, "_CHARACTERS", 1)
+    found = WindowMaker(tokenizer_of("wordpiece"), 64).window(case, text)
+    assert np.array_equal(found.before, expected.before)
+    assert np.array_equal(found.after, expected.after)
 
 
 def test_own_distance_counts_the_pieces_between() -> None:

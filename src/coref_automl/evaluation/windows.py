@@ -28,6 +28,8 @@ LEAST_CONTEXT = 8
 """A window that keeps fewer pieces than this around the gap measures nothing."""
 
 _DOCUMENTS_KEPT = 8
+_CHARACTERS = 4
+"""Characters that a piece stands for, on the safe side; a stretch that turns out too short is cut again, twice as wide."""
 
 Ids = NDArray[np.int32]
 
@@ -70,16 +72,34 @@ class WindowMaker:
         self._pieces = lru_cache(maxsize=_DOCUMENTS_KEPT)(self._tokenize)
 
     def window(self, item: ClozeItem, text: str) -> Window:
-        pieces = split_at(self._tokenizer, text, self._pieces(text), [(item.start, item.end)])
-        gap = pieces.cover(item.start, item.end)
-        antecedent = pieces.cover(*item.antecedent) if item.antecedent else None
-        low, high, in_reach = bounds(len(pieces.ids), gap, antecedent, self._room)
+        pieces, gap, antecedent = self._place(item, text)
+        low, high, in_reach = bounds(len(pieces), gap, antecedent, self._room)
         return Window(
             np.concatenate([self._opening, pieces.ids[low : gap[0]]]).astype(np.int32),
             np.concatenate([pieces.ids[gap[1] : high], self._closing]).astype(np.int32),
             distance_between(gap, antecedent),
             not in_reach,
         )
+
+    def _place(self, item: ClozeItem, text: str) -> tuple[Pieces, tuple[int, int], tuple[int, int] | None]:
+        """The pieces around an item, and the places of gap and antecedent. Of a long document only what a window can hold is cut.
+
+        The stretch begins and ends at blanks, where words begin whatever came before, so its pieces are those of the document.
+        """
+        spans = [(item.start, item.end), *([item.antecedent] if item.antecedent else [])]
+        margin = _CHARACTERS * self._room
+        while True:
+            low = max(0, text.rfind(" ", 0, max(0, min(start for start, _ in spans) - margin)))
+            high = text.find(" ", max(end for _, end in spans) + margin)
+            if high < 0 or 2 * (high - low) > len(text):
+                low, high = 0, len(text)
+            moved = [(start - low, end - low) for start, end in spans]
+            stretch = text[low:high]
+            pieces = split_at(self._tokenizer, stretch, self._pieces(stretch), moved[:1])
+            gap, *others = (pieces.cover(*span) for span in moved)
+            if (low == 0 or gap[0] >= self._room) and (high == len(text) or len(pieces) - gap[1] >= self._room):
+                return pieces, gap, others[0] if others else None
+            margin *= 2
 
     def _tokenize(self, text: str) -> Pieces:
         return tokenize(self._tokenizer, text)
