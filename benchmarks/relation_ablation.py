@@ -60,6 +60,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=None, help="start no run that would not end within this time")
     parser.add_argument("--keep-weights", action="store_true")
     parser.add_argument("--table-only", action="store_true", help="train nothing; tables from what is there")
+    parser.add_argument("--auprc", action="store_true", help="verdicts on AUPRC too, in ablation.json (slow)")
     parser.add_argument("--docs", type=Path, default=None, help="document whose result section is replaced")
     return parser.parse_args()
 
@@ -101,14 +102,14 @@ def write_tables(options: argparse.Namespace) -> None:
     for model, runs in found.items():
         runs = dict(sorted(runs.items(), key=lambda entry: order.get(entry[0], len(order))))
         reference = options.reference if options.reference in runs else next(iter(runs))
-        lines = table(runs, dev, reference=reference)
+        lines = table(runs, dev, reference=reference, auprc=options.auprc)
         parts.append(f"### Variants on `{model}`\n\n{markdown(lines, dev, reference)}")
         record[model] = as_json(lines)
     across = options.across or options.reference or options.scheme
     same = {model: runs[across] for model, runs in found.items() if across in runs}
     if len(same) > 1:
         first = next(entry.partition("=")[0] for entry in [*options.model, *same] if entry.partition("=")[0] in same)
-        lines = table(same, dev, reference=first)
+        lines = table(same, dev, reference=first, auprc=options.auprc)
         parts.append(f"### Encoders, all with `{across}`\n\n{markdown(lines, dev, first)}")
         record["encoders"] = as_json(lines)
     text = "\n".join(parts)

@@ -117,8 +117,8 @@ def load_scored(run: Path, data: RelationData, *, seeds: int | None = None) -> S
     return Scored(gold_indices(data.rows), np.stack(found), sentences)
 
 
-def table(runs: dict[str, Path], data: RelationData, *, reference: str, seed: int = 0, auprc: bool = True) -> tuple[Line, ...]:
-    """A line a run, with verdicts against the reference over the seeds both have."""
+def table(runs: dict[str, Path], data: RelationData, *, reference: str, seed: int = 0, auprc: bool = False) -> tuple[Line, ...]:
+    """A line a run, with verdicts against the reference over the seeds both have; for AUPRC too, which takes long, if asked."""
     loaded = {name: load_scored(run, data) for name, run in runs.items()}
     if reference not in loaded:
         raise ComparisonError(f"The reference {reference!r} is not among {', '.join(loaded)}.")

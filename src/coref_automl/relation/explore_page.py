@@ -185,7 +185,8 @@ def _problems(splits: tuple[SplitFacts, ...], say: Say) -> Section:
 
 
 def _bars(values: list[dict[str, Any]], order: list[str], height: int) -> dict[str, Any]:
-    """Shares side by side, a colour a split."""
+    """Shares side by side, a colour a split, in the order in which the splits were given."""
+    splits = list(dict.fromkeys(value["split"] for value in values))
     return {
         "$schema": _SCHEMA,
         "width": "container",
@@ -195,8 +196,8 @@ def _bars(values: list[dict[str, Any]], order: list[str], height: int) -> dict[s
         "encoding": {
             "y": {"field": "name", "type": "nominal", "sort": order, "title": None, "axis": {"labelLimit": 240}},
             "x": {"field": "share", "type": "quantitative", "title": "%"},
-            "yOffset": {"field": "split", "type": "nominal"},
-            "color": {"field": "split", "type": "nominal", "title": None, "legend": {"orient": "top"}},
+            "yOffset": {"field": "split", "type": "nominal", "sort": splits},
+            "color": {"field": "split", "type": "nominal", "title": None, "sort": splits, "legend": {"orient": "top"}},
             "tooltip": [{"field": "name", "title": " "}, {"field": "split", "title": " "}, {"field": "share", "title": "%"}],
         },
     }

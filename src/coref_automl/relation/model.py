@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from coref_automl.errors import ModelError
+from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder
 from coref_automl.models.vocabulary import word_ids
 from coref_automl.relation.labels import LABELS
@@ -42,7 +43,7 @@ class RelationModel(nn.Module):  # type: ignore[misc]
         )
 
     def forward(self, ids: Any, mask: Any, starts: Any) -> Any:
-        states = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+        states = encode(self.encoder, ids, mask)
         places = torch.cat([torch.zeros_like(starts[:, :1]), starts], dim=1)[:, self.parts]
         read = states.gather(1, places[:, :, None].expand(-1, -1, states.shape[-1]))
         return self.head(read.flatten(1)).float()
@@ -52,7 +53,7 @@ def build_model(
     model: str, scheme: str, head: HeadKind, *, dropout: float, max_length: int, seed: int
 ) -> tuple[RelationModel, Marker]:
     """A model to train, with its marker. New marks start as the mean of words that say what they mean, with a little noise."""
-    encoder, tokenizer = load_encoder(model)
+    encoder, tokenizer = load_encoder(model)  # on the CPU: at a sentence's length, DeBERTa's compiled attention does not pay
     marker = Marker(tokenizer, scheme, max_length)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
