@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -79,16 +78,17 @@ def test_finished_shards_are_not_read_again(
 
 @pytest.mark.slow
 def test_a_run_killed_by_the_system_resumes(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
-    path = write_rows("a.jsonl", rows(400))
-    command = [sys.executable, "-m", "coref_automl.cli", "prepare", "mlm", "--source", f"local:{path}", "--seq-len", "64"]
-    command += ["--model", str(tokenizer_folder), "--out", str(tmp_path / "out")]
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ})
+    chosen = recipe(tokenizer_folder, write_rows("a.jsonl", rows(400)), portion=20_000)
+    code = "import sys; from coref_automl.cli.app import run; sys.exit(run(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "prepare", "mlm", "--source", chosen.sources[0], "--seq-len", "64"]
+    command += ["--model", chosen.model, "--out", str(tmp_path / "out")]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while running.poll() is None and not list((tmp_path / "out").glob("work/read/*.jsonl")):
         time.sleep(0.01)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    subprocess.run(command, check=True, capture_output=True)
-    prepare(recipe(tokenizer_folder, path), tmp_path / "whole")
+    prepare(chosen, tmp_path / "out")
+    prepare(chosen, tmp_path / "whole")
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 

@@ -109,7 +109,8 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
     settings = EncodeSettings(model, "combined", seq_len, False, recipe.chain_cap, cache)
     tokenizer_of(model)
     jobs = [
-        (shard.texts, keep, work / "alone" / shard.stem.name, settings) for shard, keep in zip(index.shards, keeps, strict=True)
+        (shard.texts, frozenset(np.flatnonzero(keep).tolist()), work / "alone" / shard.stem.name, settings)
+        for shard, keep in zip(index.shards, keeps, strict=True)
     ]
     took["encode, 1 processes"] = _timed(lambda: [encode_shard(*job) for job in jobs])
     jobs = [(texts_path, keep, work / ENCODE / stem.name, settings) for texts_path, keep, stem, settings in jobs]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import compress, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.config import from_mapping
 from coref_automl.corpus.chains import Mention, chains, mentions
 from coref_automl.corpus.dataset import smallest_type
 from coref_automl.corpus.overlap import WORDS, found_in, grams
@@ -73,10 +74,10 @@ def special_of(tokenizer: PreTrainedTokenizerFast, model: str) -> Special:
     return Special(**found, unk=-1 if unk is None else unk, ids=tuple(sorted(others)))
 
 
-def encode_shard(texts: Path, keep: NDArray[np.bool_], stem: Path, settings: EncodeSettings) -> int:
+def encode_shard(texts: Path, keep: frozenset[int], stem: Path, settings: EncodeSettings) -> int:
     """Encode the documents of a shard that are kept; returns the characters of the shard. A finished shard is passed over."""
     marker = stem.with_suffix(".json")
-    rows = [(place, Document(**row)) for place, row in compress(enumerate(read_jsonl(texts)), keep.tolist())]
+    rows = [(place, Document(**row)) for place, row in enumerate(read_jsonl(texts)) if place in keep]
     size = sum(len(document.text) for _, document in rows)
     if marker.is_file():
         return size
@@ -113,6 +114,11 @@ def encode_shard(texts: Path, keep: NDArray[np.bool_], stem: Path, settings: Enc
         np.save(handle, np.concatenate(marks) if marks else np.empty((0, 4), np.int32))
     write_json(marker, {"documents": len(rows), "overlap": hits.examples})
     return size
+
+
+def encode_job(*, texts: str, keep: list[int], stem: str, settings: dict[str, Any]) -> int:
+    """`encode_shard` for a worker process; `keep` lists the places of documents in the shard."""
+    return encode_shard(Path(texts), frozenset(keep), Path(stem), from_mapping(EncodeSettings, settings, "settings of encoding"))
 
 
 def _tags(rows: list[tuple[int, Document]], settings: EncodeSettings) -> Any:

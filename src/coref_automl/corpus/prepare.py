@@ -9,29 +9,30 @@ pack    pieces into blocks, manifest, card
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from itertools import compress
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl import errors
 from coref_automl.config import from_mapping
 from coref_automl.corpus.assemble import assemble, refuse_empty
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
-from coref_automl.corpus.encode import EncodeSettings, Mode, encode_shard, special_of, tokenizer_of
+from coref_automl.corpus.encode import EncodeSettings, Mode, special_of, tokenizer_of
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
-from coref_automl.corpus.read import ReadSettings, finished_shards, read_part
+from coref_automl.corpus.read import ReadSettings, finished_shards
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.select import Choice, choose_documents
 from coref_automl.corpus.shards import READ, Index, build_index
 from coref_automl.corpus.sources import BUNDLED, Input, check_source, inputs_of
-from coref_automl.errors import DatasetError, FolderError, SourceError
+from coref_automl.errors import DatasetError, FolderError, SourceError, WorkError
 from coref_automl.korean import Tagger, default_cache, release_kiwi
 from coref_automl.progress import Progress, Stage, quiet
 from coref_automl.records import Document
@@ -47,6 +48,7 @@ from coref_automl.store import (
     remove,
     write_json,
 )
+from coref_automl.workers import Job, Outcome, run_jobs
 
 WORK, ENCODE, SETTINGS, INPUTS = "work", "encode", "settings.json", "inputs.json"
 PART = "dataset-part"
@@ -66,31 +68,16 @@ def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = Non
     parts, missing = _readable(recipe, progress)
     claim_folder(out, PART if recipe.shard else KIND)
     _begin(recipe, parts, evaluation, out, progress)
-    pool = _Pool(recipe.workers or _fitting_workers(parts))
-    try:
-        return _made(recipe, parts, missing, evaluation, out, pool, progress)
-    finally:
-        pool.close()
+    work, workers = out / WORK, recipe.workers or _fitting_workers(parts)
 
-
-def _made(
-    recipe: PrepareRecipe,
-    parts: list[Input],
-    missing: list[str],
-    evaluation: list[Document],
-    out: Path,
-    pool: _Pool,
-    progress: Progress,
-) -> dict[str, Any]:
-    work = out / WORK
-    _read(parts, recipe, work, pool, progress)
+    _read(parts, recipe, work, workers, progress)
     index = build_index([work], holdout=recipe.holdout)
     near = recipe.near_duplicates and recipe.shard is None  # across machines, near-duplicates are found when the parts are merged
     choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=work)
     refuse_empty(index, choice, recipe, progress)
     if evaluation:
         write_grams(evaluation, work / "grams.npy")
-    _encode(index, choice, recipe, work, pool, progress)
+    _encode(index, choice, recipe, work, workers, progress)
     facts = {"missing": missing, "hub": sorted({part.name for part in parts if part.path is None})}
     write_json(work / "facts.json", facts)
     if recipe.shard:
@@ -200,7 +187,7 @@ def _readable(recipe: PrepareRecipe, progress: Progress) -> tuple[list[Input], l
     return parts, broken
 
 
-def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, pool: _Pool, progress: Progress) -> None:
+def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
     settings = ReadSettings(
         recipe.filters(),
         near=recipe.near_duplicates,
@@ -214,21 +201,20 @@ def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, pool: _Pool, pr
     with progress.stage("read and clean", None, "characters") as stage:
         for number in range(len(parts)):
             stage.skip(sum(shard["characters"] for shard in finished_shards(folder, number)))
-        pool.each(_read_whole, [(part, number, folder, settings) for number, part in enumerate(parts)], stage)
+        common = {"folder": str(folder), "settings": _plain(settings)}
+        jobs = [{"part": _plain(part), "number": number, **common} for number, part in enumerate(parts)]
+        _each("coref_automl.corpus.read:read_job", jobs, workers, stage)
 
 
-def _read_whole(part: Input, number: int, folder: Path, settings: ReadSettings) -> int:
-    return sum(characters for _, characters in read_part(part, number, folder, settings))
-
-
-def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, pool: _Pool, progress: Progress) -> None:
+def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
     keeps = kept_by_shard(index, choice)
-    left = [number for number in range(len(index.shards)) if not _encoded(work, index, number).with_suffix(".json").is_file()]
+    stems = [work / ENCODE / shard.stem.name for shard in index.shards]
+    left = [number for number, stem in enumerate(stems) if not stem.with_suffix(".json").is_file()]
     total = sum(index.shards[number].characters for number in left)
     cache = default_cache()
     if recipe.mode != "mlm":
         with progress.stage("tag", total, "characters") as stage:
-            tagger = Tagger(cache, pool.workers)
+            tagger = Tagger(cache, workers)
             for number in left:
                 rows = compress(read_jsonl(index.shards[number].texts), keeps[number].tolist())
                 for amount in tagger.remember(row["text"] for row in rows):
@@ -244,7 +230,12 @@ def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, poo
         grams=work / "grams.npy" if recipe.eval_sets else None,
     )
     with progress.stage("encode", total, "characters") as stage:
-        pool.each(encode_shard, [(index.shards[n].texts, keeps[n], _encoded(work, index, n), settings) for n in left], stage)
+        jobs = [
+            {"texts": str(index.shards[number].texts), "keep": np.flatnonzero(keeps[number]).tolist(), "stem": str(stems[number])}
+            for number in left
+        ]
+        common = {"settings": _plain(settings)}
+        _each("coref_automl.corpus.encode:encode_job", [{**job, **common} for job in jobs], workers, stage)
 
 
 def kept_by_shard(index: Index, choice: Choice) -> list[NDArray[np.bool_]]:
@@ -256,10 +247,6 @@ def kept_by_shard(index: Index, choice: Choice) -> list[NDArray[np.bool_]]:
     return found
 
 
-def _encoded(work: Path, index: Index, number: int) -> Path:
-    return work / ENCODE / index.shards[number].stem.name
-
-
 def _fitting_workers(parts: list[Input]) -> int:
     """A process costs seconds to start: small inputs are done in this one."""
     known = sum(part.path.stat().st_size for part in parts if part.path is not None)
@@ -267,25 +254,20 @@ def _fitting_workers(parts: list[Input]) -> int:
     return 1 if small else len(os.sched_getaffinity(0))
 
 
-class _Pool:
-    """Runs a function over jobs, here or in processes that live as long as the command.
+def _each(target: str, jobs: list[dict[str, Any]], workers: int, stage: Stage) -> None:
+    """Run every job, here or in processes; each writes its own files, so the number of workers decides no byte."""
 
-    Every job writes its own files, so the number of workers decides nothing about the bytes.
-    """
+    def heard(outcome: Outcome) -> None:
+        if outcome.error is not None:
+            kind, _, message = outcome.error.partition(": ")
+            raise getattr(errors, kind, WorkError)(message if hasattr(errors, kind) else outcome.error)
+        stage.advance(outcome.value)
 
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
-        self._pool: ProcessPoolExecutor | None = None
+    named = [Job(f"{target} {number}", target, job) for number, job in enumerate(jobs)]
+    run_jobs(named, workers=min(workers, len(named)), on_outcome=heard)
 
-    def each(self, target: Callable[..., int], jobs: Sequence[tuple[Any, ...]], stage: Stage) -> None:
-        if self.workers > 1 and len(jobs) > 1:
-            self._pool = self._pool or ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"))
-            amounts = self._pool.map(target, *zip(*jobs, strict=True))
-        else:
-            amounts = (target(*job) for job in jobs)
-        for amount in amounts:
-            stage.advance(amount)
 
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+def _plain(settings: Any) -> dict[str, Any]:
+    """A frozen dataclass as JSON values, as jobs carry them."""
+    values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(settings), default=str))
+    return values

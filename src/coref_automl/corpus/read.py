@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from coref_automl.config import from_mapping
 from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
 from coref_automl.corpus.dedup import PERMUTATIONS, signature, text_key
 from coref_automl.corpus.files import Flaw
@@ -103,6 +104,14 @@ def read_part(part: Input, number: int, folder: Path, settings: ReadSettings) ->
     write_json(
         folder / f"{number:04d}.json", {"label": part.label, "rows": row, "shards": count, "fingerprint": digest.hexdigest()}
     )
+
+
+def read_job(*, part: dict[str, Any], number: int, folder: str, settings: dict[str, Any]) -> int:
+    """`read_part` for a worker process; returns the characters that were read."""
+    parts = read_part(
+        from_mapping(Input, part, "part"), number, Path(folder), from_mapping(ReadSettings, settings, "settings of reading")
+    )
+    return sum(characters for _, characters in parts)
 
 
 def finished_shards(folder: Path, number: int) -> list[dict[str, Any]]:
