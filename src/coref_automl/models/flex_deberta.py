@@ -59,8 +59,7 @@ class FlexSelfAttention(DisentangledSelfAttention):  # type: ignore[misc]
                 c2p = query @ self._rows((self.key_proj if self.share_att_key else self.pos_key_proj)(table)) * scale
             if "p2c" in self.pos_att_type:
                 p2c = key @ self._rows((self.query_proj if self.share_att_key else self.pos_query_proj)(table)) * scale
-        attend = _compiled() if query.is_cuda else _attend
-        context = attend(query, key, value, c2p, p2c, relative_pos, attention_mask, scale)
+        context = _apart(query, key, value, c2p, p2c, relative_pos, attention_mask, scale)
         return context.transpose(1, 2).flatten(2), None
 
     def _heads(self, states: Tensor) -> Tensor:
@@ -121,6 +120,7 @@ def installed(model: Any) -> bool:
     return isinstance(model.base_model.encoder, FlexEncoder)
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _block_mask(segments: Tensor) -> BlockMask:
     """Padding sees padding, so that no row of scores is empty."""
     segments = segments.to(torch.int32)
@@ -146,6 +146,13 @@ def _attend(
 
     relative = c2p is not None or p2c is not None
     out: Tensor = flex_attention(query, key, value, score_mod=with_distance if relative else None, block_mask=mask, scale=scale)
+    return out
+
+
+@torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]
+def _apart(query: Tensor, *others: Any) -> Tensor:
+    """Compiled by itself, also inside a compiled training step: as part of a larger graph it has no way backward."""
+    out: Tensor = (_compiled() if query.is_cuda else _attend)(query, *others)
     return out
 
 
