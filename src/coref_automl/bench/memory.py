@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,7 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats()
             self._before = torch.cuda.memory_allocated()
         elif _STATM.is_file():
+            _give_back()
             self._before = self._most = _resident()
             self._thread = threading.Thread(target=self._watch, daemon=True)
             self._thread.start()
@@ -51,6 +55,13 @@ class PeakMemory:
     def _watch(self) -> None:
         while not self._stop.wait(_EVERY):
             self._most = max(self._most, _resident())
+
+
+def _give_back() -> None:
+    """Pages that earlier work freed go back to the system, so that they are not counted as held."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _resident() -> int:

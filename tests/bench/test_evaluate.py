@@ -1,0 +1,62 @@
+"""The benchmark runs both ways on the same windows and says whether their hits agree."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from coref_automl.bench import evaluate
+from coref_automl.bench.memory import PeakMemory
+from coref_automl.cli.app import run as command
+from coref_automl.errors import EvalSetError
+from coref_automl.evaluation.nouns import build_table, save_table
+from coref_automl.korean import Tagger
+from coref_automl.models.load import tokenizer_fingerprint
+from tests.evaluation.tiny import freeze_tiny, save_checkpoint, tokenizer_of
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tmp_path = tmp_path_factory.mktemp("bench")
+    freeze_tiny(tmp_path / "set", kinds=())
+    tokenizer = tokenizer_of("wordpiece")
+    save_table(tmp_path / "set", tokenizer_fingerprint(tokenizer), build_table(tokenizer, Tagger()))
+    save_checkpoint(tmp_path / "model", "deberta-tiny")
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _all_nouns_among_the_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate, "TOP", len(tokenizer_of("wordpiece")))
+
+
+def test_both_ways_agree_and_the_last_line_is_the_ratio(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--model", str(place / "model"), "--eval-set", str(place / "set"), "--items", "8", "--seq-len", "64"]
+    assert command(["bench", "evaluate", *arguments, "--device", "cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"ratio [\d.]+ \(ours [\d.]+ items/s, usual way [\d.]+ items/s\)", lines[-1])
+    agreement = next(line for line in lines if line.startswith("lenient hits"))
+    assert "lenient hits on 8 items: 0 differ at @1, 0 differ at @5" in agreement
+    assert sum("peak" in line for line in lines) == 2
+
+
+def test_a_disagreement_would_be_counted(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate, "_any", lambda words, answer: True)
+    result = evaluate.run(model=str(place / "model"), eval_set=place / "set", items=8, seq_len=64, device="cpu")
+    agreement = next(line for line in result.lines if line.startswith("lenient hits"))
+    assert "0 differ at @1" not in agreement
+
+
+def test_a_set_without_real_items_is_refused(tmp_path: Path) -> None:
+    freeze_tiny(tmp_path / "set", tasks=("lambada",))
+    with pytest.raises(EvalSetError, match="no Real items"):
+        evaluate.run(eval_set=tmp_path / "set", device="cpu")
+
+
+def test_memory_is_what_the_block_took() -> None:
+    with PeakMemory("cpu") as memory:
+        held = bytearray(60_000_000)
+        held[::4096] = b"1" * len(held[::4096])
+    assert memory.peak is None or memory.peak > 50_000_000
