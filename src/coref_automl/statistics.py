@@ -18,9 +18,9 @@ from coref_automl.records import Estimate, Record
 from coref_automl.resampling import Floats, Gathered, Part, flipped_sums, gather, resampled_means
 
 __all__ = [
-    "Bounds", "MethodVerdict", "Part", "bootstrap_mean", "composite", "detectable", "detectable_difference",
-    "difference_intervals", "holm",
-    "mcnemar_exact", "paired_bootstrap", "pairwise_ps", "permutation_draws", "seed_paired_verdict", "sign_flip_p",
+    "Bounds", "MethodVerdict", "Part", "bootstrap_mean", "composite", "concentration", "detectable",
+    "detectable_difference", "difference_intervals", "holm", "mcnemar_exact", "paired_bootstrap", "pairwise_ps",
+    "permutation_draws", "seed_paired_verdict", "sign_flip_p",
     "sign_flip_ps", "simultaneous_bounds", "standard_error", "t_cdf", "t_quantile", "unpaired", "wilson",
 ]  # fmt: skip
 
@@ -109,12 +109,26 @@ def standard_error(parts: Sequence[Part]) -> Floats:
 
 def detectable_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, alpha: float = 0.05) -> float | None:
     """The true difference that this set would show four times in five; None where a and b never differ."""
-    return detectable(float(standard_error([Part(_minus(a, b), clusters)])[0]), alpha)
+    parts = [Part(_minus(a, b), clusters)]
+    return detectable(float(standard_error(parts)[0]), alpha, concentration(parts))
 
 
-def detectable(error: float, alpha: float = 0.05) -> float | None:
-    """(z(1 - alpha/2) + z(0.8)) standard errors. For a family under Holm, alpha is 0.05 over the family: its hardest step."""
-    return (NORMAL.inv_cdf(1 - alpha / 2) + NORMAL.inv_cdf(POWER)) * error if error > 0 else None
+def detectable(error: float, alpha: float = 0.05, concentration: float = 0.0) -> float | None:
+    """(z(1 - alpha/2) + z(0.8)) standard errors. For a family under Holm, alpha is 0.05 over the family: its hardest step.
+
+    With few documents the test's own spread grows with the difference d, to error^2 + d^2 x concentration; the answer allows for
+    that. None where the error is 0, and where so few documents could never show anything.
+    """
+    level, power = NORMAL.inv_cdf(1 - alpha / 2), NORMAL.inv_cdf(POWER)
+    left = 1 - level * level * concentration
+    if error <= 0 or left <= 0:
+        return None
+    return error * (power + math.sqrt(power * power + left * (level * level - power * power))) / left
+
+
+def concentration(parts: Sequence[Part]) -> float:
+    """How much of a set lies in single documents: the sum of their squared shares of the items; 1/n for n documents alike."""
+    return max(float(((sizes := gather(part).sizes) ** 2).sum() / sizes.sum() ** 2) for part in parts)
 
 
 @dataclass(frozen=True, slots=True)

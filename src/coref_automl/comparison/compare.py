@@ -20,6 +20,7 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Estimate, Half, Record
 from coref_automl.statistics import (
     composite,
+    concentration,
     detectable,
     difference_intervals,
     holm,
@@ -29,6 +30,7 @@ from coref_automl.statistics import (
 )
 
 ALPHA = 0.05
+SAME = "the same on every item"
 Finding = Literal["better", "worse", "same", "not shown"]
 
 
@@ -166,7 +168,7 @@ def against(columns: Columns, names: Sequence[str], reference: int, metric: str,
     others = [number for number in range(len(names)) if number != reference]
     parts = columns.differences(reference)
     intervals = difference_intervals(parts, seed=seed)
-    errors = standard_error(parts)
+    errors, held = standard_error(parts), concentration(parts)
     ps = sign_flip_ps(parts, seed=seed, family=len(others))
     adjusted = dict(zip(others, holm(ps[others]), strict=True))
     out: list[Comparison | None] = [None] * len(names)
@@ -179,15 +181,16 @@ def against(columns: Columns, names: Sequence[str], reference: int, metric: str,
             p=float(ps[number]),
             p_adjusted=float(adjusted[number]),
             mcnemar_p=_mcnemar(columns, number, reference) if not METRICS[metric].parts else None,
-            detectable=detectable(float(errors[number]), ALPHA / len(others)),
+            detectable=detectable(float(errors[number]), ALPHA / len(others), held),
             verdict="",
         )
-        out[number] = replace(answer, verdict=in_words(answer))
+        same = all(not np.asarray(part.values)[:, number].any() for part in parts)
+        out[number] = replace(answer, verdict=SAME if same else in_words(answer))
     return out
 
 
 def finding(comparison: Comparison) -> Finding:
-    if comparison.detectable is None and comparison.difference.value == 0:
+    if comparison.verdict == SAME:
         return "same"
     if comparison.p_adjusted >= ALPHA:
         return "not shown"
@@ -196,8 +199,6 @@ def finding(comparison: Comparison) -> Finding:
 
 def in_words(comparison: Comparison) -> str:
     found = finding(comparison)
-    if found == "same":
-        return "the same on every item"
     if found != "not shown":
         return found
     could = f"; this set could show {100 * comparison.detectable:.1f} points" if comparison.detectable else ""
