@@ -62,7 +62,7 @@ def test_only_held_out_documents_are_used(model: str, source: str, tmp_path: Pat
     assert len(kept_out) == 4
     assert set(built.documents) <= kept_out
     assert set(built.items) == {"real", "real-far"}
-    assert built.manifest["documents"]["news"] == {"documents": 12, "held out and kept": 4}
+    assert built.manifest["documents"]["news"] == {"documents": 12, "held out": 4, "kept": 4}
     for items in built.items.values():
         assert items
         for item in items:
@@ -181,7 +181,7 @@ def test_repeated_ids_and_texts_are_counted(model: str, tmp_path: Path) -> None:
     counts = built.manifest["documents"]["news"]
     assert counts == {
         "documents": 4,
-        "held out and kept": 1,
+        "kept": 1,
         "the id of an earlier document": 1,
         "the text of an earlier document": 1,
         "empty after cleaning": 1,
@@ -194,7 +194,7 @@ def test_rows_that_are_no_documents_are_counted_by_reason(model: str, tmp_path: 
     path.write_bytes(path.read_bytes() + b"{broken\n" + b'{"text": "\xff"}\n')
     built = prepare_eval(recipe(model, place, all_documents=True), tmp_path / "set")
     counts = built.manifest["documents"]["news"]
-    assert counts == {"documents": 4, "held out and kept": 1, "no field 'text'": 1, "not JSON": 1, "not UTF-8": 1}
+    assert counts == {"documents": 4, "kept": 1, "no field 'text'": 1, "not JSON": 1, "not UTF-8": 1}
 
 
 def test_a_document_that_holds_a_literal_mask_keeps_its_offsets(model: str, tmp_path: Path) -> None:

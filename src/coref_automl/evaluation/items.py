@@ -155,9 +155,11 @@ class _Work:
             progress=self.progress,
         )
         for source in texts.seen:
+            chosen = {} if recipe.all_documents else {"held out": texts.held_out[source]}
             self.sources[source] = {
                 "documents": texts.seen[source],
-                "held out and kept": texts.kept[source],
+                **chosen,
+                "kept": texts.kept[source],
                 **texts.drops.get(source, {}),
             }
         for _, read in self._read(map(_Plain, texts.documents), "Finding items in texts"):

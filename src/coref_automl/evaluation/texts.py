@@ -19,10 +19,11 @@ from coref_automl.records import Document
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """`seen` and `kept` count rows by source, `drops` by source and reason; documents that train are no drop."""
+    """`seen`, `held_out` and `kept` count rows by source, `drops` by source and reason; documents that train are no drop."""
 
     documents: list[Document] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
+    held_out: Counter[str] = field(default_factory=Counter)
     kept: Counter[str] = field(default_factory=Counter)
     drops: dict[str, Counter[str]] = field(default_factory=dict)
 
@@ -49,6 +50,7 @@ def read_texts(
         texts.seen[document.source] += 1
         if allowed is not None and rank(document.id) > allowed[document.source]:
             continue
+        texts.held_out[document.source] += allowed is not None
         text = normalise(document.text)
         reason = is_empty(text) if all_documents else reason_to_drop(text, Filters())
         if reason is None and document.id in known_ids:
