@@ -89,3 +89,97 @@ def test_dropout_is_really_on_in_that_comparison(recipe: Recipe, tmp_path: Path)
     off = train(recipe(out=str(tmp_path / "off"), epochs=1, dropout=0.0))
     on = train(recipe(epochs=1, dropout=0.2))
     assert not same_weights(off.checkpoints[-1], on.checkpoints[-1])
+
+
+def test_a_checkpoint_loads_alone_and_says_how_it_came_to_be(recipe: Recipe) -> None:
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    from coref_automl.records import Provenance
+    from coref_automl.store import read_json
+
+    result = train(recipe(epochs=1))
+    newest = result.checkpoints[-1]
+    assert AutoModelForMaskedLM.from_pretrained(newest).config.vocab_size == len(AutoTokenizer.from_pretrained(newest))
+    made = Provenance.from_json(read_json(newest / "training.json"))
+    assert (made.step, made.epoch, made.tokens, made.objective) == (3, 1.0, result.tokens, "mlm")
+    assert (newest / "trainer_state.json").is_file()
+    assert "fill-mask" in (newest / "README.md").read_text("utf-8")
+    assert not (result.run / ".writing" / newest.name).exists()
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_only_the_newest_checkpoint_stays_resumable(recipe: Recipe, keep: bool) -> None:
+    result = train(recipe(epochs=1, keep_states=keep))
+    assert [(path / "optimizer.pt").is_file() for path in result.checkpoints] == [keep, True]
+
+
+def test_a_finished_run_is_not_computed_again(recipe: Recipe) -> None:
+    first = train(recipe(epochs=1))
+    events = len(losses(first.run))
+    second = train(recipe(epochs=1))
+    assert second.checkpoints == first.checkpoints
+    assert len(losses(second.run)) == events
+
+
+@pytest.mark.parametrize(
+    ("change", "named"), [({"seed": 1}, "seed 0"), ({"learning_rate": 2e-3}, "learning_rate 0.001"), ({"epochs": 3}, "epochs 2")]
+)
+def test_a_folder_begun_with_another_recipe_is_refused(recipe: Recipe, change: dict[str, Any], named: str) -> None:
+    from coref_automl.errors import FolderError
+    from coref_automl.training.folder import claim_run
+    from coref_automl.training.setup import prepare_run
+
+    work = prepare_run(recipe())
+    claim_run(work.recipe, work.prints, work.summary())
+    other = prepare_run(recipe(**change))
+    with pytest.raises(FolderError, match=named):
+        claim_run(other.recipe, other.prints, other.summary())
+    again = prepare_run(recipe(workers=2, micro_batch=1, log_every=5))
+    claim_run(again.recipe, again.prints, again.summary())
+
+
+def test_a_folder_begun_with_other_data_is_refused(recipe: Recipe, make_dataset: Callable[..., Path]) -> None:
+    from coref_automl.errors import FolderError
+    from coref_automl.training.folder import claim_run
+    from coref_automl.training.setup import prepare_run
+
+    work = prepare_run(recipe())
+    claim_run(work.recipe, work.prints, work.summary())
+    other = prepare_run(recipe(dataset=str(make_dataset(seed=1))))
+    with pytest.raises(FolderError, match="bytes of the dataset"):
+        claim_run(other.recipe, other.prints, other.summary())
+
+
+def test_data_of_another_tokenizer_is_refused(recipe: Recipe, make_dataset: Callable[..., Path]) -> None:
+    from coref_automl.errors import DatasetError
+
+    with pytest.raises(DatasetError, match="not this model"):
+        train(recipe(dataset=str(make_dataset(tokenizer_print="another"))))
+
+
+def test_rows_longer_than_the_blocks_are_refused(recipe: Recipe) -> None:
+    from coref_automl.errors import DatasetError
+
+    with pytest.raises(DatasetError, match="--seq-len 64"):
+        train(recipe(seq_len=64))
+
+
+def test_entity_training_without_mentions_is_refused(recipe: Recipe, make_dataset: Callable[..., Path]) -> None:
+    from coref_automl.errors import DatasetError
+
+    with pytest.raises(DatasetError, match="prepare entity"):
+        train(recipe(objective="entity", dataset=str(make_dataset(chains=False))))
+
+
+def test_a_folder_that_is_no_model_is_refused(recipe: Recipe, tmp_path: Path) -> None:
+    from coref_automl.errors import ModelError
+
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelError):
+        train(recipe(model=str(tmp_path / "empty"), tokenizer=None))
+
+
+def test_a_run_can_start_from_another_run(recipe: Recipe, tmp_path: Path) -> None:
+    first = train(recipe(epochs=1, out=str(tmp_path / "first")))
+    second = train(recipe(model=str(first.run), tokenizer=None, epochs=1, objective="entity"))
+    assert "checkpoint-3" in (second.run / "recipe.yaml").read_text("utf-8")

@@ -50,6 +50,8 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         first_line = f"{type(error).__name__}: {error}".splitlines()[0]
         return _report(f"{first_line} (run it again with --debug for the whole stack)", 1, debug)
+    if result == 130:  # newer Typer turns Ctrl-C into this status by itself, without a word
+        return _report(_INTERRUPTED, 130, debug)
     return result if isinstance(result, int) else 0
 
 

@@ -178,6 +178,8 @@ def arguments_of(work: Prepared, run: Path, micro: int) -> Any:
         if recipe.workers is not None
         else (min(8, max(1, (os.cpu_count() or 2) - 1) // work.processes) if cuda else 0)
     )
+    if workers:
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else the library warns about every process that is forked
     if "tensorboard" in recipe.report_to:
         os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(run / "tensorboard"))
     arguments = TrainingArguments(

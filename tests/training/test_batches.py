@@ -1,0 +1,60 @@
+"""Batches carry the rows' masks whoever makes them."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coref_automl.corpus.dataset import PackedDataset
+from coref_automl.training.masking import IGNORED, Masking
+from coref_automl.training.plan import BLANK
+
+
+@pytest.fixture
+def masking() -> Masking:
+    special = np.arange(85) < 5
+    return Masking("combined", 4, special, ~special, min_prob=0.2, max_prob=0.2)
+
+
+def test_asked_positions_and_labels_belong_together(opened: PackedDataset, masking: Masking) -> None:
+    from coref_automl.training.batches import Collator, MaskedRows
+
+    rows = MaskedRows(opened, masking, 7)
+    drawn = [rows[index] for index in (3, 5, len(opened) + 3)]
+    batch = Collator(0.2)(drawn)
+    labels = np.stack([labels for _, _, labels in drawn]).reshape(-1)
+    asked = batch["labels"] != IGNORED
+    assert (labels[batch["positions"][asked].numpy()] == batch["labels"][asked].numpy()).all()
+    assert int(asked.sum()) == (labels != IGNORED).sum()
+    assert drawn[0][2].tolist() != drawn[2][2].tolist()  # the same row in the next epoch
+
+
+def test_the_list_of_positions_keeps_its_size(opened: PackedDataset, masking: Masking) -> None:
+    from coref_automl.training.batches import Collator, MaskedRows, expected_share
+
+    rows = MaskedRows(opened, masking, 7)
+    collate = Collator(expected_share(opened, masking) * 1.5)
+    sizes = {len(collate([rows[epoch * len(opened) + at] for at in range(6)])["labels"]) for epoch in range(20)}
+    assert len(sizes) == 1
+    assert len(collate([rows[BLANK]] * 6)["labels"]) in sizes
+
+
+def test_a_blank_row_asks_nothing(opened: PackedDataset, masking: Masking) -> None:
+    from coref_automl.training.batches import MaskedRows
+
+    assert (MaskedRows(opened, masking, 7)[BLANK][2] == IGNORED).all()
+
+
+def test_a_worker_process_gets_the_same_rows_from_a_small_message(opened: PackedDataset, masking: Masking) -> None:
+    from coref_automl.training.batches import MaskedRows
+
+    for dataset in (opened, opened.cut_to(16)):
+        rows = MaskedRows(dataset, masking, 7)
+        sent = pickle.dumps(rows)
+        assert len(sent) < 4000
+        assert Path(dataset.folder).is_dir()
+        for mine, theirs in zip(rows[1], pickle.loads(sent)[1], strict=True):
+            assert mine.tolist() == theirs.tolist()

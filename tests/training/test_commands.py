@@ -1,0 +1,103 @@
+"""The train and watch commands, and the guide's fine-tuning script."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.cli.app import run as command_line
+from coref_automl.config import to_yaml
+from coref_automl.errors import InputError
+from coref_automl.training.recipe import TrainRecipe
+from coref_automl.training.watch import spark, status_of
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "run_entity_coref_finetune_v2.py"
+
+
+@pytest.fixture
+def recipe_file(recipe: Callable[..., TrainRecipe], tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(to_yaml(recipe(epochs=1)), "utf-8")
+    return path
+
+
+def test_options_override_the_recipe(recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = command_line(
+        ["train", "--recipe", str(recipe_file), "--dry-run", "--json", "--weight-decay", "0", "--objective", "entity"]
+    )
+    told = json.loads(capsys.readouterr().out)
+    assert status == 0
+    assert told["recipe"]["weight_decay"] == 0.0
+    assert told["recipe"]["objective"] == "entity"
+    assert told["recipe"]["batch"] == 4
+    assert told["plan"]["checkpoints"] == [1, 3]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_dry_run_says_what_would_be_done(recipe_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line(["train", "--recipe", str(recipe_file), "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "3 steps an epoch, until 3 steps" in out
+    assert "checkpoints after steps 1, 3" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--objective", "entitty"], "Did you mean 'entity'?"),
+        (["--model", "m"], "the key 'dataset' is missing"),
+        (["--model", "m", "--dataset", "nowhere", "--out", "o"], "does not exist"),
+    ],
+)
+def test_wrong_options_are_one_sentence_and_status_2(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line(["train", *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_result_is_the_only_output_as_json_and_watch_reads_the_run(
+    recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_line(["train", "--recipe", str(recipe_file), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["steps"] == 3
+    assert told["checkpoints"][-1].endswith("checkpoint-3")
+    assert command_line(["watch", str(tmp_path / "run"), "--json"]) == 0
+    seen: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert (seen["state"], seen["step"], seen["epoch"]) == ("finished", 3, 1.0)
+    assert len(seen["losses"]) == 3
+    assert command_line(["watch", str(tmp_path / "run"), "--once"]) == 0
+    assert "finished, step 3" in capsys.readouterr().out
+
+
+def test_watching_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a run"):
+        status_of(tmp_path)
+
+
+def test_a_run_that_was_stopped_is_seen_as_stopped(tmp_path: Path) -> None:
+    rows = [
+        {"time": 1.0, "event": "start", "stage": "train"},
+        {"time": 2.0, "event": "evaluation", "checkpoint": "checkpoint-65", "metric": "real1_strict", "text": "31%"},
+        {"time": 3.0, "event": "stopped", "stage": "train"},
+    ]
+    (tmp_path / "events.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"time": 4', "utf-8")
+    status = status_of(tmp_path)
+    assert status.state == "stopped"
+    assert "checkpoint-65" in status.lines()[-1]
+
+
+def test_sparks_follow_the_values() -> None:
+    assert spark((3.0, 2.0, 1.0)) == "█▅▁"
+    assert spark(()) == ""
+    assert len(spark(tuple(map(float, range(500))))) == 40
+
+
+def test_the_guides_command_is_entity_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = runpy.run_path(str(SCRIPT))["arguments"]
+    given = ["--checkpoint", "runs/a/checkpoint-655", "--dataset", "d", "--epochs", "5", "--output-dir", "runs/b"]
+    assert arguments(given) == ["train", "--objective", "entity", "--model", *given[1:]]

@@ -1,0 +1,94 @@
+"""Runs as processes of their own: interrupted by a person, and shared by two."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+
+def options(dataset: Path, tokenizer_folder: Path, out: Path, **more: object) -> list[str]:
+    values = {
+        "model": "new:tiny",
+        "tokenizer": tokenizer_folder,
+        "dataset": dataset,
+        "out": out,
+        "device": "cpu",
+        "log-every": 1,
+        "learning-rate": 0.001,
+        **more,
+    }
+    return ["train", *(part for name, value in values.items() for part in (f"--{name}", str(value)))]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+def step_losses(run: Path) -> list[float]:
+    rows = [json.loads(line) for line in (run / "events.ndjson").read_text("utf-8").splitlines()]
+    return [row["loss"] for row in rows if row["event"] == "step"]
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_ends_with_130_and_can_go_on(dataset: Path, tokenizer_folder: Path, tmp_path: Path) -> None:
+    from coref_automl.training.folder import resumable
+
+    run = tmp_path / "run"
+    command = options(dataset, tokenizer_folder, run, epochs=100_000, batch=4)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "coref_automl.cli", *command], stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    until = time.monotonic() + 120
+    while resumable(run) is None and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "goes on from where it stopped" in said
+    assert "Traceback" not in said
+    assert resumable(run) is not None
+
+
+@pytest.mark.slow
+def test_two_processes_follow_the_loss_of_one_with_twice_the_batch(dataset: Path, tokenizer_folder: Path, tmp_path: Path) -> None:
+    from coref_automl.training.recipe import TrainRecipe
+    from coref_automl.training.run import train
+
+    shared = {"epochs": 2, "batch": 4, "objective": "combined", "micro-batch": 2, "dropout": 0.0}
+    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1"]
+    command = [*launcher, "--mixed_precision", "no", "--dynamo_backend", "no", "-m", "coref_automl.cli"]
+    done = subprocess.run(
+        [*command, *options(dataset, tokenizer_folder, tmp_path / "two", **shared)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    train(
+        TrainRecipe(
+            model="new:tiny",
+            tokenizer=str(tokenizer_folder),
+            dataset=str(dataset),
+            out=str(tmp_path / "one"),
+            device="cpu",
+            log_every=1,
+            learning_rate=0.001,
+            epochs=2,
+            batch=4,
+            micro_batch=4,
+            objective="combined",
+            dropout=0.0,
+        )
+    )
+    one, two = step_losses(tmp_path / "one"), step_losses(tmp_path / "two")
+    assert len(one) == len(two) == 6
+    assert two == pytest.approx(one, rel=1e-4)

@@ -1,0 +1,67 @@
+"""Rates by layer index, and what is not decayed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def model(shape: str, tokenizer_folder: Path) -> Any:
+    from coref_automl.models.build import build_masked_lm
+    from coref_automl.models.load import load_tokenizer
+
+    return build_masked_lm(shape, load_tokenizer(str(tokenizer_folder)), seq_len=32)
+
+
+SHAPES = ["tiny", "deberta-tiny", "bert-tiny", "roberta-tiny", "electra-tiny"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_layer_has_the_rate_of_its_depth(shape: str, tokenizer_folder: Path) -> None:
+    from coref_automl.training.optimizer import groups_of
+
+    made = model(shape, tokenizer_folder)
+    groups = groups_of(made, rate=1.0, weight_decay=0.1, layer_decay=0.5)
+    rates = {name: group.rate for group in groups for name in group.names}
+    assert rates.keys() == dict(made.named_parameters()).keys()
+    for name, rate in rates.items():
+        expected = (
+            0.5**2 if "layer.0." in name or "layers.0." in name else 0.5 if "layer.1." in name or "layers.1." in name else None
+        )
+        if expected is not None:
+            assert rate == expected, name
+        elif "embeddings.word" in name or "tok_embeddings" in name or "rel_embeddings" in name:
+            assert rate == 0.5**3, name
+    head = [rate for name, rate in rates.items() if not name.startswith(made.base_model_prefix + ".")]
+    assert head
+    assert set(head) == {1.0}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_vectors_are_not_decayed_and_matrices_are(shape: str, tokenizer_folder: Path) -> None:
+    from coref_automl.training.optimizer import groups_of
+
+    groups = groups_of(model(shape, tokenizer_folder), rate=1.0, weight_decay=0.1)
+    decays = {parameter.ndim: group.weight_decay for group in groups for parameter in group.parameters}
+    assert decays == {1: 0.0, 2: 0.1}
+    assert {group.rate for group in groups} == {1.0}
+
+
+def test_the_optimizer_moves_lower_layers_less(tokenizer_folder: Path) -> None:
+    """The old fault: decay by parameter count, under which the encoder stood still."""
+    import torch
+
+    from coref_automl.training.optimizer import adamw, describe, groups_of
+
+    made = model("tiny", tokenizer_folder)
+    groups = groups_of(made, rate=1e-2, weight_decay=0.0, layer_decay=0.5)
+    before = {name: value.detach().clone() for name, value in made.named_parameters()}
+    made(input_ids=torch.arange(5, 25)[None], labels=torch.arange(5, 25)[None]).loss.backward()
+    adamw(groups, fused=False).step()
+    moved = {name: float((value.detach() - before[name]).abs().max()) for name, value in made.named_parameters()}
+    low, high = moved["model.layers.0.mlp.Wi.weight"], moved["model.layers.1.mlp.Wi.weight"]
+    assert 0 < low < high
+    assert high == pytest.approx(2 * low, rel=0.2)
+    assert all(f"rate {group.rate:.3g}" in line for group, line in zip(groups, describe(groups), strict=True))

@@ -1,0 +1,151 @@
+"""What happens when a step, the memory or the disk fails."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coref_automl.errors import StorageError, TrainingError
+from coref_automl.training.recipe import TrainRecipe
+
+Recipe = Callable[..., TrainRecipe]
+Wrap = Callable[[Callable[[int, Any, Any], Any]], None]
+
+
+def train(recipe: TrainRecipe) -> Any:
+    from coref_automl.training.run import train as run_it
+
+    return run_it(recipe)
+
+
+@pytest.fixture
+def each_loss(monkeypatch: pytest.MonkeyPatch) -> Wrap:
+    """Change the losses of a run: the function gets the number of the forward pass, its input and its loss."""
+    from coref_automl.training import loss
+
+    kept = loss.loss_at
+
+    def arm(change: Callable[[int, Any, Any], Any]) -> None:
+        calls = iter(range(10**6))
+
+        def changed(model: Any, input_ids: Any, *rest: Any) -> Any:
+            return change(next(calls), input_ids, kept(model, input_ids, *rest))
+
+        monkeypatch.setattr(loss, "loss_at", changed)
+
+    return arm
+
+
+def test_a_loss_that_is_not_a_number_stops_with_the_batch_saved(recipe: Recipe, each_loss: Wrap, tmp_path: Path) -> None:
+    """Two forward passes a step: the ninth belongs to step 5. Found at the next report, step 6; the batch is that of step 5."""
+    from coref_automl.training.plan import Plan
+
+    each_loss(lambda call, _, loss: loss * float("nan") if call == 8 else loss)
+    with pytest.raises(TrainingError, match="step 5 is not a number"):
+        train(recipe(log_every=3))
+    run = tmp_path / "run"
+    saved = np.load(run / "bad-batch.npz")
+    epoch, rows = Plan(np.ones(12, np.int64), 4, 0).rows_of_step(4)
+    assert saved["rows"].tolist() == rows.tolist()
+    assert int(saved["epoch"]) == epoch == 1
+    assert saved["labels"].shape == (4, 32)
+    assert [path.name for path in sorted(run.glob("checkpoint-*"))] == ["checkpoint-1", "checkpoint-3", "checkpoint-4"]
+
+
+def test_a_checkpoint_is_not_made_of_weights_that_are_not_numbers(recipe: Recipe, each_loss: Wrap, tmp_path: Path) -> None:
+    each_loss(lambda call, _, loss: loss * float("nan") if call == 3 else loss)
+    with pytest.raises(TrainingError, match="step 2 is not a number"):
+        train(recipe(log_every=100))
+    assert [path.name for path in (tmp_path / "run").glob("checkpoint-*")] == ["checkpoint-1"]
+
+
+def test_a_loss_of_exactly_zero_stops(recipe: Recipe, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="exactly 0"):
+        train(recipe(min_prob=0.0, max_prob=0.0))
+    assert (tmp_path / "run" / "bad-batch.npz").is_file()
+
+
+def test_out_of_memory_halves_the_micro_batch_and_keeps_the_effective_one(
+    recipe: Recipe, each_loss: Wrap, tmp_path: Path
+) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    small = train(recipe(out=str(tmp_path / "small"), micro_batch=1, epochs=1))
+
+    def too_large(_: int, ids: Any, loss: Any) -> Any:
+        if len(ids) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return loss
+
+    each_loss(too_large)
+    halved = train(recipe(micro_batch=4, epochs=1))
+    left, right = (load_file(result.checkpoints[-1] / "model.safetensors") for result in (small, halved))
+    assert all(torch.equal(left[name], right[name]) for name in left)
+    assert "effective batch stays 4" in (halved.run / "events.ndjson").read_text("utf-8")
+
+
+def test_memory_that_cannot_suffice_is_one_sentence(recipe: Recipe, each_loss: Wrap) -> None:
+    import torch
+
+    def never(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    each_loss(never)
+    with pytest.raises(TrainingError, match="gradient-checkpointing"):
+        train(recipe(epochs=1))
+
+
+def test_a_full_disk_leaves_earlier_checkpoints_and_the_run_goes_on_later(
+    recipe: Recipe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from transformers import Trainer
+
+    kept = Trainer._save_optimizer_and_scheduler
+
+    def full(self: Any, folder: str) -> None:
+        if self.state.global_step == 4:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        kept(self, folder)
+
+    monkeypatch.setattr(Trainer, "_save_optimizer_and_scheduler", full)
+    with pytest.raises(StorageError, match="checkpoint-4 could not be saved"):
+        train(recipe())
+    run = tmp_path / "run"
+    assert sorted(path.name for path in run.glob("checkpoint-*")) == ["checkpoint-1", "checkpoint-3"]
+    assert (run / "checkpoint-3" / "optimizer.pt").is_file()
+    monkeypatch.undo()
+    assert train(recipe()).steps == 6
+
+
+def test_a_half_written_checkpoint_is_not_taken_for_a_whole_one(recipe: Recipe, tmp_path: Path) -> None:
+    from coref_automl.training.folder import checkpoints_of, resumable
+
+    run = tmp_path / "run"
+    torn = run / ".writing" / "checkpoint-9"
+    torn.mkdir(parents=True)
+    (torn / "model.safetensors").write_bytes(b"half")
+    (run / ".coref-automl").write_text("run\n")
+    assert checkpoints_of(run) == []
+    assert resumable(run) is None
+    assert train(recipe(epochs=1)).steps == 3
+    assert not torn.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "disk"),
+    [
+        ("No space left on device (os error 28)", True),
+        ("PytorchStreamWriter failed writing file", True),
+        ("shape mismatch", False),
+    ],
+)
+def test_disk_trouble_is_told_from_other_errors(text: str, disk: bool) -> None:
+    from coref_automl.training.trainer import is_disk_trouble
+
+    assert is_disk_trouble(RuntimeError(text)) is disk
