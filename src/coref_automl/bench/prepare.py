@@ -32,7 +32,7 @@ from coref_automl.corpus.sources import inputs_of, open_source
 from coref_automl.errors import SourceError
 from coref_automl.korean import Tagger, release_kiwi
 from coref_automl.progress import quiet
-from coref_automl.store import claim_folder, read_jsonl
+from coref_automl.store import claim_folder, read_jsonl, remove
 
 
 def run(
@@ -87,8 +87,15 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
     """Every stage of `prepare`, called one by one; tagging and encoding once with one worker and once with all."""
     path = work / "texts.jsonl"
     path.write_text("".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(texts)), "utf-8")
-    recipe = PrepareRecipe(
-        mode="combined", sources=(f"local:{path}",), model=model, seq_len=seq_len, holdout=0.0, min_characters=1, min_hangul=0.0
+    recipe = PrepareRecipe(  # nothing but exact copies is dropped, so that both ways have the same work
+        mode="combined",
+        sources=(f"local:{path}",),
+        model=model,
+        seq_len=seq_len,
+        holdout=0.0,
+        min_characters=1,
+        min_hangul=0.0,
+        similarity=1.0,
     )
     portion = max(1, sum(map(len, texts)) // (4 * workers))
     reading = ReadSettings(recipe.filters(), near=True, shard_characters=portion)
@@ -108,21 +115,26 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
     release_kiwi()
     settings = EncodeSettings(model, "combined", seq_len, False, recipe.chain_cap, cache)
     tokenizer_of(model)
-    jobs = [
-        (shard.texts, frozenset(np.flatnonzero(keep).tolist()), work / "alone" / shard.stem.name, settings)
-        for shard, keep in zip(index.shards, keeps, strict=True)
-    ]
-    took["encode, 1 processes"] = _timed(lambda: [encode_shard(*job) for job in jobs])
-    jobs = [(texts_path, keep, work / ENCODE / stem.name, settings) for texts_path, keep, stem, settings in jobs]
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        list(pool.map(encode.warm_up, [model] * 4 * workers))
-        took[f"encode, {workers} processes"] = _timed(lambda: list(pool.map(encode_shard, *zip(*jobs, strict=True))))
+    kept = [frozenset(np.flatnonzero(keep).tolist()) for keep in keeps]
+    for processes in dict.fromkeys((1, workers)):
+        remove(work / ENCODE)
+        jobs = [(s.texts, keep, work / ENCODE / s.stem.name, settings) for s, keep in zip(index.shards, kept, strict=True)]
+        took[f"encode, {processes} processes"] = _encoded(jobs, processes)
     made: list[dict[str, Any]] = []
     claim_folder(work / "out", KIND)
     took["pack"] = _timed(
         lambda: made.append(assemble(index, choice, recipe, [], work / "out", progress=quiet(), missing=[], hub=[]))
     )
     return took, float(made[0]["padding_share"])
+
+
+def _encoded(jobs: list[tuple[Path, frozenset[int], Path, EncodeSettings]], processes: int) -> float:
+    """Seconds to encode, in processes that have loaded the tokenizer already."""
+    if processes == 1:
+        return _timed(lambda: [encode_shard(*job) for job in jobs])
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        list(pool.map(encode.warm_up, [jobs[0][3].model] * 4 * processes))
+        return _timed(lambda: list(pool.map(encode_shard, *zip(*jobs, strict=True))))
 
 
 def _texts_of(index: Index) -> Iterator[str]:
