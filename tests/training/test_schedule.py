@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.training.schedule import OPEN_END, Clock, is_save_step, rate_factor, save_steps, total_steps
+from coref_automl.training.schedule import (
+    OPEN_END,
+    Clock,
+    crossed_mark,
+    even_steps,
+    is_save_step,
+    rate_factor,
+    save_steps,
+    total_steps,
+)
 
 
 def test_half_epochs_of_131_steps() -> None:
@@ -91,3 +100,11 @@ def test_steps_end_a_run_that_the_clock_would_let_go_on(at: dict[str, float]) ->
     at["seconds"] = 1.0
     assert clock.over(10)
     assert not clock.over(9)
+
+
+@given(marks=st.integers(1, 12), last=st.integers(1, 400))
+def test_even_checkpoints_end_with_the_run_and_agree_with_the_question_asked_at_each_step(marks: int, last: int) -> None:
+    asked = [step for step in range(1, last + 1) if crossed_mark((step - 1) / last, step / last, marks)]
+    assert tuple(asked) == even_steps(marks, last)
+    assert asked[-1] == last
+    assert len(asked) == min(marks, last)

@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 
 from coref_automl.progress import Progress, Stage
 from coref_automl.training.plan import Plan
-from coref_automl.training.schedule import OPEN_END, Clock, is_save_step
+from coref_automl.training.schedule import OPEN_END, Clock, crossed_mark, is_save_step
 from coref_automl.training.trainer import MaskedTrainer
 
 
@@ -27,6 +27,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
         plan: Plan,
         clock: Clock,
         save_every: float,
+        checkpoints: int | None = None,
         stage: Stage,
         progress: Progress,
         judge: Callable[[], str | None],
@@ -37,6 +38,8 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
         self._plan = plan
         self._clock = clock
         self._save_every = save_every
+        self._checkpoints = checkpoints
+        self._before = 0.0
         self._stage = stage
         self._progress = progress
         self._judge = judge
@@ -44,6 +47,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         self._logged = (state.global_step, self._plan.tokens_after(state.global_step), time.monotonic())
+        self._before = self._clock.progress(state.global_step)
         self._stage.skip(state.global_step if self._clock.last < OPEN_END else self._clock.earlier)
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
@@ -51,9 +55,15 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
         over = self._clock.over(step)
         if over:
             control.should_training_stop = True
-        if over or is_save_step(step, self._plan.steps_per_epoch, self._save_every, self._clock.last):
+        if over or self._save_due(step):
             control.should_log = control.should_save = True
         return control
+
+    def _save_due(self, step: int) -> bool:
+        if self._checkpoints is None:
+            return is_save_step(step, self._plan.steps_per_epoch, self._save_every, self._clock.last)
+        before, self._before = self._before, self._clock.progress(step)
+        return crossed_mark(before, self._before, self._checkpoints)
 
     def on_log(self, _args: Any, state: Any, _control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
         if not logs or "loss" not in logs or self.trainer is None:

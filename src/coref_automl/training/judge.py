@@ -78,7 +78,13 @@ class Judge:
 
     def _score(self) -> Recommendation | None:
         recipe = self._recipe
-        how = EvaluateRecipe(eval_sets=(Path(str(recipe.eval_set)),), device=recipe.device, base=False, seed=recipe.seed)
+        how = EvaluateRecipe(
+            eval_sets=(Path(str(recipe.eval_set)),),
+            device=recipe.device,
+            words=recipe.eval_words,
+            base=False,
+            seed=recipe.seed,
+        )
         found = evaluate(list(checkpoints_of(self._run)), how, progress=self._progress)
         if not found:
             return None

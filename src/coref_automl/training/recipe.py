@@ -57,8 +57,10 @@ class TrainRecipe:
     gradient_checkpointing: bool = False
     workers: int | None = None
     save_every: float = 0.5
+    checkpoints: int | None = None
     keep_states: bool = False
     eval_set: str | None = None
+    eval_words: Literal["all", "sample", "none"] = "all"
     metric: str = "real1_strict"
     margin: float = 0.02
     stop_when_flat: bool = False
@@ -109,8 +111,10 @@ HELP = {
     "gradient_checkpointing": "Less memory, a third more time.",
     "workers": "Processes that prepare batches; by device where left out.",
     "save_every": "Epochs between checkpoints; 0 saves the end alone.",
+    "checkpoints": "So many checkpoints, evenly over the budget; takes the place of save-every.",
     "keep_states": "Keep every checkpoint resumable instead of the newest alone; three times the disk.",
     "eval_set": "Score every checkpoint on this evaluation set.",
+    "eval_words": "Score word candidates at checkpoints too: all, sample or none; none is the quickest.",
     "metric": "What the best checkpoint is judged by.",
     "margin": "A difference that does not matter, as a fraction.",
     "stop_when_flat": "Stop when longer training has stopped paying on the select half.",
@@ -121,7 +125,19 @@ HELP = {
 """What each field means: the help of `coref-automl train`, which has an option for every field."""
 
 FREE = frozenset(
-    {"out", "micro_batch", "workers", "keep_states", "log_every", "report_to", "device", "eval_set", "metric", "margin"}
+    {
+        "out",
+        "micro_batch",
+        "workers",
+        "keep_states",
+        "log_every",
+        "report_to",
+        "device",
+        "eval_set",
+        "eval_words",
+        "metric",
+        "margin",
+    }
 )
 """Fields that may change between the beginning of a run and its resumption: none of them changes what is learned."""
 
@@ -220,6 +236,7 @@ _RANGES = (
     ("dropout", 0.0, 0.9),
     ("workers", 0, 256),
     ("save_every", 0.0, _HUGE),
+    ("checkpoints", 1, _HUGE),
     ("log_every", 1, _HUGE),
     ("seed", 0, 2**63 - 1),
     ("seq_len", 8, _HUGE),

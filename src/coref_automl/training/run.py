@@ -152,7 +152,13 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
     judge = Judge(recipe, run, progress, trainer.accelerator)
     with _quiet_library(), progress.stage("train", total, unit) as stage:
         callback = RunCallback(
-            plan=plan, clock=clock, save_every=recipe.save_every, stage=stage, progress=progress, judge=judge.after_checkpoint
+            plan=plan,
+            clock=clock,
+            save_every=recipe.save_every,
+            checkpoints=recipe.checkpoints,
+            stage=stage,
+            progress=progress,
+            judge=judge.after_checkpoint,
         )
         callback.trainer = trainer
         trainer.add_callback(callback)

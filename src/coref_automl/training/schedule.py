@@ -51,6 +51,16 @@ def save_steps(steps_per_epoch: int, every: float, last: int) -> tuple[int, ...]
     return tuple(step for step in sorted(due) if is_save_step(step, steps_per_epoch, every, last))
 
 
+def crossed_mark(before: float, now: float, marks: int) -> bool:
+    """Does one of so many even marks of a run lie between two of its progresses, or at the later one?"""
+    return math.floor(marks * now + 1e-9) > math.floor(marks * before + 1e-9)
+
+
+def even_steps(marks: int, last: int) -> tuple[int, ...]:
+    """The first step at or after each mark; fewer than the marks where a step crosses several."""
+    return tuple(sorted({min(last, math.ceil(Fraction(number * last, marks))) for number in range(1, marks + 1)}))
+
+
 def rate_factor(progress: float, schedule: str, warmup: float) -> float:
     """The share of the peak rate at a progress between 0 and 1."""
     progress = min(1.0, max(0.0, progress))

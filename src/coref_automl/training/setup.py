@@ -33,7 +33,7 @@ from coref_automl.training.loss import with_dropout
 from coref_automl.training.masking import Masking
 from coref_automl.training.plan import Plan, micro_batch
 from coref_automl.training.recipe import TrainRecipe, check, settle
-from coref_automl.training.schedule import OPEN_END, save_steps, total_steps
+from coref_automl.training.schedule import OPEN_END, even_steps, save_steps, total_steps
 
 _CPU_TOKENS = 4096
 """Tokens of a micro-batch: on a CPU more is slower (page faults); on a GPU this fills it, and memory halves it when it must."""
@@ -64,17 +64,26 @@ class Prepared:
             "steps_per_epoch": spe,
             "steps": self.last if self.last < OPEN_END else None,
             "minutes": self.recipe.max_minutes,
-            "checkpoints": list(save_steps(spe, self.recipe.save_every, self.last)) if self.last < OPEN_END else None,
+            "checkpoints": list(self._saves()) or None,
         }
+
+    def _saves(self) -> tuple[int, ...]:
+        """The save steps, where the end is known."""
+        if self.last >= OPEN_END:
+            return ()
+        if self.recipe.checkpoints:
+            return even_steps(self.recipe.checkpoints, self.last)
+        return save_steps(self.plan.steps_per_epoch, self.recipe.save_every, self.last)
 
     def lines(self, micro: int | None = None) -> list[str]:
         """What is about to be done, for a person."""
         recipe, plan, micro = self.recipe, self.plan, micro or self.micro
         steps = [f"{self.last:,} steps"] if self.last < OPEN_END else []
         minutes = [duration(60 * recipe.max_minutes)] if recipe.max_minutes else []
-        saves = save_steps(plan.steps_per_epoch, recipe.save_every, self.last) if self.last < OPEN_END else ()
+        saves = self._saves()
         shown = ", ".join(map(str, saves[:6])) + (f" ... {saves[-1]}" if len(saves) > 6 else "")
-        where = f"after steps {shown}" if saves else f"every {recipe.save_every:g} epochs and at the end"
+        open_end = f"{recipe.checkpoints} in all" if recipe.checkpoints else f"every {recipe.save_every:g} epochs and at the end"
+        where = f"after steps {shown}" if saves else open_end
         return [
             f"{recipe.objective} on {self.device}: {plan.rows:,} rows of {self.dataset.seq_len:,} "
             f"({plan.tokens_per_epoch:,} real tokens), {plan.steps_per_epoch:,} steps an epoch, "
