@@ -14,7 +14,7 @@ TEXT = "나무 나무 나무 기차 강변 기차 나무 강변"
 
 def ranked(name: str, answer: str, occurrence: int) -> tuple[int, tuple[str, ...]]:
     case = item("0", answer, occurrence, text=TEXT)
-    score = copy_scores(name, [case], {"0": TEXT})[0]
+    score = copy_scores([case], {"0": TEXT})[name][0]
     assert score.strict_rank == score.lenient_rank == score.word_rank
     return score.strict_rank, score.top
 
@@ -46,4 +46,7 @@ def test_chance_is_one_over_the_candidates() -> None:
 
 
 def test_every_item_with_candidates_is_scored() -> None:
-    assert len(copy_scores("copy-nearest", items(), documents())) == len(items())
+    assert {name: len(scores) for name, scores in copy_scores(items(), documents()).items()} == {
+        "copy-most-frequent": len(items()),
+        "copy-nearest": len(items()),
+    }

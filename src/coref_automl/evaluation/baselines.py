@@ -7,6 +7,7 @@ it. They are ranked as a model's words are, so that every metric reads them alik
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,28 +27,36 @@ def places(text: str, word: str, item: ClozeItem) -> list[int]:
     return found
 
 
-def frequency(text: str, group: Sequence[str], item: ClozeItem) -> tuple[float, float]:
-    """Higher comes first: by count, then by nearness."""
-    return float(sum(len(places(text, word, item)) for word in group)), nearness(text, group, item)[0]
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How often a candidate stands in the document outside the gap, and minus the characters from gap to nearest place."""
+
+    count: int
+    nearness: int
 
 
-def nearness(text: str, group: Sequence[str], item: ClozeItem) -> tuple[float, float]:
-    """Higher comes first: minus the characters between the gap and the nearest occurrence, on either side."""
-    gaps = [
-        item.start - (at + len(word)) if at < item.start else at - item.end for word in group for at in places(text, word, item)
-    ]
-    return -float(min(gaps, default=1 << 30)), 0.0
-
-
-BASELINES: dict[str, Callable[[str, Sequence[str], ClozeItem], tuple[float, float]]] = {
-    "copy-most-frequent": frequency,
-    "copy-nearest": nearness,
+BASELINES: dict[str, Callable[[Seen], tuple[int, int]]] = {
+    "copy-most-frequent": lambda seen: (seen.count, seen.nearness),
+    "copy-nearest": lambda seen: (seen.nearness, 0),
 }
+"""What comes first: the higher key. A tie of counts goes to the nearer one."""
 
 
-def copy_scores(name: str, items: Iterable[ClozeItem], texts: Mapping[str, str]) -> list[ItemScore]:
-    """Each item with its candidates in the order of a baseline; ties go against the answer."""
-    return [_score(BASELINES[name], item, texts[item.document]) for item in items if item.candidates]
+def copy_scores(items: Iterable[ClozeItem], texts: Mapping[str, str]) -> dict[str, list[ItemScore]]:
+    """Each item with its candidates in the order of each baseline; ties go against the answer."""
+    out: dict[str, list[ItemScore]] = {name: [] for name in BASELINES}
+    for item in items:
+        if item.candidates:
+            seen = [look(texts[item.document], group, item) for group in item.candidates]
+            for name, key in BASELINES.items():
+                out[name].append(_score(item, [key(entry) for entry in seen]))
+    return out
+
+
+def look(text: str, group: Sequence[str], item: ClozeItem) -> Seen:
+    found = [(at, len(word)) for word in group for at in places(text, word, item)]
+    gaps = [item.start - (at + size) if at < item.start else at - item.end for at, size in found]
+    return Seen(len(found), -min(gaps, default=1 << 30))
 
 
 def chance(items: Sequence[ClozeItem], *, seed: int = 0) -> Estimate | None:
@@ -59,8 +68,7 @@ def chance(items: Sequence[ClozeItem], *, seed: int = 0) -> Estimate | None:
     return bootstrap_mean(shares, np.array([item.cluster for item in counted]), seed=seed)
 
 
-def _score(key: Callable[[str, Sequence[str], ClozeItem], tuple[float, float]], item: ClozeItem, text: str) -> ItemScore:
-    keys = [key(text, group, item) for group in item.candidates]
+def _score(item: ClozeItem, keys: Sequence[tuple[int, int]]) -> ItemScore:
     order = sorted(range(len(keys)), key=lambda at: (keys[at], at), reverse=True)
     rank = 1 + sum(other >= keys[0] for other in keys[1:])
     return ItemScore(

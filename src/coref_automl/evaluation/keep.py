@@ -102,6 +102,9 @@ class Desk:
         partial = folder / f".items-{key}.jsonl"
         known = self._half_done(evalset, seq_len, dtype) | _read_scores(partial)
         loaded = self._load(seq_len, device)
+        for note in loaded.notes:
+            if progress and not note.startswith("Attention"):  # which kernel runs decides no score
+                progress.note(f"{self._target.name}: {note}")
         with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
         with JsonlAppender(partial) as rows:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from coref_automl.evaluation.baselines import BASELINES, chance, copy_scores
+from coref_automl.evaluation.baselines import chance, copy_scores
 from coref_automl.evaluation.metrics import METRICS, single_entry_share, summarise_all
 from coref_automl.evaluation.version import SCORER
 from coref_automl.evaluation.words import WordMode, wanted
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     from coref_automl.evaluation.evalset import EvalSet
     from coref_automl.models.load import LoadedModel
+
+Baselines = dict[str, dict[str, Estimate]]
 
 
 def pick(device: str = "auto", dtype: str = "auto") -> tuple[str, str]:
@@ -81,7 +85,8 @@ def evaluate_one(
                 on_scores(batch)
             stage.advance(len(batch))
     ordered = [scores[item.id] for item in items]
-    estimates, baselines = summaries(ordered, items, evalset.documents, seed=seed)
+    part = Part(evalset, tuple(tasks) if tasks is not None else None, half, evalset.fingerprint)
+    estimates, baselines = summaries(ordered, part, seed=seed)
     evaluation = Evaluation(
         checkpoint=name or path,
         path=path,
@@ -122,19 +127,34 @@ def pending(items: Sequence[ClozeItem], scores: Mapping[str, ItemScore], words: 
     return [item for item in items if item.id not in scores or (item.id in words and scores[item.id].word_rank is None)]
 
 
-def summaries(
-    scores: Sequence[ItemScore], items: Sequence[ClozeItem], texts: Mapping[str, str], *, seed: int = 0
-) -> tuple[dict[str, Estimate], dict[str, dict[str, Estimate]]]:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some items of a set. Equal by the set's fingerprint, so that what needs no model is found once in a process."""
+
+    evalset: EvalSet = field(compare=False)
+    tasks: tuple[Task, ...] | None
+    half: Half | None
+    fingerprint: str
+
+
+def summaries(scores: Sequence[ItemScore], part: Part, *, seed: int = 0) -> tuple[dict[str, Estimate], Baselines]:
     """The estimates of a model, and of what needs no model, on the same items and from the same draws."""
-    copies = [copy_scores(name, items, texts) for name in BASELINES]
-    estimates, *copied = summarise_all([scores, *copies], seed=seed)
-    baselines = dict(zip(BASELINES, copied, strict=True))
+    copies = _copies(part)
+    estimates, *copied = summarise_all([scores, *copies.values()], seed=seed)
     blind = {
         metric.name: share
         for metric in METRICS.values()
-        if metric.rule == "word" and metric.task and (share := chance([i for i in items if i.task == metric.task], seed=seed))
+        if metric.rule == "word"
+        and metric.task
+        and (share := chance(items_of(part.evalset, [metric.task], part.half), seed=seed))
     }
-    return estimates, {**baselines, **({"chance": blind} if blind else {})}
+    shown = {name: blind[name] for name in blind if name in estimates}
+    return estimates, {**dict(zip(copies, copied, strict=True)), **({"chance": shown} if shown else {})}
+
+
+@lru_cache(maxsize=4)
+def _copies(part: Part) -> dict[str, list[ItemScore]]:
+    return copy_scores(items_of(part.evalset, part.tasks, part.half), part.evalset.documents)
 
 
 def table_fingerprint(nouns: NDArray[np.bool_]) -> str:

@@ -109,8 +109,8 @@ def open_evaluation(folder: Path) -> StoredEvaluation | None:
     evaluation = Evaluation.from_json(read_json(folder / RESULT))
     if evaluation.schema != SCHEMA:
         raise InputError(f"{folder} was written by another version; remove it and run coref-automl evaluate again.")
-    moved = folder.parents[2] / folder.name if len(folder.parents) > 2 else folder
-    if folder.parents[1].name == EVALUATIONS and moved.is_dir():
+    in_run = _CHECKPOINT.fullmatch(folder.name) and len(folder.parents) > 2 and folder.parents[1].name == EVALUATIONS
+    if in_run and (moved := folder.parents[2] / folder.name).is_dir():
         evaluation = replace(evaluation, checkpoint=f"{moved.parent.resolve().name}/{moved.name}", path=str(moved))
     return StoredEvaluation(evaluation, folder)
 
