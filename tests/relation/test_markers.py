@@ -3,6 +3,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -177,6 +178,17 @@ def test_the_check_notices_a_mark_in_the_wrong_place(fresh_tokenizer: Any) -> No
     after = detached.tolist().index(marker.marks["E1", "PER"][1][0]) + 1
     detached[after] = marker.tokenizer.convert_tokens_to_ids("은")
     assert "no continuation" in str(reader.fault(row, MarkedRow(detached, at, good.object_at)))
+
+
+def test_the_check_reads_through_unknown_tokens(fresh_tokenizer: Any) -> None:
+    marker = Marker(fresh_tokenizer(), "typed", 64)
+    row = row_of("", "이순신☃", "은 ", "서울", "에서 ☃ 태어났다.")
+    good = marker.mark(row)
+    reader = _Reader(marker)
+    assert reader.unknown in good.ids.tolist()
+    assert reader.fault(row, good) is None
+    lost = [entry for entry in good.ids.tolist() if entry != marker.tokenizer.convert_tokens_to_ids("서울")]
+    assert reader.fault(row, MarkedRow(np.array(lost, np.int32), good.subject_at, good.object_at)) is not None
 
 
 WORDS = st.text(

@@ -160,6 +160,21 @@ def test_an_interrupted_seed_goes_on_from_its_last_epoch_and_ends_the_same(
     assert not (Path(again.run) / "seed-0" / "resume.pt").exists()
 
 
+def test_a_listener_hears_every_epoch_and_can_end_the_run(recipe: RelationRecipe) -> None:
+    heard: list[tuple[int, int, float]] = []
+
+    def listen(seed: int, epoch: int, scores: Any) -> None:
+        heard.append((seed, epoch, scores.micro_f1))
+        if len(heard) == 1:
+            raise _Stop
+
+    with pytest.raises(_Stop):
+        train_relation(recipe, on_epoch=listen)
+    result = train_relation(recipe, on_epoch=listen)
+    assert [(seed, epoch) for seed, epoch, _ in heard] == [(0, 1), (0, 2)]
+    assert max(f1 for _, _, f1 in heard) == result.seeds[0].validation.micro_f1
+
+
 def test_another_recipe_in_the_same_folder_is_refused(recipe: RelationRecipe) -> None:
     train_relation(change(recipe, epochs=1))
     with pytest.raises(FolderError, match="begun with epochs 1"):

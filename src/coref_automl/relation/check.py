@@ -5,9 +5,11 @@ The checks read the finished token ids back into text and share no code with the
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from coref_automl.korean import is_hangul
 from coref_automl.models.load import detect_seq_len, load_tokenizer
@@ -88,34 +90,47 @@ class _Reader:
             return f"{len(ids)} tokens, more than {self.marker.max_length}"
         if not self.marker.scheme.has_starts:
             return None
-        marks: set[int] = set()
-        after: list[tuple[int, Entity]] = []
-        roles = (("E1", row.subject, marked.subject_at), ("E2", row.object, marked.object_at))
-        for role, entity, at in sorted(roles, key=lambda entry: len(entry[1].word)):  # a nested one before the one around it
-            opening, closing = self.marker.marks[role, entity.type]
-            first = at + len(opening)
-            if not 0 < at < len(ids) or ids[at:first] != opening:
-                return f"no start mark of {entity.word!r} at its place {at}"
-            end = self._closing(ids, first, closing, entity, marks)
-            if end is None:
-                return f"between its marks stands something else than {entity.word!r}"
-            marks |= {*range(at, first), *range(end, end + len(closing))}
-            after.append((end + len(closing), entity))
-        if marked.cut or not self.marker.scheme.inline:
-            return None
-        reasons = (self._particle(ids, place, row, entity, marks) for place, entity in after)
-        return next((reason for reason in reasons if reason), None) or self._rest(ids, marks, row)
+        roles = [("E1", row.subject, marked.subject_at), ("E2", row.object, marked.object_at)]
+        roles.sort(key=lambda entry: len(entry[1].word))  # a nested one before the one around it
+        return self._follow(ids, roles, row, marked, set(), [])
 
-    def _closing(self, ids: list[int], first: int, closing: list[int], entity: Entity, marks: set[int]) -> int | None:
-        """Where the closing mark stands so that what lies before it reads as the entity."""
+    def _follow(
+        self,
+        ids: list[int],
+        roles: list[tuple[str, Entity, int]],
+        row: RelationRow,
+        marked: MarkedRow,
+        marks: set[int],
+        after: list[tuple[int, Entity]],
+    ) -> str | None:
+        """Find the marks of one entity after the other. A sign of the text may look like a closing mark: all readings are tried."""
+        if not roles:
+            if marked.cut or not self.marker.scheme.inline:
+                return None
+            reasons = (self._particle(ids, place, row, entity, marks) for place, entity in after)
+            return next((reason for reason in reasons if reason), None) or self._rest(ids, marks, row)
+        role, entity, at = roles[0]
+        opening, closing = self.marker.marks[role, entity.type]
+        first = at + len(opening)
+        if not 0 < at < len(ids) or ids[at:first] != opening:
+            return f"no start mark of {entity.word!r} at its place {at}"
+        reason: str | None = f"between its marks stands something else than {entity.word!r}"
+        for end in self._closings(ids, first, closing, entity, marks):
+            own = {*range(at, first), *range(end, end + len(closing))}
+            reason = self._follow(ids, roles[1:], row, marked, marks | own, [*after, (end + len(closing), entity)])
+            if reason is None:
+                return None
+        return reason
+
+    def _closings(self, ids: list[int], first: int, closing: list[int], entity: Entity, marks: set[int]) -> Iterator[int]:
+        """Where the closing mark may stand so that what lies before it reads as the entity."""
         wanted = self._letters(self._normalise(entity.word))
         for end in range(first + 1, len(ids)):
             if ids[end : end + len(closing)] != closing or end in marks:
                 continue
             inner = [entry for place, entry in enumerate(ids[first:end], first) if place not in marks]
-            if self.unknown in inner or self._read(inner) == wanted:
-                return end
-        return None
+            if self._reads_as(inner, wanted):
+                yield end
 
     def _particle(self, ids: list[int], place: int, row: RelationRow, entity: Entity, marks: set[int]) -> str | None:
         """Hangul written on to a Hangul entity continues its word; the token that carries it must say so."""
@@ -129,12 +144,22 @@ class _Reader:
 
     def _rest(self, ids: list[int], marks: set[int], row: RelationRow) -> str | None:
         """Without its marks the row reads as the sentence."""
-        if self.marker.scheme.lead != "none" or self.unknown in ids:
+        if self.marker.scheme.lead != "none":
             return None
         body = [entry for place, entry in enumerate(ids) if place not in marks][1:-1]
-        if self._read(body) != self._letters(self._normalise(row.sentence)):
+        if not self._reads_as(body, self._letters(self._normalise(row.sentence))):
             return "without its marks the row does not read as the sentence"
         return None
+
+    def _reads_as(self, ids: list[int], wanted: str) -> bool:
+        """Do tokens spell these letters? An unknown token stands for one letter or more."""
+        if self.unknown not in ids:
+            return bool(ids) and self._read(ids) == wanted
+        pattern = "".join(
+            ".+" if unknown else re.escape(self._read(list(part)))
+            for unknown, part in groupby(ids, lambda entry: entry == self.unknown)
+        )
+        return re.fullmatch(pattern, wanted, re.DOTALL) is not None
 
     def _read(self, ids: list[int]) -> str:
         """The letters that tokens spell. A decoder keeps the `##` of the first one, which continues a word outside."""

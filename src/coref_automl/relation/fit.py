@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,9 @@ from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.store import written_whole
 from coref_automl.training.optimizer import adamw, groups_of
 from coref_automl.training.schedule import rate_factor
+
+OnEpoch = Callable[[int, int, Scores], None]
+"""Called with the seed, the number of the epoch that just ended (from 1), and its scores on the slice that chooses."""
 
 RESUME = "resume.pt"
 _LOOK_EVERY = 50
@@ -61,13 +64,23 @@ class State:
 
 
 def fit(
-    model: RelationModel, train: Side, valid: Side, recipe: RelationRecipe, seed: int, folder: Path, progress: Progress
+    model: RelationModel,
+    train: Side,
+    valid: Side,
+    recipe: RelationRecipe,
+    seed: int,
+    folder: Path,
+    progress: Progress,
+    on_epoch: OnEpoch | None = None,
 ) -> State:
-    """Train until the epochs are over or patience is; the model is left with the weights of its best epoch."""
+    """Train until the epochs are over or patience is; the model is left with the weights of its best epoch.
+
+    `on_epoch` hears of every epoch; what it raises ends the fit, which a later call can take up again.
+    """
     device = train.tensors.device
     optimizer = adamw(
         groups_of(model, rate=rate_of(recipe, model), weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay),
-        fused=device.startswith("cuda"),
+        fused=True,
     )
     peaks = [group["lr"] for group in optimizer.param_groups]
     state = _resume(folder / RESUME, model, optimizer)
@@ -79,10 +92,12 @@ def fit(
             began = time.monotonic()
             torch.manual_seed(1_000_003 * seed + state.epoch)
             _epoch(model, optimizer, peaks, train, recipe, seed, state, total, stage)
-            _look(model, valid, recipe, state, stage)
+            scores = _look(model, valid, recipe, state, stage)
             state.seconds += time.monotonic() - began
             if recipe.epoch_checkpoints:
                 _save(folder / RESUME, model, optimizer, state)
+            if on_epoch is not None:
+                on_epoch(seed, state.epoch, scores)
     model.load_state_dict(state.best_weights)
     return state
 
@@ -144,7 +159,7 @@ def _epoch(
         # repeated negatives make an epoch longer: progress within it is by share, so that the decay still ends at its end
         state.step = begin + round(number / len(order) * (total // recipe.epochs))
         for group, peak in zip(optimizer.param_groups, peaks, strict=True):
-            group["lr"] = peak * rate_factor(state.step / total, "linear", recipe.warmup)
+            group["lr"] = peak * rate_factor((state.step - 0.5) / total, "linear", recipe.warmup)
         index = torch.from_numpy(chosen).to(device, non_blocking=True)
         loss, logits = _loss(model, train, chosen, index, gold[index], recipe)
         if recipe.hard_negatives:
@@ -177,7 +192,7 @@ def _loss(
     return loss, first
 
 
-def _look(model: RelationModel, valid: Side, recipe: RelationRecipe, state: State, stage: Stage) -> None:
+def _look(model: RelationModel, valid: Side, recipe: RelationRecipe, state: State, stage: Stage) -> Scores:
     """Score the slice of train that chooses, and keep the weights if they are the best so far."""
     found = probabilities(model, valid, recipe.precision)
     scores = score(valid.gold, found)
@@ -190,6 +205,7 @@ def _look(model: RelationModel, valid: Side, recipe: RelationRecipe, state: Stat
         state.best_epoch, state.best_step = state.epoch, state.step
         state.best_weights = {name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items()}
     stage.advance(0, f1=scores.micro_f1, validation_loss=loss)
+    return scores
 
 
 def _metric(scores: Scores, recipe: RelationRecipe) -> float:

@@ -9,7 +9,8 @@ the epoch look at a sentence-disjoint slice of train, never at the file that is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from coref_automl.relation.evaluate import (
 )
 from coref_automl.relation.labels import LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
+from coref_automl.relation.metrics import Scores
 from coref_automl.relation.recipe import FREE, RelationRecipe
 from coref_automl.relation.results import RESULTS, RelationResult, SeedResult
 from coref_automl.store import MANIFEST, claim_folder, is_done, mark_done, read_json, write_json, write_text
@@ -50,12 +52,22 @@ class _Work:
     dev: RelationData | None
     mask: LabelMask | None
     max_length: int
+    on_epoch: Callable[[int, int, Scores], None] | None = None
 
 
-def train_relation(recipe: RelationRecipe, *, progress: Progress | None = None, cache: RowCache | None = None) -> RelationResult:
-    """Train every seed that is not done yet, score `dev` (or, without one, the held-out slice of train), and sum up."""
+def train_relation(
+    recipe: RelationRecipe,
+    *,
+    progress: Progress | None = None,
+    cache: RowCache | None = None,
+    on_epoch: Callable[[int, int, Scores], None] | None = None,
+) -> RelationResult:
+    """Train every seed that is not done yet, score `dev` (or, without one, the held-out slice of train), and sum up.
+
+    `on_epoch(seed, epoch, scores)` hears of every epoch on the held-out slice; what it raises stops the run; it can go on later.
+    """
     cache = cache or RowCache()
-    work = _begin(recipe, cache)
+    work = replace(_begin(recipe, cache), on_epoch=on_epoch)
     progress = (progress or quiet()).into(work.run / "events.ndjson")
     for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
         _run_seed(work, seed, progress, cache)
@@ -120,7 +132,7 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
         tensors = RowTensors(marked, marker.tokenizer.pad_token_id or 0, device)
         return Side(tensors, gold_indices(data.rows), mask_rows(mask, data.rows, device) if mask else None)
 
-    state = fit(model, side(work.train), side(work.valid), recipe, seed, folder, progress)
+    state = fit(model, side(work.train), side(work.valid), recipe, seed, folder, progress, work.on_epoch)
     settings: dict[str, Any] = {
         "scheme": recipe.scheme,
         "head": recipe.head_kind,
