@@ -103,7 +103,7 @@ class _Reader:
         marks: set[int],
         after: list[tuple[int, Entity]],
     ) -> str | None:
-        """Find the marks of one entity after the other. A sign of the text may look like a closing mark: all readings are tried."""
+        """Find the marks of one entity after the other. A sign of the text can look like a mark: all readings are tried."""
         if not roles:
             if marked.cut or not self.marker.scheme.inline:
                 return None
