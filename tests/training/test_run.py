@@ -183,3 +183,42 @@ def test_a_run_can_start_from_another_run(recipe: Recipe, tmp_path: Path) -> Non
     first = train(recipe(epochs=1, out=str(tmp_path / "first")))
     second = train(recipe(model=str(first.run), tokenizer=None, epochs=1, objective="entity"))
     assert "checkpoint-3" in (second.run / "recipe.yaml").read_text("utf-8")
+
+
+def test_workers_change_nothing_that_is_learned(recipe: Recipe, tmp_path: Path) -> None:
+    alone = train(recipe(out=str(tmp_path / "alone"), objective="combined", epochs=1))
+    helped = train(recipe(objective="combined", epochs=1, workers=2))
+    assert same_weights(alone.checkpoints[-1], helped.checkpoints[-1])
+
+
+@pytest.mark.parametrize("shape", ["tiny", "deberta-tiny"])
+def test_gradient_checkpointing_changes_nothing_that_is_learned(recipe: Recipe, tmp_path: Path, shape: str) -> None:
+    plain = train(recipe(model=f"new:{shape}", out=str(tmp_path / "plain"), epochs=1))
+    saving = train(recipe(model=f"new:{shape}", epochs=1, gradient_checkpointing=True))
+    assert losses(saving.run) == pytest.approx(losses(plain.run), rel=1e-6)
+
+
+def test_a_budget_in_minutes_ends_with_a_checkpoint_and_a_small_rate(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the clock finds it two seconds on, whatever this machine is doing."""
+    from coref_automl.training.schedule import Clock
+
+    looks = iter(range(10**6))
+    monkeypatch.setattr(Clock, "elapsed", lambda self: 2.0 * next(looks))
+    result = train(recipe(epochs=None, max_minutes=6, save_every=0))
+    assert [path.name for path in result.checkpoints] == [f"checkpoint-{result.steps}"]
+    rows = [json.loads(line) for line in (result.run / "events.ndjson").read_text("utf-8").splitlines()]
+    rates = [row["rate"] for row in rows if row["event"] == "step"]
+    assert 10 < len(rates) < 100
+    assert rates[-1] < 0.1 * max(rates)
+    assert rates[0] < max(rates)
+
+
+def test_a_budget_in_tokens_counts_real_ones(recipe: Recipe) -> None:
+    result = train(recipe(epochs=None, max_tokens=250))
+    assert result.steps == 2
+    assert 200 < result.tokens <= 250
+
+
+def test_rows_can_be_cut_shorter_than_the_blocks(recipe: Recipe) -> None:
+    result = train(recipe(seq_len=16, epochs=1, objective="entity"))
+    assert result.steps == 6

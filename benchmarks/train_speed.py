@@ -1,0 +1,98 @@
+"""Training speed at full size on a GPU: DeBERTa-v2 and ModernBERT of base shape, ours and Hugging Face's, at three lengths.
+
+python benchmarks/train_speed.py [--only deberta-2048,modernbert-512] [--steps 10]
+
+Random weights (they cost the same), bundled passages cut into documents of 50 to 500 words, bfloat16 autocast, fused AdamW.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+BATCHES = {512: 32, 1536: 16, 2048: 8}
+CASES = [f"{family}-{length}" for length in (2048, 512, 1536) for family in ("deberta", "modernbert")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default=",".join(CASES))
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--device", default="cuda")
+    arguments = parser.parse_args()
+    import torch
+
+    from coref_automl.bench.train import race
+    from coref_automl.models.build import train_tokenizer
+
+    texts = documents()
+    tokenizer = train_tokenizer(texts, vocab_size=16_000)
+    for case in arguments.only.split(","):
+        family, length = case.split("-")
+        started = time.monotonic()
+        try:
+            ways = race(
+                texts,
+                tokenizer,
+                lambda family=family, length=length: build(family, int(length)),
+                seq_len=int(length),
+                batch=BATCHES[int(length)],
+                steps=arguments.steps,
+                device=arguments.device,
+                compiled=family == "modernbert",
+            )
+        except torch.OutOfMemoryError:
+            print(f"{case}: out of memory", flush=True)
+            continue
+        ours, padded, chunks = ways
+        print(f"{case}, batch {BATCHES[int(length)]} ({time.monotonic() - started:.0f} s)", *ways, sep="\n  ")
+        print(
+            f"  against padded rows {ours.speed / padded.speed:.2f}x, against joined chunks {ours.speed / chunks.speed:.2f}x",
+            flush=True,
+        )
+        del ways, ours, padded, chunks
+        torch.cuda.empty_cache()
+
+
+def build(family: str, length: int) -> Any:
+    """Base shapes: 12 x 768, a vocabulary of 130,000 and 256 buckets; 22 x 768 and 50,368."""
+    from transformers import DebertaV2Config, DebertaV2ForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
+
+    if family == "modernbert":
+        return ModernBertForMaskedLM(
+            ModernBertConfig(max_position_embeddings=length, pad_token_id=0, cls_token_id=2, sep_token_id=3)
+        )
+    config = DebertaV2Config(
+        vocab_size=130_000,
+        hidden_size=768,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        intermediate_size=3072,
+        max_position_embeddings=length,
+        max_relative_positions=512,
+        position_buckets=256,
+        relative_attention=True,
+        pos_att_type=["p2c", "c2p"],
+        share_att_key=True,
+        norm_rel_ebd="layer_norm",
+        position_biased_input=False,
+        type_vocab_size=0,
+    )
+    return DebertaV2ForMaskedLM(config)
+
+
+def documents(count: int = 600, seed: int = 0) -> list[str]:
+    from coref_automl.corpus.bundled import passages
+
+    words = " ".join(passage.text for passage in passages()).split()
+    rng = np.random.default_rng(seed)
+    starts, sizes = rng.integers(0, len(words), count), rng.integers(50, 500, count)
+    return [" ".join((words[start : start + size] + words)[:size]) for start, size in zip(starts, sizes, strict=True)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
