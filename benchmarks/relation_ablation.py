@@ -47,9 +47,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--variants", default=FIRST, help=f"comma-separated; default {FIRST}")
     parser.add_argument("--scheme", default="typed", help="the scheme that variants without one of their own use")
-    parser.add_argument(
-        "--reference", default="", help="variant that the others are compared with; default the last scheme listed"
-    )
+    parser.add_argument("--reference", default="", help="variant that the others are compared with; default the first")
     parser.add_argument("--across", default="", help="variant on which several models are compared; default the reference")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=4)

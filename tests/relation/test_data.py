@@ -3,12 +3,15 @@ from __future__ import annotations
 import csv
 import json
 import lzma
+import math
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coref_automl.errors import RelationDataError
+from coref_automl.errors import MissingExtra, RelationDataError
 from coref_automl.relation.data import inspect_relations, read_relations, sample_rows, sentence_key, split_by_sentence, split_name
 from coref_automl.relation.labels import INDEX, LABELS, NO_RELATION, LabelMask, pair_index
 from coref_automl.relation.rows import TYPES, RelationRow
@@ -78,6 +81,35 @@ def test_all_problems_are_found_in_one_reading(tmp_path: Path) -> None:
     assert len(found.problems) == 2
 
 
+def test_hub_rows_are_read_and_an_unreachable_hub_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def load_dataset(*names: Any, split: str) -> Any:
+        asked.append((*names, split))
+        if split == "validation":
+            raise ConnectionError("no route\nand a stack")
+        return [{**row, "label": LABELS.index(row["label"])} for row in make_raw_rows(3)]
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    read = read_relations("hub:klue/re:train")
+    assert asked == [("klue", "re", "train")]
+    assert (read.split, [row.label for row in read.rows]) == ("klue-re-train", [row["label"] for row in make_raw_rows(3)])
+    with pytest.raises(RelationDataError, match=r"no route.*download klue-re"):
+        read_relations("hub:klue/re:validation")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtra, match="datasets"):
+        read_relations("hub:klue/re:train")
+
+
+def test_bundled_rows_hold_every_label_and_no_bad_row() -> None:
+    train, dev = inspect_relations("bundled:relations"), inspect_relations("bundled:relations-dev")
+    assert not train.problems
+    assert not dev.problems
+    assert {row.label for row in train.rows} == {row.label for row in dev.rows} == set(LABELS)
+    with pytest.raises(RelationDataError, match="bundled:relations-dev"):
+        read_relations("bundled:nothing")
+
+
 def test_no_sentence_is_on_both_sides_of_the_split(rows: tuple[RelationRow, ...]) -> None:
     doubled = (*rows, *(RelationRow(f"{r.guid}-b", " " + r.sentence, r.subject, r.object, r.label) for r in rows))
     kept, held = split_by_sentence(doubled, 0.2)
@@ -136,5 +168,5 @@ def test_a_soft_mask_is_the_log_share_of_the_pair(rows: tuple[RelationRow, ...])
     pair = pair_index(born)
     seen = [row.label for row in rows if pair_index(row) == pair]
     share = (seen.count("per:place_of_birth") + 1) / (len(seen) + 30)
-    assert mask.bias[pair, INDEX["per:place_of_birth"]] == pytest.approx(__import__("math").log(share), abs=1e-5)
+    assert mask.bias[pair, INDEX["per:place_of_birth"]] == pytest.approx(math.log(share), abs=1e-5)
     assert not mask.forbids(rows).any()
