@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -170,3 +171,16 @@ def test_a_tokenizer_without_mask_is_refused() -> None:
     bare = PreTrainedTokenizerFast(tokenizer_object=tokenizer_of("wordpiece").backend_tokenizer, unk_token="[UNK]")
     with pytest.raises(ModelError, match="no mask token"):
         WindowMaker(bare, 128)
+
+
+def test_checkpoints_of_one_tokenizer_share_their_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(windows, "tokenize", lambda t, part: read.append(part) or tokenize(t, part))
+    case = item("1", "도서관", 2)
+    first = windows.maker_for(tokenizer_of("wordpiece"), 33).window(case, TEXTS[1])
+    copy = deepcopy(tokenizer_of("wordpiece"))
+    assert windows.maker_for(copy, 33).window(replace(case, id="other"), TEXTS[1]) is first
+    assert len(read) == 1
+    assert windows.maker_for(copy, 34).window(case, TEXTS[1]) is not first
+    other = TEXTS[1].replace("시민", "학생")
+    assert windows.maker_for(copy, 33).window(case, other) is not first

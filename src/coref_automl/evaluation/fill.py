@@ -46,14 +46,14 @@ def fill(loaded: LoadedModel, sentence: str, *, name: str = "", nouns_only: bool
     import torch
 
     from coref_automl.evaluation.scorer import exact_float32
-    from coref_automl.evaluation.windows import WindowMaker
+    from coref_automl.evaluation.windows import maker_for
     from coref_automl.models.heads import encode, predict
     from coref_automl.models.vocabulary import entry_words
 
     start, end = find_gap(sentence)
     text = sentence[:start] + _STAND_IN + sentence[end:]
     item = ClozeItem("", "real", "", "", "", start, start + len(_STAND_IN), _STAND_IN, "", ())
-    maker = WindowMaker(loaded.tokenizer, loaded.seq_len)
+    maker = maker_for(loaded.tokenizer, loaded.seq_len)
     window = maker.window(item, text)
     device = next(loaded.model.parameters()).device
     row = torch.from_numpy(window.filled([maker.mask_id]).astype(np.int64))[None].to(device)

@@ -22,7 +22,7 @@ from coref_automl.config import choose
 from coref_automl.errors import EvaluationError, ModelError
 from coref_automl.evaluation.batches import default_budget, in_batches
 from coref_automl.evaluation.matching import MatchTable
-from coref_automl.evaluation.windows import Ids, Window, WindowMaker
+from coref_automl.evaluation.windows import Ids, Window, maker_for
 from coref_automl.evaluation.words import Ask, Candidates, Row, left_to_right_rows, masked_rows, read_candidates
 from coref_automl.models.heads import encode, predict
 from coref_automl.models.vocabulary import entry_words, word_ids
@@ -64,7 +64,7 @@ class Scorer:
         self._autocast = choose(dtype, DTYPES, "dtype")
         self._budget = budget or default_budget(self._device.type)
         self._seq_len = seq_len
-        self._maker = WindowMaker(loaded.tokenizer, seq_len)
+        self._maker = maker_for(loaded.tokenizer, seq_len)
         words = entry_words(loaded.tokenizer)
         width = int(self._model.config.vocab_size)
         if len(words) > width:

@@ -7,14 +7,15 @@ continuation piece it was. The context is the same whatever the number of masks:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.errors import ModelError, RecipeError
+from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.models.vocabulary import Pieces, split_at, tokenize
 from coref_automl.records import ClozeItem
 
@@ -70,8 +71,16 @@ class WindowMaker:
             least = seq_len - self._room + LEAST_CONTEXT
             raise RecipeError(f"A window of {seq_len} tokens leaves no context around the gap; pass --seq-len {least} or more.")
         self._pieces = lru_cache(maxsize=_DOCUMENTS_KEPT)(self._tokenize)
+        self._kept: dict[tuple[object, ...], Window] = {}
 
     def window(self, item: ClozeItem, text: str) -> Window:
+        """The window of an item; the same one when it is asked for again, as it is by every checkpoint of a run."""
+        key = (hash(text), item.start, item.end, item.antecedent)
+        if key not in self._kept:
+            self._kept[key] = self._cut(item, text)
+        return self._kept[key]
+
+    def _cut(self, item: ClozeItem, text: str) -> Window:
         pieces, gap, antecedent = self._place(item, text)
         low, high, in_reach = bounds(len(pieces), gap, antecedent, self._room)
         return Window(
@@ -103,6 +112,25 @@ class WindowMaker:
 
     def _tokenize(self, text: str) -> Pieces:
         return tokenize(self._tokenizer, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Equal for the same vocabulary and length, whichever checkpoint the tokenizer was loaded from."""
+
+    fingerprint: str
+    seq_len: int
+    tokenizer: Any = field(compare=False)
+
+
+def maker_for(tokenizer: PreTrainedTokenizerFast, seq_len: int) -> WindowMaker:
+    """A window maker that the checkpoints of one tokenizer share: cutting texts is most of the work that is not the model's."""
+    return _maker(_Request(tokenizer_fingerprint(tokenizer), seq_len, tokenizer))
+
+
+@lru_cache(maxsize=2)
+def _maker(request: _Request) -> WindowMaker:
+    return WindowMaker(request.tokenizer, request.seq_len)
 
 
 def bounds(count: int, gap: tuple[int, int], antecedent: tuple[int, int] | None, room: int) -> tuple[int, int, bool]:
