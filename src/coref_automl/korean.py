@@ -11,12 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from coref_automl.errors import InputError
 
 if TYPE_CHECKING:
     from kiwipiepy import Kiwi, Token
@@ -56,6 +59,12 @@ class Tags:
 def kiwi_version() -> str:
     """The version that decides what a tag is: code and model together."""
     return f"kiwi{version('kiwipiepy')}-{version('kiwipiepy_model')}"
+
+
+def require_kiwi() -> None:
+    """Say in one sentence that the tagger is not there; ask before the work begins."""
+    if find_spec("kiwipiepy") is None:
+        raise InputError("Finding nouns needs Kiwi, which is not installed here. Run: pip install kiwipiepy")
 
 
 def default_cache() -> Path:

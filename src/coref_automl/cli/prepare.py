@@ -196,7 +196,7 @@ def _run(
     **settings: Any,
 ) -> None:
     from coref_automl.corpus.card import counts_table, summary
-    from coref_automl.corpus.prepare import merge as merge_parts
+    from coref_automl.corpus.merge import merge as merge_parts
     from coref_automl.corpus.prepare import prepare
     from coref_automl.corpus.recipe import PrepareRecipe
     from coref_automl.progress import Progress

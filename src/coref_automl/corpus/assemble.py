@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.corpus import encode, select
-from coref_automl.corpus.card import card, counts_table
+from coref_automl.corpus.card import card
+from coref_automl.corpus.counts import counted, refuse_sources
 from coref_automl.corpus.dataset import Ints, smallest_type, write_dataset
 from coref_automl.corpus.encode import special_of, tokenizer_of
 from coref_automl.corpus.overlap import evaluation_fingerprint, report
@@ -21,12 +21,13 @@ from coref_automl.corpus.pack import filled_blocks, pack
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.select import Choice
 from coref_automl.corpus.shards import Index
-from coref_automl.corpus.sources import SOURCES, licence_of
-from coref_automl.errors import WorkError
 from coref_automl.korean import kiwi_version
 from coref_automl.progress import Progress
 from coref_automl.records import Document
 from coref_automl.store import read_json, read_jsonl, write_jsonl
+
+_OPEN = 128
+"""Files that are held open at a time."""
 
 _VERSIONS = ("coref-automl", "numpy", "tokenizers", "transformers")
 
@@ -42,23 +43,6 @@ class _Encoded:
     chains: NDArray[np.int64]
     marks_at: NDArray[np.int64]
     marks: NDArray[np.int64]
-
-
-def refuse_empty(index: Index, choice: Choice, recipe: PrepareRecipe, progress: Progress) -> None:
-    """Name the sources that contribute nothing before the long work begins; without `allow_empty` they end it."""
-    _refuse_empty(_counted(index, choice, np.zeros((len(index), 4), np.int64), frozenset()), recipe, progress)
-
-
-def _refuse_empty(sources: list[dict[str, Any]], recipe: PrepareRecipe, progress: Progress) -> None:
-    empty = [source for source in sources if not source["kept"]]
-    if not empty:
-        return
-    why = (max(s["dropped"], key=s["dropped"].__getitem__, default="no rows") for s in empty)
-    named = ", ".join(f"{source['name']} ({reason})" for source, reason in zip(empty, why, strict=True))
-    if not recipe.allow_empty or len(empty) == len(sources):
-        progress.note(counts_table({"sources": sources}, sizes=False))
-        raise WorkError(f"These sources contribute no document: {named}. Leave them out, relax a filter, or pass --allow-empty.")
-    progress.note(f"NOTHING came from: {named}")
 
 
 def assemble(
@@ -79,8 +63,8 @@ def assemble(
     dtype = smallest_type(len(tokenizer))
     stems = [_stem(shard.stem) for shard in index.shards]
     encoded, facts = _gather(index, choice, stems)
-    sources = _counted(index, choice, facts, frozenset(hub))
-    _refuse_empty(sources, recipe, progress)
+    sources = counted(index, choice, facts, frozenset(hub))
+    refuse_sources(sources, recipe, progress)
     packing = pack(encoded.length, recipe.seq_len)
     order = packing.order
     pieces = np.column_stack([packing.block, packing.start, encoded.length, encoded.document])[order]
@@ -113,15 +97,14 @@ def assemble(
         "versions": _versions(recipe),
     }
     with progress.stage("pack", packing.blocks, "blocks") as stage:
-        tokens = [
-            np.memmap(stem.with_suffix(".tokens"), dtype, "r") if stem.with_suffix(".tokens").stat().st_size else None
-            for stem in stems
-        ]
+
+        @lru_cache(maxsize=_OPEN)
+        def tokens(shard: int) -> Ints:
+            return np.memmap(stems[shard].with_suffix(".tokens"), dtype, "r")
 
         def piece(number: int) -> Ints:
-            held = tokens[encoded.shard[number]]
             low = int(encoded.offset[number])
-            return np.empty(0, dtype) if held is None else held[low : low + int(encoded.length[number])]
+            return tokens(int(encoded.shard[number]))[low : low + int(encoded.length[number])]
 
         def shown() -> Iterator[Ints]:
             for block in filled_blocks(packing, encoded.length, piece, seq_len=recipe.seq_len, pad_id=special.pad, dtype=dtype):
@@ -153,7 +136,7 @@ def _gather(index: Index, choice: Choice, stems: list[Path]) -> tuple[_Encoded, 
     }
     facts = np.zeros((len(index), 4), np.int64)
     for number, stem in enumerate(stems):
-        row_of = _rows_of(index, number)
+        row_of = index.rows_of(number)
         with np.load(stem.with_suffix(".npz")) as arrays:
             pieces, documents = arrays["pieces"].astype(np.int64), arrays["documents"]
         marks = np.load(stem.with_suffix(".mentions.npy"), mmap_mode="r")
@@ -179,58 +162,28 @@ def _gather(index: Index, choice: Choice, stems: list[Path]) -> tuple[_Encoded, 
     return _Encoded(**{**columns, "shard": columns["shard"].astype(np.int32)}, document=document.astype(np.int64)), facts
 
 
-def _rows_of(index: Index, number: int) -> NDArray[np.int64]:
-    """For every document of a shard, in the shard's order: its row in the index."""
-    rows = np.flatnonzero(index.shard == number)
-    row_of = np.empty(index.shards[number].documents, np.int64)
-    row_of[index.place[rows]] = rows
-    return row_of
-
-
 def _placed_mentions(
     encoded: _Encoded, block: NDArray[np.int64], start: NDArray[np.int64], order: NDArray[np.int64], stems: list[Path]
 ) -> Iterator[Ints]:
     """Mentions in the order of the blocks, in offsets of the block, chains numbered from 0 within it."""
-    marks = [np.load(stem.with_suffix(".mentions.npy"), mmap_mode="r") for stem in stems]
+
+    @lru_cache(maxsize=_OPEN)
+    def marks(shard: int) -> Ints:
+        found: Ints = np.load(stems[shard].with_suffix(".mentions.npy"), mmap_mode="r")
+        return found
+
     current, chains = -1, 0
     for piece in order.tolist():
         if block[piece] != current:
             current, chains = int(block[piece]), 0
         if count := int(encoded.marks[piece]):
             low = int(encoded.marks_at[piece])
-            found = np.array(marks[encoded.shard[piece]][low : low + count])
+            found = np.array(marks(int(encoded.shard[piece]))[low : low + count])
             found[:, 0] = current
             found[:, 1:3] += np.int32(start[piece])
             found[:, 3] += np.int32(chains)
             chains += int(encoded.chains[piece])
             yield found
-
-
-def _counted(index: Index, choice: Choice, facts: NDArray[np.int64], hub: frozenset[str]) -> list[dict[str, Any]]:
-    """A line a source: documents in, kept, dropped by reason, characters and tokens."""
-    lines = []
-    for number, name in enumerate(index.sources):
-        rows = np.flatnonzero(index.source == number)
-        dropped = Counter(index.dropped.get(name, {}))
-        chosen = rows[choice.kept[rows]]
-        for reasons, codes in ((select.REASONS, choice.reason[rows]), (encode.REASONS, facts[chosen, 3])):
-            for code, count in zip(*np.unique(codes[codes > 0], return_counts=True), strict=True):
-                dropped[reasons[int(code)]] += int(count)
-        good = chosen[facts[chosen, 3] == 0]
-        came = len(rows) + sum(index.dropped.get(name, {}).values())
-        licence = licence_of(name) if name in hub or name not in SOURCES else "not stated by a local file"
-        lines.append(
-            {
-                "name": name,
-                "licence": licence,
-                "in": came,
-                "kept": len(good),
-                "dropped": dict(sorted(dropped.items())),
-                "characters": int(facts[good, 0].sum()),
-                "tokens": int(facts[good, 1].sum()),
-            }
-        )
-    return sorted(lines, key=lambda line: line["name"])
 
 
 def _documents(index: Index, rows: NDArray[np.int64]) -> Iterator[dict[str, str]]:
@@ -253,7 +206,7 @@ def _overlap(index: Index, choice: Choice, stems: list[Path], evaluation: list[D
     found: list[NDArray[np.uint64]] = []
     seen: list[tuple[int, int, str, str, str]] = []
     for number, stem in enumerate(stems):
-        row_of = _rows_of(index, number)
+        row_of = index.rows_of(number)
         with np.load(stem.with_suffix(".npz")) as arrays:
             found.append(arrays["runs"][choice.kept[row_of[arrays["run_places"]]]])
         for place, *entry in read_json(stem.with_suffix(".json"))["overlap"]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -21,19 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl import errors
-from coref_automl.config import from_mapping
-from coref_automl.corpus.assemble import assemble, refuse_empty
+from coref_automl.corpus.assemble import assemble
+from coref_automl.corpus.counts import refuse_empty
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
-from coref_automl.corpus.encode import EncodeSettings, Mode, special_of, tokenizer_of
+from coref_automl.corpus.encode import EncodeSettings, special_of, tokenizer_of
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
 from coref_automl.corpus.read import ReadSettings, finished_shards
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.select import Choice, choose_documents
 from coref_automl.corpus.shards import READ, Index, build_index
 from coref_automl.corpus.sources import BUNDLED, Input, check_source, inputs_of
-from coref_automl.errors import DatasetError, FolderError, SourceError, WorkError
-from coref_automl.korean import Tagger, default_cache, release_kiwi
+from coref_automl.errors import FolderError, SourceError, WorkError
+from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
 from coref_automl.progress import Progress, Stage, quiet
 from coref_automl.records import Document
 from coref_automl.store import (
@@ -50,6 +49,8 @@ from coref_automl.store import (
 )
 from coref_automl.workers import Job, Outcome, run_jobs
 
+__all__ = ["PrepareRecipe", "prepare"]
+
 WORK, ENCODE, SETTINGS, INPUTS = "work", "encode", "settings.json", "inputs.json"
 PART = "dataset-part"
 _SMALL = 4 << 20
@@ -64,6 +65,8 @@ def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = Non
     special_of(tokenizer_of(recipe.model), recipe.model)
     if recipe.near_duplicates:
         require_near()
+    if recipe.mode != "mlm":
+        require_kiwi()
     evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
     parts, missing = _readable(recipe, progress)
     claim_folder(out, PART if recipe.shard else KIND)
@@ -88,50 +91,6 @@ def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = Non
     manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **facts)
     remove(work)
     return manifest
-
-
-def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | None = None) -> dict[str, Any]:
-    """Put the shares of several machines together: the same bytes as one machine would have made."""
-    progress = progress or quiet()
-    works = [folder / WORK for folder in _part_in_order(parts)]
-    settings = {**read_json(works[0].parent / MANIFEST)["settings"], "shard": None}
-    if settings["mode"] != mode:
-        raise DatasetError(
-            f"{parts[0]} is a share of a dataset for {settings['mode']}; use: coref-automl prepare {settings['mode']} --merge"
-        )
-    recipe = from_mapping(PrepareRecipe, settings, str(works[0].parent / MANIFEST))
-    if recipe.near_duplicates:
-        require_near()
-    evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
-    claim_folder(out, KIND, fresh=True)
-    index = build_index(works, holdout=recipe.holdout)
-    near = recipe.near_duplicates
-    choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=out / WORK)
-    refuse_empty(index, choice, recipe, progress)
-    manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **read_json(works[0] / "facts.json"))
-    remove(out / WORK)
-    return manifest
-
-
-def _part_in_order(parts: Sequence[Path]) -> list[Path]:
-    """The folders in the order of their shares; each share once, none missing, all with the same settings."""
-    found: dict[int, Path] = {}
-    common: dict[str, Any] | None = None
-    total = len(parts)
-    for folder in parts:
-        if not is_done(folder) or read_json(folder / MANIFEST).get("kind") != PART:
-            raise DatasetError(f"{folder} is not a finished part; make it with: coref-automl prepare ... --shard 1/{total}")
-        settings = dict(read_json(folder / MANIFEST)["settings"])
-        number, of = map(int, str(settings.pop("shard")).split("/"))
-        if of != total or number - 1 in found:
-            raise DatasetError(
-                f"{folder} is share {number} of {of}; merging needs each of the {of} shares once, and {total} were given."
-            )
-        if common is not None and common != settings:
-            raise DatasetError(f"{folder} was prepared with other settings than {parts[0]}; prepare it again with the same ones.")
-        common = settings
-        found[number - 1] = folder
-    return [found[number] for number in range(total)]
 
 
 def _same_settings(recipe: PrepareRecipe, out: Path) -> None:
@@ -240,11 +199,8 @@ def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, wor
 
 def kept_by_shard(index: Index, choice: Choice) -> list[NDArray[np.bool_]]:
     """For every shard: which of its documents are kept."""
-    found = [np.zeros(shard.documents, np.bool_) for shard in index.shards]
-    for shard in range(len(found)):
-        rows = np.flatnonzero(index.shard == shard)
-        found[shard][index.place[rows]] = choice.kept[rows]
-    return found
+    kept = choice.kept
+    return [kept[index.rows_of(number)] for number in range(len(index.shards))]
 
 
 def _fitting_workers(parts: list[Input]) -> int:

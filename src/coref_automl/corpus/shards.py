@@ -49,6 +49,12 @@ class Index:
     dropped: dict[str, Counter[str]]
     examples: dict[str, list[str]]
     inputs: tuple[dict[str, Any], ...]
+    by_shard: NDArray[np.int64]
+    edges: NDArray[np.int64]
+
+    def rows_of(self, shard: int) -> NDArray[np.int64]:
+        """For every document of a shard, in the shard's order: its row here."""
+        return self.by_shard[self.edges[shard] : self.edges[shard + 1]]
 
     def __len__(self) -> int:
         return len(self.key)
@@ -93,18 +99,22 @@ def build_index(folders: list[Path], *, holdout: float) -> Index:
     joined = {name: np.concatenate(arrays) if arrays else np.empty(0, np.int64) for name, arrays in parts.items()}
     numbers = joined["numbers"].reshape(-1, 3)
     order = np.lexsort((numbers[:, 0], joined["input"]))
+    shard_of, place_of = joined["shard"][order].astype(np.int32), joined["place"][order].astype(np.int32)
+    by_shard = np.lexsort((place_of, shard_of)).astype(np.int64)
     limits = np.array([decisions[index].limit() if index in decisions else -1 for index in range(len(names))], np.int64)
     return Index(
         shards=tuple(shards),
         sources=tuple(names),
-        shard=joined["shard"][order].astype(np.int32),
-        place=joined["place"][order].astype(np.int32),
+        shard=shard_of,
+        place=place_of,
         rank=numbers[order, 1],
         source=numbers[order, 2].astype(np.int32),
         key=joined["key"][order].astype(np.uint64),
         limits=limits,
         dropped=dropped,
         examples={reason: [where for *_, where in sorted(places)[:3]] for reason, places in sorted(examples.items())},
+        by_shard=by_shard,
+        edges=np.searchsorted(shard_of[by_shard], np.arange(len(shards) + 1)),
         inputs=tuple(read_json(path) for path in sorted((folders[0] / READ).glob("[0-9][0-9][0-9][0-9].json"))),
     )
 
