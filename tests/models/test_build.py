@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from coref_automl.corpus.synthetic import documents
 from coref_automl.errors import RecipeError
 from coref_automl.korean import Tagger
 from coref_automl.models.build import SHAPES, build_masked_lm, train_tokenizer
@@ -42,6 +43,12 @@ def test_the_same_texts_give_the_same_tokenizer() -> None:
     first, again = (train_tokenizer(TEXTS, vocab_size=400, tagger=tagger) for _ in range(2))
     assert first.backend_tokenizer.to_str() == again.backend_tokenizer.to_str()
     assert len(first) <= 400
+
+
+def test_the_vocabulary_is_as_large_as_asked_for() -> None:
+    texts = [document.document.text for document in documents(12, 0)]
+    for tagger in (None, Tagger()):
+        assert len(train_tokenizer(texts, vocab_size=1_500, tagger=tagger)) == 1_500
 
 
 def test_a_tagger_keeps_particles_out_of_noun_entries() -> None:

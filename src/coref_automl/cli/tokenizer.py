@@ -16,6 +16,7 @@ def tokenizer(
     out: Out,
     vocab_size: Annotated[int, typer.Option("--vocab-size", help="Entries of the vocabulary.")] = 16_000,
     alphabet: Annotated[int, typer.Option("--alphabet", help="Most single characters among them.")] = 3_000,
+    tails: Annotated[int | None, typer.Option("--tails", help="Entries for what follows a noun; by default 6 in 100.")] = None,
     nouns: Annotated[bool, typer.Option("--nouns/--no-nouns", help="Learn nouns apart from the particles after them.")] = True,
     holdout: Annotated[
         float, typer.Option("--holdout", help="Share of each source kept for evaluation, never seen here.")
@@ -29,7 +30,7 @@ def tokenizer(
     from coref_automl.corpus.tokenizer import TokenizerRecipe, build_tokenizer
     from coref_automl.progress import Progress
 
-    recipe = TokenizerRecipe(tuple(source), vocab_size=vocab_size, nouns=nouns, alphabet=alphabet, holdout=holdout)
+    recipe = TokenizerRecipe(tuple(source), vocab_size=vocab_size, nouns=nouns, alphabet=alphabet, tails=tails, holdout=holdout)
     card = build_tokenizer(recipe, out, progress=Progress())
     if as_json:
         print_json(card.to_json())

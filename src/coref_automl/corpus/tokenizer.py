@@ -21,12 +21,16 @@ LEAST_VOCABULARY = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TokenizerRecipe:
-    """`nouns` learns nouns apart from their particles (Kiwi cuts the words); `alphabet` bounds the single characters."""
+    """`nouns` learns nouns apart from their particles (Kiwi cuts the words).
+
+    `alphabet` bounds the single characters, `tails` the entries for what may follow a noun.
+    """
 
     sources: tuple[str, ...]
     vocab_size: int = 16_000
     nouns: bool = True
     alphabet: int = 3_000
+    tails: int | None = None
     holdout: float = SHARE
     filters: Filters = field(default_factory=Filters)
 
@@ -54,7 +58,7 @@ def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | 
         raise SourceError(f"No document of {', '.join(recipe.sources)} can be used; see the reasons with `coref-automl prepare`.")
     progress.note(f"Learning {recipe.vocab_size:,} entries from {len(texts):,} documents.")
     tagger = Tagger(default_cache()) if recipe.nouns else None
-    tokenizer = train_tokenizer(texts, vocab_size=recipe.vocab_size, tagger=tagger, alphabet=recipe.alphabet)
+    tokenizer = train_tokenizer(texts, vocab_size=recipe.vocab_size, tagger=tagger, alphabet=recipe.alphabet, tails=recipe.tails)
     tokenizer.save_pretrained(out)
     card = TokenizerCard(
         sources=tuple(source.rsplit("/", 1)[-1] for source in recipe.sources),

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _WORDS = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[^\W_\u3400-\u9fff\uf900-\ufaff]+|[^\w\s]|_")
 """Words as the tokenizer's pre-tokenizer cuts them: Hanja and punctuation stand alone."""
 
+_TAIL_SHARE = 0.06
+
 SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 
 
@@ -101,20 +103,22 @@ def _positions(shape: Shape, seq_len: int) -> dict[str, Any]:
 
 
 def train_tokenizer(
-    texts: Iterable[str], *, vocab_size: int, tagger: Tagger | None = None, alphabet: int = 3000, tail_share: float = 0.06
+    texts: Iterable[str], *, vocab_size: int, tagger: Tagger | None = None, alphabet: int = 3000, tails: int | None = None
 ) -> PreTrainedTokenizerFast:
     """A WordPiece tokenizer, the same for the same texts.
 
     With a tagger, nouns and what follows them are learned apart: no entry joins a noun with its particle, so the vocabulary is
     spent on nouns, and a hidden noun is one entry as often as its size allows. Using the tokenizer needs no tagger.
-    `alphabet` bounds the single characters (at a word's start and inside one counted apart) to a quarter of the entries at most.
+    `alphabet` bounds the single characters (at a word's start and inside one counted apart) to a quarter of the entries at most;
+    `tails` is how many entries are spent on what follows a noun, by default six in a hundred.
     """
     kept = list(texts)
-    heads, tails = _words(kept, tagger)
+    heads, endings = _words(kept, tagger)
     alphabet = min(alphabet, vocab_size // 4)
     entries = [*SPECIAL.values(), *_characters(kept, alphabet)]
-    learned = [f"##{entry.removeprefix('##')}" for entry in _learn(tails, vocab_size, alphabet)]
-    entries += _new(learned, entries)[: round(vocab_size * tail_share) if tagger else 0]
+    if tagger is not None:
+        wanted = round(vocab_size * _TAIL_SHARE) if tails is None else tails
+        entries += _new([f"##{entry.removeprefix('##')}" for entry in _learn(endings, wanted, alphabet)], entries)[:wanted]
     entries += _new(_learn(heads, vocab_size, alphabet), entries)[: vocab_size - len(entries)]
     return _assemble(entries)
 
@@ -163,7 +167,10 @@ def _characters(texts: list[str], size: int) -> list[str]:
 
 
 def _learn(lines: list[str], size: int, alphabet: int) -> list[str]:
-    """Entries in the order in which byte-pair encoding learns them; that trainer gives the same ones in every process."""
+    """At least so many entries, if the texts have them, in the order in which byte-pair encoding learns them.
+
+    That trainer gives the same entries in every process; the library's WordPiece trainer does not.
+    """
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
     from tokenizers.trainers import BpeTrainer
@@ -171,7 +178,7 @@ def _learn(lines: list[str], size: int, alphabet: int) -> list[str]:
     learner = Tokenizer(BPE(continuing_subword_prefix="##", unk_token="[UNK]"))
     learner.pre_tokenizer = _pre_tokenizer()
     trainer = BpeTrainer(
-        vocab_size=size,
+        vocab_size=size + 3 * alphabet,  # it counts the alphabet's characters, which are chosen elsewhere, as entries of its own
         min_frequency=2,
         show_progress=False,
         special_tokens=["[UNK]"],
