@@ -49,6 +49,22 @@ def test_with_allow_missing_the_readable_part_is_kept_and_the_rest_counted(token
     assert names(tmp_path / "out2")[:6] == [f"d{number}" for number in range(6)]
 
 
+def test_what_breaks_in_a_worker_process_is_said_the_same_way(
+    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path
+) -> None:
+    sources = (write_rows("a.jsonl", rows(3, first=20)), truncated(tmp_path))
+    with pytest.raises(SourceError, match=r"^\S*cut\.jsonl\.xz breaks off after line \d+"):
+        prepare(recipe(tokenizer_folder, *sources, workers=2), tmp_path / "out")
+
+
+def test_a_truncated_zstandard_file_is_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    packed = pyarrow.compress(lines(rows(300)), codec="zstd", asbytes=True)
+    (tmp_path / "a.jsonl.zst").write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(SourceError, match="breaks off"):
+        list(read_file(tmp_path / "a.jsonl.zst", name="n"))
+
+
 def test_lines_that_are_not_utf8_or_not_json_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     good = lines(rows(1))

@@ -31,7 +31,7 @@ from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.select import Choice, choose_documents
 from coref_automl.corpus.shards import READ, Index, build_index
 from coref_automl.corpus.sources import BUNDLED, Input, check_source, inputs_of
-from coref_automl.errors import FolderError, SourceError, WorkError
+from coref_automl.errors import CorefError, FolderError, InputError, SourceError, WorkError
 from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
 from coref_automl.progress import Progress, Stage, quiet
 from coref_automl.records import Document
@@ -215,12 +215,20 @@ def _each(target: str, jobs: list[dict[str, Any]], workers: int, stage: Stage) -
 
     def heard(outcome: Outcome) -> None:
         if outcome.error is not None:
-            kind, _, message = outcome.error.partition(": ")
-            raise getattr(errors, kind, WorkError)(message if hasattr(errors, kind) else outcome.error)
+            raise _as_raised(outcome.error)
         stage.advance(outcome.value)
 
     named = [Job(f"{target} {number}", target, job) for number, job in enumerate(jobs)]
     run_jobs(named, workers=min(workers, len(named)), on_outcome=heard)
+
+
+def _as_raised(said: str) -> CorefError:
+    """The error of a job, which comes as "Kind: sentence": its kind decides the exit status."""
+    kind, _, sentence = said.partition(": ")
+    if kind == "MissingExtra":  # has its sentence already
+        return InputError(sentence)
+    found = getattr(errors, kind, None)
+    return found(sentence) if isinstance(found, type) and issubclass(found, CorefError) else WorkError(said)
 
 
 def _plain(settings: Any) -> dict[str, Any]:
