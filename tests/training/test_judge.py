@@ -73,6 +73,7 @@ def test_every_checkpoint_is_scored_and_scoring_changes_nothing_that_is_learned(
     for checkpoint in scored.checkpoints:
         assert (scored.run / f"{checkpoint.name}_eval_results.json").is_file()
         assert list((scored.run / "evaluations").glob(f"*/{checkpoint.name}/DONE"))
+        assert "| real1_strict | " in (checkpoint / "README.md").read_text("utf-8")
     assert scored.best is not None
     assert scored.best.is_dir()
     assert '"event": "evaluation"' in (scored.run / "events.ndjson").read_text("utf-8")
@@ -115,7 +116,12 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
         monkeypatch.setattr(module, "evaluate", lambda *_, **__: [newest])
         monkeypatch.setattr(module, "recommend", lambda *_, **__: told)
         recipe = TrainRecipe("m", "d", str(run), eval_set="set", **changes)
-        return module.Judge(recipe, run, Progress(shown=False), SimpleNamespace(is_main_process=True, num_processes=1))
+        return module.Judge(
+            recipe,
+            run,
+            Progress(shown=False),
+            SimpleNamespace(is_main_process=True, num_processes=1, device=SimpleNamespace(type="cpu")),
+        )
 
     return make
 

@@ -222,3 +222,10 @@ def test_a_budget_in_tokens_counts_real_ones(recipe: Recipe) -> None:
 def test_rows_can_be_cut_shorter_than_the_blocks(recipe: Recipe) -> None:
     result = train(recipe(seq_len=16, epochs=1, objective="entity"))
     assert result.steps == 6
+
+
+def test_a_reporter_that_is_not_installed_is_said_at_once(recipe: Recipe) -> None:
+    from coref_automl.errors import RecipeError
+
+    with pytest.raises(RecipeError, match="pip install no_such_reporter"):
+        train(recipe(report_to=("no_such_reporter",)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from coref_automl.config import to_yaml
-from coref_automl.records import Provenance
+from coref_automl.records import Evaluation, Provenance
 from coref_automl.store import write_text
 from coref_automl.training.recipe import TrainRecipe
 
@@ -42,3 +42,14 @@ def write_card(folder: Path, recipe: TrainRecipe, made: Provenance) -> None:
         "",
     ]
     write_text(folder / "README.md", "\n".join(lines))
+
+
+def add_results(folder: Path, evaluation: Evaluation) -> None:
+    """What an evaluation set says of the checkpoint, each number with its interval; what stood there before is replaced."""
+    card = folder / "README.md"
+    if not card.is_file():
+        return
+    title = f"## Results on {evaluation.evalset}, {evaluation.seq_len:,} tokens"
+    before = card.read_text("utf-8").split(title)[0].rstrip()
+    rows = [f"| {name} | {estimate} | {estimate.n:,} |" for name, estimate in evaluation.estimates.items()]
+    write_text(card, "\n".join([before, "", title, "| metric | value [95% interval] | items |", "|---|---|---:|", *rows, ""]))

@@ -21,6 +21,7 @@ from coref_automl.errors import CorefError
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.progress import Progress
 from coref_automl.store import write_json
+from coref_automl.training.card import add_results
 from coref_automl.training.folder import BEST, checkpoints_of
 from coref_automl.training.recipe import TrainRecipe
 
@@ -78,9 +79,10 @@ class Judge:
 
     def _score(self) -> Recommendation | None:
         recipe = self._recipe
+        place = self._accelerator.device
         how = EvaluateRecipe(
             eval_sets=(Path(str(recipe.eval_set)),),
-            device=recipe.device,
+            device="cpu" if place.type == "cpu" else f"{place.type}:{place.index or 0}",  # this one, not all that are there
             words=recipe.eval_words,
             base=False,
             seed=recipe.seed,
@@ -89,6 +91,7 @@ class Judge:
         if not found:
             return None
         newest = found[-1]
+        add_results(Path(newest.path), newest)
         if recipe.metric in newest.estimates:
             value = newest.estimates[recipe.metric]
             name = Path(newest.path).name

@@ -19,9 +19,9 @@ _LAYER = re.compile(r"(?:^|\.)layers?\.(\d+)\.")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Parameters of one depth: 0 the embeddings, 1 to n the layers, n + 1 the head."""
+    """Parameters of one depth: 0 the embeddings, 1 to n the layers, n + 1 the head; None where depth makes no difference."""
 
-    depth: int
+    depth: int | None
     rate: float
     weight_decay: float
     names: tuple[str, ...]
@@ -45,15 +45,16 @@ def groups_of(model: Any, *, rate: float, weight_decay: float, layer_decay: floa
     layers = model.config.num_hidden_layers
     prefix = model.base_model_prefix
     found: dict[tuple[int, bool], list[tuple[str, nn.Parameter]]] = {}
+    by_depth = layer_decay != 1.0
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             name = name.removeprefix("module.")
-            depth = depth_of(name, layers, prefix) if layer_decay != 1.0 else layers + 1
+            depth = depth_of(name, layers, prefix) if by_depth else layers + 1
             decayed = parameter.ndim >= 2 and "norm" not in name.lower()
             found.setdefault((depth, decayed), []).append((name, parameter))
     return [
         Group(
-            depth,
+            depth if by_depth else None,
             rate * layer_decay ** (layers + 1 - depth),
             weight_decay if decayed else 0.0,
             tuple(name for name, _ in members),
@@ -66,7 +67,8 @@ def groups_of(model: Any, *, rate: float, weight_decay: float, layer_decay: floa
 def describe(groups: Iterable[Group]) -> list[str]:
     """One line a group: its rate, its weight decay, how many parameters."""
     return [
-        f"depth {group.depth}: rate {group.rate:.3g}, weight decay {group.weight_decay:g}, "
+        f"{'all layers' if group.depth is None else f'depth {group.depth}'}: rate {group.rate:.3g}, "
+        f"weight decay {group.weight_decay:g}, "
         f"{sum(parameter.numel() for parameter in group.parameters):,} parameters"
         for group in groups
     ]

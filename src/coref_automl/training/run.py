@@ -10,14 +10,13 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from coref_automl.errors import TrainingError
-from coref_automl.progress import Progress, duration, quiet
+from coref_automl.progress import Progress, quiet
 from coref_automl.records import Provenance
 from coref_automl.store import is_done, mark_done, read_json, write_json
 from coref_automl.training.batches import Collator, MaskedRows, expected_share
@@ -29,43 +28,10 @@ from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
 from coref_automl.training.plan import micro_batch
 from coref_automl.training.recipe import TrainRecipe
+from coref_automl.training.result import TrainResult
 from coref_automl.training.schedule import OPEN_END, Clock
 from coref_automl.training.setup import Prepared, arguments_of, known, load_model, masking_of, prepare_run
 from coref_automl.training.trainer import MaskedTrainer
-
-
-@dataclass(frozen=True, slots=True)
-class TrainResult:
-    """What a run left behind. `stopped` says why it ended before its budget, if it did."""
-
-    run: Path
-    checkpoints: tuple[Path, ...]
-    steps: int
-    epochs: float
-    tokens: int
-    seconds: float
-    loss: float | None
-    best: Path | None = None
-    stopped: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Paths as text; everything else as it is."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return values | {
-            "run": str(self.run),
-            "checkpoints": [str(path) for path in self.checkpoints],
-            "best": str(self.best) if self.best else None,
-        }
-
-    def lines(self) -> list[str]:
-        """What a person wants to know first."""
-        loss = f", loss {self.loss:.4f}" if self.loss is not None else ""
-        out = [
-            f"{self.run}: {self.steps:,} steps, {self.epochs:g} epochs, {self.tokens:,} tokens in {duration(self.seconds)}{loss}",
-            f"{len(self.checkpoints)} checkpoints, the newest {self.checkpoints[-1]}" if self.checkpoints else "no checkpoint",
-        ]
-        out += [f"Chosen by the evaluation set: {self.best}"] if self.best else []
-        return out + ([self.stopped] if self.stopped else [])
 
 
 def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResult:
@@ -91,6 +57,10 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
         try:
             return _attempt(work, run, micro, progress, started)
         except torch.OutOfMemoryError as error:
+            if work.processes > 1:  # the other processes wait inside the step and cannot begin again with this one
+                raise TrainingError(
+                    f"Out of memory with {micro} rows a process; pass --micro-batch {max(1, micro // 2)}."
+                ) from error
             if micro == 1:
                 raise TrainingError(
                     f"One row of {work.dataset.seq_len:,} tokens does not fit in memory; "

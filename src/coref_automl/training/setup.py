@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +109,9 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     if recipe.eval_set is not None:
         EvalSet.open(Path(recipe.eval_set)).noun_table(tokenizer)  # what is missing is better said now than after half an epoch
     recipe, filled = settle(recipe, dataset.seq_len)
+    for name in recipe.report_to:
+        if importlib.util.find_spec(name) is None:
+            raise RecipeError(f"--report-to {name} needs a package that is not installed. Run: pip install {name}")
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     batch = known(recipe.batch)
     if batch % processes:

@@ -90,7 +90,9 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
 
     def check_loss(self) -> None:
         """Raise if a loss was not a number since the run began; the step's batch is saved beside the checkpoints."""
-        step = int(self._first_bad.item())
+        first = self._first_bad[None]
+        # every process must come to the same end, or the others would wait for one that has left
+        step = int((self.accelerator.gather(first) if self.args.world_size > 1 else first).max())
         if step >= 0:
             where = self._save_batch(step)
             raise TrainingError(

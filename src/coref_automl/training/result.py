@@ -1,0 +1,43 @@
+"""What a run leaves behind. In: nothing; it is a shape. Out: TrainResult, as JSON or as lines for a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from coref_automl.progress import duration
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """What a run left behind. `stopped` says why it ended before its budget, if it did."""
+
+    run: Path
+    checkpoints: tuple[Path, ...]
+    steps: int
+    epochs: float
+    tokens: int
+    seconds: float
+    loss: float | None
+    best: Path | None = None
+    stopped: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Paths as text; everything else as it is."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {
+            "run": str(self.run),
+            "checkpoints": [str(path) for path in self.checkpoints],
+            "best": str(self.best) if self.best else None,
+        }
+
+    def lines(self) -> list[str]:
+        """What a person wants to know first."""
+        loss = f", loss {self.loss:.4f}" if self.loss is not None else ""
+        out = [
+            f"{self.run}: {self.steps:,} steps, {self.epochs:g} epochs, {self.tokens:,} tokens in {duration(self.seconds)}{loss}",
+            f"{len(self.checkpoints)} checkpoints, the newest {self.checkpoints[-1]}" if self.checkpoints else "no checkpoint",
+        ]
+        out += [f"Chosen by the evaluation set: {self.best}"] if self.best else []
+        return out + ([self.stopped] if self.stopped else [])
