@@ -12,6 +12,7 @@ VERBS = (
     "tokenizer",
     "train",
     "relation",
+    "tune",
 )
 
 for _verb in VERBS:

@@ -1,0 +1,184 @@
+"""The end of a study. In: its trials. Out: the best trained with further seeds, compared on `confirm`, and one sentence.
+
+The winner is chosen on `select`, over all seeds; `confirm` chooses nothing and says whether the winner is better than the
+recommended settings. The reference is the recommended trial that did best on `select`: the tuner gets no easy opponent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coref_automl.errors import InputError
+from coref_automl.progress import Progress
+from coref_automl.records import Estimate, Record
+from coref_automl.statistics import MethodVerdict
+from coref_automl.tuning.follow import Follower
+from coref_automl.tuning.launch import Launcher, Running
+from coref_automl.tuning.problem import Job, Problem
+from coref_automl.tuning.pruning import RECOMMENDED
+from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.storage import counts
+from coref_automl.tuning.study import completed
+from coref_automl.tuning.trial import read_outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Finalist(Record):
+    """One of the best trials with all its seeds. Values are fractions; `select` chose, `confirm` did not."""
+
+    number: int
+    recommended: bool
+    params: dict[str, Any]
+    select: tuple[float, ...]
+    confirm: tuple[float, ...]
+    against_reference: MethodVerdict | None = None
+
+    @property
+    def mean(self) -> float:
+        return sum(self.select) / len(self.select)
+
+    @property
+    def confirmed(self) -> float:
+        return sum(self.confirm) / len(self.confirm)
+
+    @property
+    def name(self) -> str:
+        return f"trial {self.number}" + (" (recommended settings)" if self.recommended else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Final(Record):
+    """`finalists` in the order of their mean on select, the winner first; `verdict` is the winner's against the reference."""
+
+    finalists: tuple[Finalist, ...]
+    reference: int | None
+    verdict: MethodVerdict | None
+    sentence: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def winner(self) -> Finalist:
+        return self.finalists[0]
+
+
+def finish(
+    study: Any, problem: Problem, recipe: TuneRecipe, launcher: Launcher, progress: Progress, *, wait: Callable[[], None]
+) -> Final:
+    """Train the finalists' further seeds and compare them."""
+    best = completed(study)
+    if not best:
+        raise InputError(nothing_completed(study, recipe))
+    reference = next((trial for trial in best if trial.user_attrs.get("origin") == RECOMMENDED), None)
+    chosen = best[: recipe.finalists]
+    if reference is not None and reference not in chosen:
+        chosen.append(reference)
+    seeds = range(recipe.seed, recipe.seed + recipe.seeds)
+    jobs = {trial.number: [problem.job(trial.params, seed, confirm=True) for seed in seeds] for trial in chosen}
+    failed = run_all([job for group in jobs.values() for job in group], launcher, progress, wait=wait)
+    notes = [f"Trial {number} is left out of the end: {failed[job.key]}" for number, group in jobs.items()
+             for job in group if job.key in failed]  # fmt: skip
+    whole = [trial for trial in chosen if not any(job.key in failed for job in jobs[trial.number])]
+    if not whole:
+        raise InputError(f"No finalist could be trained with its further seeds: {notes[0]}")
+    against = reference if reference in whole else None
+    found = []
+    for trial in whole:
+        group = jobs[trial.number]
+        verdict = problem.verdict(group, jobs[against.number], recipe.seed) if against and trial is not against else None
+        found.append(
+            Finalist(
+                trial.number,
+                trial.user_attrs.get("origin") == RECOMMENDED,
+                dict(trial.params),
+                tuple(last_value(problem, job) for job in group),
+                tuple(problem.confirmed(group)),
+                verdict,
+            )
+        )
+    found.sort(key=lambda one: (-one.mean, one.number))
+    verdict = found[0].against_reference
+    sentence = sentence_of(found[0], against.number if against else None, problem, recipe.seeds)
+    return Final(tuple(found), against.number if against else None, verdict, sentence, tuple(dict.fromkeys(notes)))
+
+
+def run_all(jobs: Sequence[Job], launcher: Launcher, progress: Progress, *, wait: Callable[[], None]) -> dict[str, str]:
+    """Run jobs in the launcher's slots; a killed one is tried once more. Gives the reasons of those that failed, by key."""
+    waiting = list({job.key: job for job in jobs}.values())
+    attempts: dict[str, int] = {}
+    active: dict[int, tuple[Job, Running]] = {}
+    failed: dict[str, str] = {}
+    with progress.stage("finalists", len(waiting), "runs") as stage:
+        try:
+            while waiting or active:
+                for slot in range(launcher.slots):
+                    if slot not in active and waiting:
+                        job = waiting.pop(0)
+                        attempts[job.key] = attempts.get(job.key, 0) + 1
+                        active[slot] = job, launcher.start(job, slot)
+                for slot, (job, running) in list(active.items()):
+                    if running.alive:
+                        continue
+                    del active[slot]
+                    outcome = read_outcome(job) if running.code >= 0 else None
+                    if outcome is None and attempts[job.key] < 2:
+                        waiting.append(job)
+                        continue
+                    if outcome is None or not outcome.done:
+                        failed[job.key] = f"{outcome.reason if outcome else 'its process was killed twice'} (log: {job.log})"
+                    stage.advance()
+                if active:
+                    wait()
+        finally:
+            for _, running in active.values():
+                running.stop()
+    return failed
+
+
+def last_value(problem: Problem, job: Job) -> float:
+    """The metric on `select` at the end of a run."""
+    values = [report.value for report in problem.reports(job, Follower(job.run / "events.ndjson").rows())]
+    return values[-1]
+
+
+def sentence_of(winner: Finalist, reference: int | None, problem: Problem, seeds: int) -> str:
+    """Is the winner better than the recommended settings, or is it noise?"""
+    where = f"on {problem.confirm_name} over {seeds} seed{'s' if seeds > 1 else ''}"
+    if reference is None:
+        return (
+            f"Trial {winner.number} is the best on select ({problem.label} {100 * winner.confirmed:.2f}% {where}); "
+            f"no recommended settings completed to compare it with."
+        )
+    if winner.number == reference:
+        return f"The recommended settings are the best found ({problem.label} {100 * winner.confirmed:.2f}% {where}): keep them."
+    verdict = winner.against_reference
+    assert verdict is not None  # a winner that is not the reference was compared with it
+    gain = f"{100 * verdict.difference:+.2f} points of {problem.label} {where}"
+    spans = f"over documents {_span(verdict.over_documents)}"
+    if verdict.over_seeds is None:
+        return f"Trial {winner.number} against the recommended settings: {gain}, {spans}; one seed cannot tell, pass --seeds 3."
+    spans = f"over seeds {_span(verdict.over_seeds)}, {spans}"
+    if verdict.shown and verdict.difference > 0:
+        return f"Trial {winner.number} is better than the recommended settings: {gain} ({spans})."
+    if verdict.shown:
+        return f"Trial {winner.number} won on select and is worse than the recommended settings: {gain} ({spans}); keep those."
+    return f"Trial {winner.number} against the recommended settings may be noise: {gain} ({spans}); neither is shown better."
+
+
+def nothing_completed(study: Any, recipe: TuneRecipe) -> str:
+    trials = [trial for trial in study.get_trials(deepcopy=False) if counts(trial)]
+    reasons = [str(trial.user_attrs["reason"]) for trial in trials if "reason" in trial.user_attrs]
+    why = f" (the last says: {reasons[-1].rstrip('.')})" if reasons else ""
+    return (
+        f"No trial of the study {recipe.arm!r} completed{why}; correct the recipe, or raise --trials, and run the command again."
+    )
+
+
+def _span(estimate: Estimate) -> str:
+    return f"[{100 * estimate.low:+.2f}, {100 * estimate.high:+.2f}]"
+
+
+def pause() -> None:
+    time.sleep(0.2)

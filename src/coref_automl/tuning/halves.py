@@ -1,0 +1,77 @@
+"""The two halves of an evaluation set, each a set of its own. In: a frozen set. Out: `select` for trials, `confirm` for the end.
+
+A trial is handed `select` alone: what it never sees it cannot be chosen by. Only the tasks that the metric asks for are kept.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.errors import RecipeError
+from coref_automl.evaluation.evalset import EvalSet, freeze
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.records import ClozeItem, Document, Half, Task
+from coref_automl.store import claim_folder, fingerprint, is_done, read_json
+
+HALVES: tuple[Half, ...] = ("select", "confirm")
+
+
+def tasks_of(metric: str) -> tuple[Task, ...]:
+    """The tasks a metric needs, in a fixed order."""
+    parts = [METRICS[name].task for name, _ in METRICS[metric].parts] or [METRICS[metric].task]
+    return tuple(task for task in ("real", "real-far", "lambada", "gold") if task in parts)
+
+
+def split_set(evalset: EvalSet, out: Path, metric: str, *, limit: int | None) -> dict[Half, EvalSet]:
+    """Write both halves under `out`, or open them where they stand. `limit` bounds the items of each task in each half."""
+    missing = [task for task in tasks_of(metric) if not evalset.items.get(task)]
+    if missing:
+        raise RecipeError(
+            f"{evalset.folder} holds no {missing[0]} items, which {metric} counts; choose another --metric or --eval-set."
+        )
+    return {half: _half(evalset, out / half, half, metric, limit) for half in HALVES}
+
+
+def _half(evalset: EvalSet, folder: Path, half: Half, metric: str, limit: int | None) -> EvalSet:
+    source = fingerprint(evalset.fingerprint, half, metric, limit)
+    if not is_done(folder) or read_json(folder / "manifest.json").get("made_from") != source:
+        kept = {task: _some(evalset.items[task], half, limit) for task in tasks_of(metric)}
+        if empty := [task for task, items in kept.items() if not items]:
+            raise RecipeError(
+                f"No {empty[0]} item of {evalset.folder} falls into its {half} half: the set is too small to tune with."
+            )
+        used = {item.document for items in kept.values() for item in items}
+        claim_folder(folder, "evalset")
+        documents = [Document(id=name, source="", text=text) for name, text in evalset.documents.items() if name in used]
+        freeze(folder, documents, kept, {"made_from": source, "half": half, "of": evalset.name})
+    for table in evalset.folder.glob("nouns-*.npy"):
+        if not (folder / table.name).is_file():
+            shutil.copyfile(table, folder / table.name)
+    return EvalSet.open(folder)
+
+
+def _some(items: Sequence[ClozeItem], half: Half, limit: int | None) -> list[ClozeItem]:
+    """Whole documents, in an order that has nothing to do with their content, until there are enough items."""
+    wanted = [item for item in items if item.half == half]
+    if limit is None or len(wanted) <= limit:
+        return wanted
+    order = sorted({item.cluster for item in wanted}, key=lambda cluster: fingerprint("tuning", cluster))
+    kept: list[ClozeItem] = []
+    for cluster in order:
+        if len(kept) >= limit:
+            break
+        kept += [item for item in wanted if item.cluster == cluster]
+    return kept
+
+
+def clusters_of(evalset: EvalSet, metric: str) -> tuple[NDArray[np.str_], ...]:
+    """The cluster of every item, a task an array, items in the order of their ids: the order of every trial's hits."""
+    return tuple(
+        np.array([item.cluster for item in sorted(evalset.items[task], key=lambda entry: entry.id)], np.str_)
+        for task in tasks_of(metric)
+    )

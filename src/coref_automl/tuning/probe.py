@@ -1,0 +1,156 @@
+"""What fits, and how fast it trains. In: a training recipe. Out: the largest micro-batch, step time, tokens/s, accumulation.
+
+Sizes are tried upwards, each with a whole step: forward, backward, optimizer with its state. The trying is done in a process of
+its own, so that a machine without memory to spare kills that process and not the command; what it had measured is kept.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from coref_automl.config import from_mapping, to_mapping
+from coref_automl.errors import TrainingError
+from coref_automl.progress import Progress, quiet
+from coref_automl.records import Record
+from coref_automl.store import JsonlAppender, read_jsonl
+from coref_automl.training.recipe import TrainRecipe
+from coref_automl.workers import Job, run_jobs
+
+_ENOUGH = 0.97
+"""On a CPU a larger micro-batch that is no faster ends the climb: memory would be the last thing to run out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size(Record):
+    """One micro-batch: seconds a step, real tokens a second, peak memory where the device tells."""
+
+    rows: int
+    seconds: float
+    tokens_per_second: float
+    gigabytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult(Record):
+    """`largest` is the largest size that trained, `fastest` the one to use; `accumulation` makes the batch from it."""
+
+    model: str
+    seq_len: int
+    device: str
+    sizes: tuple[Size, ...]
+    largest: int
+    fastest: int
+    batch: int
+    accumulation: int
+    stopped: str
+
+    def lines(self) -> list[str]:
+        shown = [
+            f"{size.rows:>5} rows: {size.seconds:.3f} s a step, {size.tokens_per_second:,.0f} tokens/s"
+            + (f", {size.gigabytes:.1f} GB" if size.gigabytes is not None else "")
+            for size in self.sizes
+        ]
+        return [
+            f"{self.model} at {self.seq_len:,} tokens on {self.device}, optimizer state included",
+            *shown,
+            f"Largest that trains: {self.largest} rows ({self.stopped}); fastest: {self.fastest} rows.",
+            f"For a batch of {self.batch}: --batch {self.batch} --micro-batch {self.fastest} ({self.accumulation} steps of it).",
+        ]
+
+
+def probe(recipe: TrainRecipe, *, largest: int = 256, steps: int = 3, progress: Progress | None = None) -> ProbeResult:
+    """Climb until memory, the limit, or (on a CPU) the gain runs out."""
+    from coref_automl.training.plan import micro_batch
+    from coref_automl.training.setup import known, prepare_run
+
+    progress = progress or quiet()
+    work = prepare_run(recipe)
+    progress.note(f"Trying {recipe.model} at {work.dataset.seq_len:,} tokens on {work.device} ...")
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Path(folder) / "sizes.jsonl"
+        arguments = {"recipe": to_mapping(recipe), "kept": str(kept), "largest": largest, "steps": steps}
+        outcome = run_jobs([Job("probe", f"{__name__}:climb", arguments)], devices=[_visible(work.device)], retries=0)[0]
+        sizes = tuple(Size.from_json(row) for row in read_jsonl(kept)) if kept.is_file() else ()
+    if not sizes:
+        raise TrainingError(
+            f"Not even one row of {work.dataset.seq_len:,} tokens trains here ({outcome.error or outcome.value}); pass "
+            f"--gradient-checkpointing, or prepare shorter blocks."
+        )
+    stopped = str(outcome.value) if outcome.error is None else "then the process was killed: out of memory"
+    best = max(sizes, key=lambda size: size.tokens_per_second)
+    batch = known(work.recipe.batch)
+    fastest = micro_batch(batch, best.rows)
+    return ProbeResult(
+        recipe.model, work.dataset.seq_len, work.device, sizes, sizes[-1].rows, fastest, batch, batch // fastest, stopped
+    )
+
+
+def climb(recipe: dict[str, Any], kept: str, largest: int, steps: int) -> str:
+    """What the process of its own does: write down every size that trained; say why it stopped."""
+    import torch
+
+    from coref_automl.training.setup import prepare_run
+
+    work = prepare_run(from_mapping(TrainRecipe, recipe, "probe"))
+    rows, past = 1, 0.0
+    with JsonlAppender(Path(kept)) as out:
+        while rows <= largest:
+            try:
+                size = _try(work, rows, steps)
+            except torch.OutOfMemoryError:
+                return f"{rows} do not fit"
+            out.append([size.to_json()])
+            if work.device == "cpu" and size.tokens_per_second < _ENOUGH * past:
+                return "more is slower on a CPU"
+            past = max(past, size.tokens_per_second)
+            rows *= 2
+    return "no larger one was tried"
+
+
+def _try(work: Any, rows: int, steps: int) -> Size:
+    """A few whole steps at one size; the first is not timed, as it makes the optimizer's state."""
+    import numpy as np
+    import torch
+
+    from coref_automl.training.batches import Collator, MaskedRows, expected_share
+    from coref_automl.training.loss import prepare_model
+    from coref_automl.training.optimizer import adamw, groups_of
+    from coref_automl.training.setup import load_model, masking_of
+
+    recipe, device = work.recipe, work.device
+    cuda = device.startswith("cuda")
+    if cuda:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    model = load_model(replace(work, recipe=recipe), None).model.train()
+    if recipe.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    prepare_model(model)
+    optimizer = adamw(groups_of(model, rate=1e-6, weight_decay=0.01, layer_decay=1.0), fused=cuda)
+    masking = masking_of(work, model)
+    source, collate = MaskedRows(work.dataset, masking, 0), Collator(expected_share(work.dataset, masking))
+    seconds, tokens = 0.0, 0
+    for step in range(steps + 1):
+        chosen = (np.arange(rows) + step * rows) % len(work.dataset)
+        batch = {name: value.to(device) for name, value in collate([source[int(row)] for row in chosen]).items()}
+        began = time.perf_counter()
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=cuda):
+            loss = model(**batch)["loss"]
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if cuda:
+            torch.cuda.synchronize()
+        if step:
+            seconds += time.perf_counter() - began
+            tokens += int(work.plan.lengths[chosen].sum())
+    peak = torch.cuda.max_memory_allocated() / 1e9 if cuda else None
+    return Size(rows, seconds / steps, tokens / seconds, peak)
+
+
+def _visible(device: str) -> str:
+    return device if ":" in device or device == "cpu" else f"{device}:0"

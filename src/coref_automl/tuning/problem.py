@@ -1,0 +1,100 @@
+"""What a study asks of a task. In: a TuneRecipe. Out: a Problem: the space, the jobs of trials, their reports, the verdict.
+
+`masked.py` and `relation.py` are the two tasks; the engine (study, finish, page) knows only what stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.records import Record
+from coref_automl.statistics import MethodVerdict
+from coref_automl.store import fingerprint
+from coref_automl.tuning.hits import Report
+from coref_automl.tuning.space import Space
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Record):
+    """One training of one recipe. The folder is named by what is trained: the same recipe is never trained twice."""
+
+    task: str
+    key: str
+    folder: str
+    recipe: dict[str, Any]
+    confirm: str | None = None
+
+    @property
+    def run(self) -> Path:
+        return Path(self.recipe["out"])
+
+    @property
+    def log(self) -> Path:
+        return Path(self.folder) / "log.txt"
+
+
+class Problem(Protocol):
+    """`fixed` are settings that a dimension's `when` may look at; `binding` names everything that trials depend on."""
+
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def metric(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def space(self) -> Space: ...
+
+    @property
+    def fixed(self) -> dict[str, Any]: ...
+
+    @property
+    def binding(self) -> dict[str, Any]: ...
+
+    @property
+    def clusters(self) -> tuple[NDArray[np.str_], ...]: ...
+
+    @property
+    def confirm_name(self) -> str: ...
+
+    def recommended(self) -> list[dict[str, Any]]:
+        """The points to begin with."""
+
+    def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
+        """A trial's job; with `confirm` the end is also scored on the half that chooses nothing."""
+
+    def reports(self, job: Job, events: Iterator[dict[str, Any]], /) -> Iterator[Report]:
+        """The reports that new events of a job's run amount to."""
+
+    def cost(self, job: Job) -> dict[str, float]:
+        """What a job has used: tokens and seconds."""
+
+    def best_recipe(self, params: Mapping[str, Any], out: Path) -> Any:
+        """The recipe that trains the winner again."""
+
+    def weights(self, job: Job) -> Path:
+        """The folder of a finished job's weights."""
+
+    def drop_weights(self, job: Job) -> None:
+        """Give the disk back; the scores stay."""
+
+    def verdict(self, ours: list[Job], theirs: list[Job], seed: int) -> MethodVerdict:
+        """Runs of two recipes, paired by seed, on the half that chose nothing."""
+
+    def confirmed(self, jobs: list[Job]) -> list[float]:
+        """The metric of finished jobs on the half that chose nothing."""
+
+
+def job_key(task: str, recipe: Mapping[str, Any], prints: Mapping[str, str]) -> str:
+    """A short name of what is trained: settings, and the bytes of model and data rather than their paths."""
+    paths = ("out", "model", "dataset", "train", "dev", "eval_set", "device")
+    return fingerprint(task, {name: value for name, value in recipe.items() if name not in paths}, dict(prints))[:12]

@@ -1,0 +1,93 @@
+"""A study as settings. In: YAML or options. Out: a frozen TuneRecipe whose values are possible together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from coref_automl.errors import RecipeError
+from coref_automl.workers import Engine
+
+TuneTask = Literal["mlm", "re"]
+Sampler = Literal["tpe", "random"]
+
+REPORTS = 8
+"""A trial reports at each eighth of its budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Texts to prepare where no dataset is named: one folder a length. `limit` is documents a file."""
+
+    sources: tuple[str, ...]
+    seq_lens: tuple[int, ...] = (512,)
+    limit: int | None = None
+    near_duplicates: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRecipe:
+    """`models` and `datasets` (or `texts`) with more than one entry become dimensions. The budget is a trial's.
+
+    `settings` are the same in every trial, in the words of a training recipe (a relation recipe for `task: re`). `space` is the
+    whole space; None takes the recommended one for the length and the family. `eval_items` bounds what a trial is scored on.
+    `finalists` are trained with `seeds` seeds in all, and compared on the half of the evaluation set that chose nothing.
+    """
+
+    models: tuple[str, ...]
+    out: str
+    task: TuneTask = "mlm"
+    study: str = "study"
+    datasets: tuple[str, ...] = ()
+    texts: Texts | None = None
+    eval_set: str | None = None
+    eval_items: int | None = None
+    metric: str | None = None
+    train: str | None = None
+    dev: str | None = None
+    trials: int = 20
+    epochs: float | None = None
+    max_tokens: int | None = None
+    max_minutes: float | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    space: dict[str, Any] | None = None
+    sampler: Sampler = "tpe"
+    prune: bool = True
+    finalists: int = 3
+    seeds: int = 3
+    seed: int = 0
+    workers: int = 1
+    engine: Engine = "local"
+    storage: str | None = None
+    device: str = "auto"
+    lang: Literal["ko", "en"] = "ko"
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise RecipeError("A study needs a model; pass --model, for example --model bundled:ko-mini.")
+        for name in ("trials", "finalists", "seeds", "workers"):
+            if getattr(self, name) < 1:
+                raise RecipeError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        for name in ("epochs", "max_tokens", "max_minutes", "eval_items"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise RecipeError(f"{name} should be above 0, not {value:g}; correct --{name.replace('_', '-')}.")
+        if self.task == "mlm" and not self.datasets and self.texts is None:
+            raise RecipeError("A study needs data; pass --dataset FOLDER (coref-automl prepare makes it), or texts in a recipe.")
+        if self.task == "re" and self.train is None:
+            raise RecipeError("A study of relation extraction needs rows; pass --train FILE, or --train bundled:relations.")
+        if self.task == "re" and (self.max_tokens is not None or self.max_minutes is not None):
+            raise RecipeError("The budget of a relation trial is in epochs; pass --epochs instead of tokens or minutes.")
+        for name in ("models", "datasets"):
+            entries = getattr(self, name)
+            if len(set(entries)) != len(entries):
+                raise RecipeError(f"{name} names {_twice(entries)} twice; name it once.")
+
+    @property
+    def arm(self) -> str:
+        """The name of the Optuna study: random search stands beside the tuner under a name of its own."""
+        return self.study if self.sampler == "tpe" else f"{self.study}-{self.sampler}"
+
+
+def _twice(entries: tuple[str, ...]) -> str:
+    return next(entry for entry in entries if entries.count(entry) > 1)

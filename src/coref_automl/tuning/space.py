@@ -1,0 +1,217 @@
+"""The space of a study. In: YAML that a person can edit. Out: dimensions that Optuna draws from, each checked against the recipe.
+
+    learning_rate: {low: 5e-6, high: 2e-4, log: true}
+    objective: [mlm, entity, combined]
+    ratio: {low: 0.2, high: 0.8, when: {objective: [combined]}}
+
+A dimension with `when` is drawn only where it does something: no trial differs from another in a value that has no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coref_automl.config import nearest
+from coref_automl.errors import RecipeError
+from coref_automl.tuning.recipe import TuneTask
+
+TUNABLE: dict[TuneTask, dict[str, type]] = {
+    "mlm": {
+        "model": str,
+        "dataset": str,
+        "objective": str,
+        "learning_rate": float,
+        "weight_decay": float,
+        "warmup": float,
+        "schedule": str,
+        "layer_decay": float,
+        "clip": float,
+        "batch": int,
+        "min_prob": float,
+        "max_prob": float,
+        "whole_word": bool,
+        "replacement": str,
+        "entity_rate": float,
+        "background": float,
+        "ratio": float,
+        "cross_document": bool,
+        "policy": str,
+        "dropout": float,
+        "gradient_checkpointing": bool,
+    },
+    "re": {
+        "model": str,
+        "scheme": str,
+        "head": str,
+        "learning_rate": float,
+        "weight_decay": float,
+        "warmup": float,
+        "layer_decay": float,
+        "dropout": float,
+        "batch_size": int,
+        "max_length": int,
+        "label_smoothing": float,
+        "r_drop": float,
+        "label_mask": str,
+        "mask_support": int,
+        "hard_negatives": float,
+    },
+}
+"""What a study may vary: fields of the recipe that change what is learned. Where and how it runs is not among them."""
+
+_KEYS = {"low", "high", "log", "choices", "when"}
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A range (low, high) or a set of choices; `when` names earlier dimensions and the values under which this one counts."""
+
+    name: str
+    kind: type
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False
+    choices: tuple[Any, ...] = ()
+    when: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+
+    def holds(self, chosen: Mapping[str, Any]) -> bool:
+        return all(chosen.get(name) in values for name, values in self.when)
+
+    def suggest(self, trial: Any) -> Any:
+        """Draw a value from an Optuna trial."""
+        if self.choices:
+            return trial.suggest_categorical(self.name, list(self.choices))
+        if self.kind is int:
+            return trial.suggest_int(self.name, int(self.low), int(self.high), log=self.log)
+        return trial.suggest_float(self.name, self.low, self.high, log=self.log)
+
+    def nearest(self, value: Any) -> Any:
+        """The value of this dimension that is closest to a recommended one."""
+        if self.choices:
+            if value in self.choices:
+                return value
+            numbers = [choice for choice in self.choices if isinstance(choice, int | float) and not isinstance(choice, bool)]
+            if not numbers or not isinstance(value, int | float):
+                return self.choices[0]
+            return min(numbers, key=lambda choice: abs(choice - value))
+        return self.kind(min(self.high, max(self.low, value)))
+
+    def ends(self) -> tuple[Any, ...]:
+        """Values that stand for the whole dimension when it is checked."""
+        return self.choices or (self.kind(self.low), self.kind(self.high))
+
+    def plain(self) -> Any:
+        """As YAML holds it."""
+        when = {"when": {name: list(values) for name, values in self.when}} if self.when else {}
+        if self.choices:
+            return {"choices": list(self.choices), **when} if when else list(self.choices)
+        return {"low": self.kind(self.low), "high": self.kind(self.high), **({"log": True} if self.log else {}), **when}
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    dimensions: tuple[Dimension, ...]
+
+    def __iter__(self) -> Any:
+        return iter(self.dimensions)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dimension.name for dimension in self.dimensions)
+
+    def suggest(self, trial: Any, fixed: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of one trial. `fixed` are settings that a `when` may look at."""
+        chosen: dict[str, Any] = {}
+        for dimension in self.dimensions:
+            if dimension.holds({**fixed, **chosen}):
+                chosen[dimension.name] = dimension.suggest(trial)
+        return chosen
+
+    def point(self, wanted: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
+        """The point of the space that is nearest to some recommended values."""
+        chosen: dict[str, Any] = {}
+        for dimension in self.dimensions:
+            if dimension.holds({**fixed, **chosen}):
+                value = wanted.get(dimension.name)
+                chosen[dimension.name] = dimension.ends()[0] if value is None else dimension.nearest(value)
+        return chosen
+
+    def plain(self) -> dict[str, Any]:
+        return {dimension.name: dimension.plain() for dimension in self.dimensions}
+
+
+def read_space(data: Mapping[str, Any], task: TuneTask, where: str = "space") -> Space:
+    """The dimensions of a YAML mapping; an unknown name, an empty range or a condition that cannot hold is an error."""
+    dimensions: list[Dimension] = []
+    for name, entry in data.items():
+        dimension = _dimension(name, entry, task, where)
+        known = {earlier.name: earlier for earlier in dimensions}
+        for other, values in dimension.when:
+            if other not in TUNABLE[task]:
+                raise RecipeError(f"{where}: {name} depends on the unknown {other!r}. {nearest(other, TUNABLE[task])}")
+            if other in known and not set(values) & set(known[other].choices):
+                raise RecipeError(
+                    f"{where}: {name} counts only when {other} is {values[0]!r}, which {other} never is; correct its `when`."
+                )
+            if other not in known and other in data:
+                raise RecipeError(f"{where}: {name} depends on {other}, which stands below it; put {other} first.")
+        dimensions.append(dimension)
+    if not dimensions:
+        raise RecipeError(f"{where} is empty; name at least one of {', '.join(TUNABLE[task])}.")
+    space = Space(tuple(dimensions))
+    _check_rates(space, where)
+    return space
+
+
+def _dimension(name: str, entry: Any, task: TuneTask, where: str) -> Dimension:
+    if name not in TUNABLE[task]:
+        raise RecipeError(f"{where}: unknown name {name!r}. {nearest(name, TUNABLE[task])}")
+    kind = TUNABLE[task][name]
+    if isinstance(entry, list | tuple):
+        entry = {"choices": list(entry)}
+    if not isinstance(entry, Mapping):
+        raise RecipeError(f"{where}: {name} should be a list of choices or {{low: ..., high: ...}}, not {entry!r}.")
+    for key in entry:
+        if key not in _KEYS:
+            raise RecipeError(f"{where}: {name} has the unknown key {key!r}. {nearest(str(key), _KEYS)}")
+    when = tuple(
+        (str(other), tuple(values) if isinstance(values, list | tuple) else (values,))
+        for other, values in (entry.get("when") or {}).items()
+    )
+    if "choices" in entry:
+        choices = tuple(_typed(value, kind, f"{where}: {name}") for value in entry["choices"] or ())
+        if not choices or len(set(choices)) != len(choices):
+            raise RecipeError(f"{where}: {name} {'has no choices' if not choices else 'names a choice twice'}; correct its list.")
+        return Dimension(name, kind, choices=choices, when=when)
+    if kind not in (float, int) or not {"low", "high"} <= set(entry):
+        raise RecipeError(f"{where}: {name} should {'have low and high' if kind in (float, int) else 'be a list of choices'}.")
+    low, high = (_typed(entry[key], kind, f"{where}: {name}.{key}") for key in ("low", "high"))
+    log = bool(entry.get("log", False))
+    if not low < high:
+        raise RecipeError(f"{where}: the range of {name} from {low:g} to {high:g} is empty; low must be under high.")
+    if log and low <= 0:
+        raise RecipeError(f"{where}: {name} is logarithmic and cannot start at {low:g}; raise low, or leave out log.")
+    return Dimension(name, kind, low=low, high=high, log=log, when=when)
+
+
+def _typed(value: Any, kind: type, where: str) -> Any:
+    try:
+        if kind is float and not isinstance(value, bool):
+            return float(value)
+        if kind is int and not isinstance(value, bool) and float(value) == int(float(value)):
+            return int(float(value))
+    except (TypeError, ValueError):
+        pass
+    if kind in (str, bool) and isinstance(value, kind):
+        return value
+    words = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
+    raise RecipeError(f"{where} should be {words[kind]}, not {value!r}.")
+
+
+def _check_rates(space: Space, where: str) -> None:
+    """A masking rate for short documents above the one for long ones would be refused by training."""
+    known = {dimension.name: dimension for dimension in space}
+    if {"min_prob", "max_prob"} <= set(known) and max(known["min_prob"].ends()) > min(known["max_prob"].ends()):
+        raise RecipeError(f"{where}: the ranges of min_prob and max_prob overlap; end min_prob where max_prob begins.")

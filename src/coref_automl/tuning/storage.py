@@ -1,0 +1,186 @@
+"""The study in its storage. In: a recipe and what trials depend on. Out: an Optuna study, bound to that, nothing left behind.
+
+By default a journal file in the study's folder; `--storage postgresql://...` is shared by many machines. A trial that a dead
+process left RUNNING is closed as interrupted, and its settings are queued again: it is neither lost nor counted twice.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from coref_automl.errors import InputError, MissingExtra, RecipeError
+from coref_automl.store import JsonlAppender
+from coref_automl.tuning.pruning import halving
+from coref_automl.tuning.recipe import TuneRecipe
+
+JOURNAL = "study.journal"
+SILENT = 300.0
+"""Seconds without a sign of life after which another machine's trial counts as left behind."""
+
+_SIGN_EVERY = 30.0
+
+
+def open_study(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any]) -> Any:
+    """Make the study or go on with it. One that was begun with another space, other data or another budget is refused."""
+    optuna = _optuna()
+    binding = json.loads(json.dumps(binding))
+    storage = _storage(recipe.storage, out)
+    sampler = _sampler(recipe, len(_trials_of(storage, recipe.arm)))
+    study = optuna.create_study(
+        storage=storage,
+        study_name=recipe.arm,
+        direction="maximize",
+        sampler=sampler,
+        pruner=halving(recipe.prune),
+        load_if_exists=True,
+    )
+    held = study.user_attrs.get("binding")
+    if held is None:
+        study.set_user_attr("binding", dict(binding))
+    elif differs := _difference(held, binding):
+        raise RecipeError(
+            f"The study {recipe.arm!r} was begun with {differs}; give the same to go on, or choose another --study name."
+        )
+    return study
+
+
+def arms(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any]) -> list[Any]:
+    """Every study of this storage that searched the same space with the same budget: what can stand in one table."""
+    optuna = _optuna()
+    binding = json.loads(json.dumps(binding))
+    storage = _storage(recipe.storage, out)
+    found = [optuna.load_study(study_name=name, storage=storage) for name in sorted(optuna.get_all_study_names(storage))]
+    return [study for study in found if not _difference(study.user_attrs.get("binding") or {}, binding)]
+
+
+def counts(trial: Any) -> bool:
+    """Is it one of the trials that were asked for? Interrupted ones run again under another number."""
+    return not trial.user_attrs.get("interrupted") and not trial.user_attrs.get("surplus")
+
+
+def sign_of_life(trial: Any, last: float) -> float:
+    """Tell the storage now and then that this trial's process is there."""
+    now = time.time()
+    if now - last < _SIGN_EVERY:
+        return last
+    trial.set_user_attr("alive", now)
+    return now
+
+
+def recover(study: Any, owner: str, *, private: bool) -> list[int]:
+    """Close what a dead process left RUNNING and queue it again.
+
+    In a `private` storage every running trial is dead, because we hold the folder's lock; in a shared one those of our own folder
+    are, and those that have been silent too long.
+    """
+    optuna = _optuna()
+    closed = []
+    for trial in study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]):
+        heard = float(trial.user_attrs.get("alive") or trial.datetime_start.timestamp())
+        dead = private or trial.user_attrs.get("owner") == owner or time.time() - heard > SILENT
+        if dead and queue_again(study, trial, "the process of the study ended while it ran"):
+            closed.append(trial.number)
+    return closed
+
+
+def queue_again(study: Any, trial: Any, reason: str, **attributes: Any) -> bool:
+    """Close a trial as interrupted and put its settings at the head of the queue; False if another process did so before."""
+    optuna = _optuna()
+    storage, identity = study._storage, trial._trial_id
+    with suppress(optuna.exceptions.UpdateFinishedTrialError, RuntimeError):
+        storage.set_trial_user_attr(identity, "interrupted", True)
+        storage.set_trial_user_attr(identity, "reason", reason)
+        if not storage.set_trial_state_values(identity, optuna.trial.TrialState.FAIL):
+            return False
+        kept = {key: value for key, value in trial.user_attrs.items() if key in ("origin", "attempt")}
+        again = {**kept, **attributes, "again": trial.number}
+        if not trial.params and not trial.system_attrs.get("fixed_params"):
+            return True  # it had drawn nothing yet
+        study.enqueue_trial(trial.params or trial.system_attrs["fixed_params"], user_attrs=again)
+        return True
+    return False
+
+
+def _storage(url: str | None, out: Path) -> Any:
+    optuna = _optuna()
+    if url is None:
+        path = out / JOURNAL
+        JsonlAppender(path).close()  # a kill may have cut the last line in two
+        with suppress(FileNotFoundError):
+            (path.parent / f"{JOURNAL}.lock").unlink()  # left by a killed process: we hold the folder's own lock
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            return optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
+    return _database(url)
+
+
+def _database(url: str) -> Any:
+    optuna = _optuna()
+    try:
+        import sqlalchemy
+    except ImportError as missing:
+        raise MissingExtra("SQLAlchemy", "scale", "--storage") from missing
+    driver = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", url)
+    try:
+        return optuna.storages.RDBStorage(driver, engine_kwargs={"pool_pre_ping": True})
+    except ModuleNotFoundError as missing:
+        raise MissingExtra(str(missing.name), "scale", "--storage") from missing
+    except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, ImportError, ValueError) as error:
+        why = " ".join(str(error.__cause__ or error).split())[:160]
+        raise InputError(
+            f"The storage {_without_password(url)} cannot be used ({why}); start the server, correct the address, "
+            f"or leave out --storage for a file."
+        ) from error
+
+
+def _trials_of(storage: Any, name: str) -> Sequence[Any]:
+    with suppress(KeyError):
+        found: Sequence[Any] = storage.get_all_trials(storage.get_study_id_from_name(name), deepcopy=False)
+        return found
+    return ()
+
+
+def _sampler(recipe: TuneRecipe, already: int) -> Any:
+    """A resumed study must not draw again what it drew before it was killed, so the seed moves on with the trials."""
+    optuna = _optuna()
+    seed = recipe.seed + 1000 * already
+    if recipe.sampler == "random":
+        return optuna.samplers.RandomSampler(seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        startup = max(4, min(10, recipe.trials // 4))
+        return optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, multivariate=True, group=True, constant_liar=True)
+
+
+def _difference(held: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first thing in which two bindings differ, in words; empty where they agree."""
+    for key in ("task", "metric", "seed", "space", "settings", "budget", "bytes"):
+        before, after = held.get(key), now.get(key)
+        if before == after:
+            continue
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            inner = next(name for name in {**before, **after} if before.get(name) != after.get(name))
+            what = {"space": f"another space ({inner} {before.get(inner, 'left out')})", "bytes": f"another {inner}"}
+            return what.get(key, f"{inner} {before.get(inner)} in its {key}")
+        return f"{key} {before}"
+    return ""
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"(//[^:/@]+):[^@]*@", r"\1:***@", url)
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as missing:
+        raise MissingExtra("optuna", "tune", "tune") from missing
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna

@@ -1,0 +1,253 @@
+"""The search. In: a Problem and a recipe. Out: a study in its storage with as many trials as were asked for.
+
+The parent asks Optuna for settings, starts a process a trial, reads its reports as they appear, and cuts, closes or queues again.
+It can be killed at any moment: the same command goes on, and trained checkpoints are not trained again.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coref_automl.errors import FolderError, TuningError
+from coref_automl.progress import Progress, Stage, duration
+from coref_automl.tuning.follow import Follower
+from coref_automl.tuning.launch import Launcher, Running
+from coref_automl.tuning.problem import Job, Problem
+from coref_automl.tuning.pruning import RECOMMENDED, reason_to_cut
+from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.storage import counts, queue_again, recover, sign_of_life
+from coref_automl.tuning.trial import read_outcome
+
+ALIKE = 3
+"""So many trials in a row that fail the same way stop the study: the next would, too."""
+
+_POLL = 0.2
+
+
+@dataclass(slots=True)
+class _Active:
+    """A trial on its way."""
+
+    trial: Any
+    job: Job
+    running: Running
+    events: Follower
+    started: float
+    alive: float = 0.0
+    last: tuple[int, float] = (0, 0.0)
+    cut: str | None = None
+
+
+@dataclass(slots=True)
+class Search:
+    """One process's share of a study. `wait` is called between looks; tests replace it."""
+
+    study: Any
+    problem: Problem
+    recipe: TuneRecipe
+    launcher: Launcher
+    progress: Progress
+    owner: str
+    wait: Callable[[], None] = lambda: time.sleep(_POLL)
+    active: dict[int, _Active] = field(default_factory=dict)
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    over: bool = False
+
+    def run(self) -> None:
+        """Queue the recommended settings, then fill the slots until every trial that was asked for has ended."""
+        private = self.recipe.storage is None
+        for number in recover(self.study, self.owner, private=private):
+            self.progress.note(f"Trial {number} was left running by a process that ended; its settings run again.")
+        if not self.study.get_trials(deepcopy=False):
+            for point in self.problem.recommended():
+                self.study.enqueue_trial(point, user_attrs={"origin": RECOMMENDED}, skip_if_exists=True)
+        total = self.recipe.trials
+        with self.progress.stage("trials", total, "trials") as stage:
+            stage.skip(min(total, self._ended()))
+            try:
+                while self._fill() or self.active:
+                    for slot in list(self.active):
+                        self._look(slot, stage)
+                    if self.active:
+                        self.wait()
+            except BaseException:
+                self._hand_back()
+                raise
+
+    def _ended(self) -> int:
+        return sum(counts(trial) and trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))
+
+    def _begun(self) -> int:
+        return sum(counts(trial) and trial.state.name != "WAITING" for trial in self.study.get_trials(deepcopy=False))
+
+    def _fill(self) -> bool:
+        """Start trials in the free slots; False when none is left to start; one that is queued again opens the door anew."""
+        self.over = False
+        for slot in range(self.launcher.slots):
+            if slot in self.active or self.over:
+                continue
+            if self._begun() >= self.recipe.trials:
+                self.over = True
+                break
+            trial = self.study.ask()
+            if self._is_surplus(trial):
+                self.over = True
+                break
+            trial.set_user_attr("owner", self.owner)
+            params = self.problem.space.suggest(trial, self.problem.fixed)
+            job = self.problem.job(params, self.recipe.seed)
+            trial.set_user_attr("key", job.key)
+            running = self.launcher.start(job, slot)
+            self.active[slot] = _Active(trial, job, running, Follower(job.run / "events.ndjson"), time.monotonic())
+        return not self.over
+
+    def _is_surplus(self, trial: Any) -> bool:
+        """Is this trial one too many? Decided by its number, so that several machines agree without talking."""
+        earlier = sum(
+            other.number < trial.number and counts(other) and other.state.name != "WAITING"
+            for other in self.study.get_trials(deepcopy=False)
+        )
+        if earlier < self.recipe.trials:
+            return False
+        trial.set_user_attr("surplus", True)
+        self.study.tell(trial, state=_states().FAIL)
+        return True
+
+    def _look(self, slot: int, stage: Stage) -> None:
+        """Take in what a trial has reported, and close it when it is over."""
+        active = self.active[slot]
+        alive = active.running.alive  # asked first: what it wrote before it ended is then surely read
+        active.alive = sign_of_life(active.trial, active.alive)
+        self._take_reports(active)
+        if active.cut is not None:
+            active.running.stop()
+            self._close(slot, "PRUNED", stage, reason=active.cut)
+        elif not alive:
+            self._end(slot, stage)
+
+    def _take_reports(self, active: _Active) -> None:
+        for report in self.problem.reports(active.job, active.events.rows()):
+            step, _ = active.last
+            if report.step <= step or active.cut is not None:
+                continue
+            active.last = report.step, report.value
+            if report.hits:
+                active.trial.set_user_attr(f"hits-{report.step}", list(report.hits))
+            active.trial.report(report.value, report.step)
+            others = self.study.get_trials(deepcopy=False)
+            active.cut = reason_to_cut(
+                active.trial, report, others, self.problem.clusters, prune=self.recipe.prune, seed=self.recipe.seed
+            )
+
+    def _end(self, slot: int, stage: Stage) -> None:
+        """A process that is over: done, failed with a reason, or dead without a word."""
+        active = self.active[slot]
+        outcome = read_outcome(active.job) if active.running.code >= 0 else None
+        step, value = active.last
+        if outcome is None:
+            reason = f"its process was killed (exit status {active.running.code})"
+            if not active.trial.user_attrs.get("attempt"):
+                frozen = next(t for t in self.study.get_trials(deepcopy=False) if t.number == active.trial.number)
+                queue_again(self.study, frozen, reason, attempt=1)
+                self.progress.note(f"Trial {active.trial.number}: {reason}; it runs again from its last checkpoint.")
+                del self.active[slot]
+                return
+            self._close(slot, "FAIL", stage, reason=f"{reason} twice", kind="killed")
+        elif not outcome.done:
+            self._close(slot, "FAIL", stage, reason=outcome.reason, kind=outcome.kind)
+        elif not step:
+            self._close(slot, "FAIL", stage, reason="it ended without a score", kind="no score")
+        else:
+            self._close(slot, "COMPLETE", stage, value=value)
+
+    def _close(
+        self, slot: int, state: str, stage: Stage, *, value: float | None = None, reason: str = "", kind: str = ""
+    ) -> None:
+        active = self.active.pop(slot)
+        trial, number = active.trial, active.trial.number
+        facts: dict[str, Any] = {**self.problem.cost(active.job), "wall": round(time.monotonic() - active.started, 2)}
+        if reason:
+            facts |= {"reason": reason, "log": str(active.job.log)}
+        for name, fact in facts.items():
+            trial.set_user_attr(name, fact)
+        self.study.tell(trial, value, state=getattr(_states(), state))
+        if state == "COMPLETE":
+            self.progress.note(f"Trial {number}: {self.problem.label} {100 * (value or 0):.2f}% on select")
+        elif state == "PRUNED":
+            self.progress.note(f"Trial {number} cut: {reason}")
+            self.problem.drop_weights(active.job)
+        else:
+            self.progress.note(f"Trial {number} failed ({kind}): {reason} Log: {active.job.log}")
+        self._keep_best_weights()
+        stage.advance(1, **self._best())
+        self._count_failures(kind if state == "FAIL" else "", reason, active.job)
+
+    def _count_failures(self, kind: str, reason: str, job: Job) -> None:
+        self.failures.append((kind, reason))
+        last = self.failures[-ALIKE:]
+        if kind and len(last) == ALIKE and all(entry[0] == kind for entry in last):
+            raise TuningError(
+                f"{ALIKE} trials in a row failed the same way ({kind}: {reason.rstrip('.')}); read {job.log}, correct the "
+                f"recipe, and run the same command again."
+            )
+
+    def _best(self) -> dict[str, float]:
+        done = completed(self.study)
+        return {"best": max(trial.value for trial in done)} if done else {}
+
+    def _keep_best_weights(self) -> None:
+        """Only what may still win keeps its weights: the best trials, and the recommended settings."""
+        done = completed(self.study)
+        for trial in done[self.recipe.finalists :]:
+            if trial.user_attrs.get("origin") != RECOMMENDED and trial.user_attrs.get("owner") == self.owner:
+                self.problem.drop_weights(self.problem.job(trial.params, self.recipe.seed))
+
+    def _hand_back(self) -> None:
+        """Interrupted: stop what runs, and leave it in the queue for the next call."""
+        for active in self.active.values():
+            active.running.stop()
+            frozen = next(t for t in self.study.get_trials(deepcopy=False) if t.number == active.trial.number)
+            queue_again(self.study, frozen, "the study was interrupted")
+        self.active.clear()
+
+
+def completed(study: Any) -> list[Any]:
+    """The completed trials, best first; of equals the earlier one."""
+    done = study.get_trials(deepcopy=False, states=[_states().COMPLETE])
+    return sorted((trial for trial in done if counts(trial)), key=lambda trial: (-trial.value, trial.number))
+
+
+@contextmanager
+def only_one(out: Path) -> Iterator[str]:
+    """Hold the study's folder: two commands on one folder would train the same trial twice. Gives the owner's name."""
+    import fcntl
+
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise FolderError(
+                f"Another process works on {out}; wait for it, or give this one its own --out and a shared --storage."
+            ) from error
+        yield f"{socket.gethostname()}:{out.resolve()}"
+
+
+def running_elsewhere(study: Any) -> int:
+    return len(study.get_trials(deepcopy=False, states=[_states().RUNNING]))
+
+
+def time_spent(trials: list[Any]) -> str:
+    return duration(sum(float(trial.user_attrs.get("wall", 0.0)) for trial in trials))
+
+
+def _states() -> Any:
+    from optuna.trial import TrialState
+
+    return TrialState

@@ -1,0 +1,139 @@
+"""One trial, in a process of its own. In: a Job. Out: its run's folder, a log, and outcome.json: done, or failed and why.
+
+The process ends with the study that started it: a study that is killed leaves no trial training behind its back.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import sys
+import threading
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coref_automl.progress import Progress
+from coref_automl.records import Record
+from coref_automl.store import read_json, write_json
+from coref_automl.tuning.problem import Job
+
+OUTCOME = "outcome.json"
+_NOT_FINITE = re.compile(r"not a number|\bnan\b|not finite|infinite", re.IGNORECASE)
+_MEMORY = re.compile(r"out of memory|not fit in memory|cannot allocate memory", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOutcome(Record):
+    """`kind` is what failures are alike by: memory, not a number, or the error's own name."""
+
+    done: bool
+    kind: str = ""
+    reason: str = ""
+
+
+def run_in_process(job: dict[str, Any], environment: dict[str, str]) -> None:
+    """The life of a trial's process: its own log, its parent's death, then the work."""
+    os.environ.update(environment)
+    _end_with_parent()
+    log = Job.from_json(job).log
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a") as handle:
+        os.dup2(handle.fileno(), 1)
+        os.dup2(handle.fileno(), 2)
+    outcome = run_job(job)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0 if outcome.done else 1)  # threads of libraries must not hold back a trial that is over
+
+
+def run_job(job: dict[str, Any]) -> TrialOutcome:
+    """Train and score; every failure becomes an outcome. Two processes that want the same recipe take turns."""
+    work = Job.from_json(job)
+    folder = Path(work.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "job.json", job)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (folder / OUTCOME).unlink(missing_ok=True)
+        try:
+            _WORK[work.task](work)
+            outcome = TrialOutcome(True)
+        except BaseException as error:
+            traceback.print_exc()
+            outcome = failure(error)
+        write_json(folder / OUTCOME, outcome.to_json())
+    return outcome
+
+
+def read_outcome(job: Job) -> TrialOutcome | None:
+    """How a job ended; None where its process died without a word."""
+    path = Path(job.folder) / OUTCOME
+    return TrialOutcome.from_json(read_json(path)) if path.is_file() else None
+
+
+def failure(error: BaseException) -> TrialOutcome:
+    text = (str(error).splitlines() or [""])[0] or type(error).__name__
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _MEMORY.search(text):
+        return TrialOutcome(False, "out of memory", text)
+    if _NOT_FINITE.search(text):
+        return TrialOutcome(False, "not a number", text)
+    return TrialOutcome(False, type(error).__name__, text)
+
+
+def _masked(job: Job) -> None:
+    from coref_automl.config import from_mapping
+    from coref_automl.errors import EvaluationError
+    from coref_automl.evaluation.run import EvaluateRecipe, evaluate
+    from coref_automl.training.recipe import TrainRecipe
+    from coref_automl.training.run import train
+
+    recipe = from_mapping(TrainRecipe, job.recipe, "trial")
+    result = train(recipe, progress=Progress())
+    if not list(job.run.glob(f"evaluations/*/checkpoint-{result.steps}/DONE")) and result.checkpoints:
+        raise EvaluationError(f"The last checkpoint of {job.run} could not be scored; its log says why.")
+    if job.confirm is not None:
+        how = EvaluateRecipe(
+            eval_sets=(Path(job.confirm),), device=recipe.device, words=recipe.eval_words, base=False, seed=recipe.seed
+        )
+        evaluate([result.checkpoints[-1]], how)
+
+
+def _relation(job: Job) -> None:
+    from coref_automl.config import from_mapping
+    from coref_automl.relation.metrics import Scores
+    from coref_automl.relation.recipe import RelationRecipe
+    from coref_automl.relation.train import train_relation
+
+    recipe = from_mapping(RelationRecipe, job.recipe, "trial")
+
+    def heard(_seed: int, epoch: int, scores: Scores) -> None:
+        Progress(shown=False, events=job.run / "events.ndjson").event(
+            "epoch", epoch=epoch, epochs=recipe.epochs, micro_f1=scores.micro_f1, auprc=scores.auprc
+        )
+
+    train_relation(recipe, progress=Progress(), on_epoch=heard)
+
+
+_WORK = {"mlm": _masked, "re": _relation}
+
+
+def _end_with_parent() -> None:
+    """Watch the process that started this one; when it is gone, so is this."""
+    from multiprocessing import connection, parent_process
+
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(70)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(0 if run_job(read_json(Path(sys.argv[1]))).done else 1)
