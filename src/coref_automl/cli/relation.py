@@ -172,14 +172,8 @@ def predict(
 def _show(result: RelationResult, as_json: bool, *, labels: bool = False) -> None:
     if as_json:
         print_json(result.to_json())
-        return
-    print("\n".join(result.lines()))
-    if labels:
-        print(f"{'label':<38}{'gold':>6}{'given':>7}{'P':>7}{'R':>7}{'F1':>7}{'AUPRC':>7}  most often taken for")
-        for line in result.labels:
-            area = f"{line.auprc:7.1f}" if line.auprc is not None else f"{'-':>7}"
-            numbers = f"{line.gold:6}{line.predicted:7}{line.precision:7.1f}{line.recall:7.1f}{line.f1:7.1f}{area}"
-            print(f"{line.label:<38}{numbers}  {line.confused_with}")
+    else:
+        print("\n".join([*result.lines(), *(result.label_lines() if labels else ())]))
 
 
 @relation_app.command(

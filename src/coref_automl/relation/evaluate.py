@@ -79,6 +79,7 @@ def has_predictions(seed: Path, data: RelationData) -> bool:
 def store_predictions(seed: Path, data: RelationData, probabilities: Any) -> Scores:
     """Predictions first, then the file that says whose they are: a kill in between leaves nothing that looks whole."""
     folder = seed / "predictions"
+    (folder / f"{data.split}.json").unlink(missing_ok=True)
     write_predictions(folder / f"{data.split}.jsonl", data.rows, probabilities)
     scores = score(gold_indices(data.rows), probabilities)
     write_json(folder / f"{data.split}.json", {"rows": rows_fingerprint(data.rows), **scores.to_json()})
@@ -124,11 +125,11 @@ def mask_rows(mask: LabelMask, rows: Sequence[RelationRow], device: str) -> Any:
 
 
 def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> RelationResult:
-    """The mean over finished seeds on rows whose predictions are on disk. `chosen_here`: the same rows also chose the epoch."""
+    """The mean over the seeds that have predictions for these rows. `chosen_here`: the same rows also chose the epoch."""
     manifest = read_json(run / "manifest.json")
     gold = gold_indices(data.rows)
     found, seeds = [], []
-    for seed in finished_seeds(run):
+    for seed in (folder for folder in finished_seeds(run) if has_predictions(folder, data)):
         _, _, probabilities = read_predictions(seed / "predictions" / f"{data.split}.jsonl")
         found.append(probabilities)
         held = SeedResult.from_json(read_json(seed / "result.json"))

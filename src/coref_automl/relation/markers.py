@@ -103,7 +103,7 @@ class Marker:
     def mark(self, row: RelationRow, pieces: Pieces | None = None) -> MarkedRow:
         """Tokens of a row; `BadRow` with the reason when both entities cannot be marked. `pieces` are those of the sentence."""
         lead, lead_at = self._lead(row)
-        subject, object_ = self._open_close("E1", row.subject), self._open_close("E2", row.object)
+        subject, object_ = self.marks["E1", row.subject.type], self.marks["E2", row.object.type]
         inline = self.scheme.inline
         marks = sum(len(part) for part in (*subject, *object_)) if inline else 0
         room = self.max_length - 2 - len(lead) - marks
@@ -120,9 +120,6 @@ class Marker:
             return MarkedRow(ids, -1, -1, cut)
         return MarkedRow(ids, at[0] + shift, at[1] + shift, cut)
 
-    def _open_close(self, role: str, entity: Entity) -> tuple[list[int], list[int]]:
-        return self.marks[role, entity.type]
-
     def _lead(self, row: RelationRow) -> tuple[list[int], tuple[int, int]]:
         """What stands before the sentence, with its closing separator, and the places of both start marks in it."""
         if self.scheme.lead == "none":
@@ -132,7 +129,7 @@ class Marker:
         ids: list[int] = []
         at: list[int] = []
         for role, entity in (("E1", row.subject), ("E2", row.object)):
-            opening, closing = self._open_close(role, entity)
+            opening, closing = self.marks[role, entity.type]
             at.append(len(ids))
             ids += [*opening, *word_ids(self.tokenizer, entity.word.strip()), *closing]
         return [*ids, self._last], (at[0], at[1])

@@ -78,6 +78,15 @@ class RelationResult(Record):
             )
         return [*shown, *self.notes]
 
+    def label_lines(self) -> list[str]:
+        """A line for each of the 30 labels, over the mean of the seeds' probabilities."""
+        shown = [f"{'label':<38}{'gold':>6}{'given':>7}{'P':>7}{'R':>7}{'F1':>7}{'AUPRC':>7}  most often taken for"]
+        for line in self.labels:
+            area = f"{line.auprc:7.1f}" if line.auprc is not None else f"{'-':>7}"
+            numbers = f"{line.gold:6}{line.predicted:7}{line.precision:7.1f}{line.recall:7.1f}{line.f1:7.1f}{area}"
+            shown.append(f"{line.label:<38}{numbers}  {line.confused_with}")
+        return shown
+
 
 def _interval(estimate: Estimate) -> str:
     return f"[{100 * estimate.low:.2f}, {100 * estimate.high:.2f}]"
