@@ -12,18 +12,18 @@ BASE = "bundled:ko-mini"
 
 RECIPE = LineRecipe(
     model=BASE,
-    prepare=PrepareStage(sources=("bundled:synthetic",), seq_len=512, limit=120, holdout=0.0, near_duplicates=False),
-    train=TrainStage(epochs=1.0, batch=8, learning_rate=3e-4, warmup=0.1),
+    prepare=PrepareStage(sources=("bundled:synthetic",), seq_len=512, limit=40, holdout=0.0, near_duplicates=False),
+    train=TrainStage(epochs=1.0, batch=8, learning_rate=2e-4, warmup=0.1),
     evaluate=EvaluateStage(set="bundled", words="none", metric="real1_strict"),
-    relation=RelationStage(rows=900, epochs=3),
+    relation=RelationStage(rows=600, epochs=3),
 )
 """Generated documents to learn from; written passages, which nothing trains on, to be measured by."""
 
 QUICK = replace(
     RECIPE,
-    prepare=replace(RECIPE.prepare, seq_len=128, limit=12),
+    prepare=replace(RECIPE.prepare, seq_len=128, limit=4),
     train=replace(RECIPE.train, batch=8),
-    relation=RelationStage(rows=120, epochs=1),
+    relation=RelationStage(rows=90, epochs=1),
 )
 
 

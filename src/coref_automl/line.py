@@ -210,11 +210,13 @@ def _report(
 ) -> tuple[Recommendation, Path]:
     from coref_automl.comparison.recommend import recommend
     from coref_automl.comparison.report import report
+    from coref_automl.evaluation.stored import target_of
 
     stage = recipe.evaluate
-    recommendation = recommend(*runs, metric=stage.metric, margin=stage.margin, evalset=evalset.name, seed=recipe.seed)
+    judged = [*runs, *(folder for folder in [target_of(recipe.model).base] if folder.is_dir())]  # with the un-adapted model
+    recommendation = recommend(*judged, metric=stage.metric, margin=stage.margin, evalset=evalset.name, seed=recipe.seed)
     progress.note("Writing the report")
-    page = report(*runs, out=out / "report", metric=stage.metric, margin=stage.margin, lang=recipe.lang, seed=recipe.seed)
+    page = report(*judged, out=out / "report", metric=stage.metric, margin=stage.margin, lang=recipe.lang, seed=recipe.seed)
     return recommendation, Path(page)
 
 

@@ -21,6 +21,7 @@ _WORDS = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[^\W_\u3400-\u9fff\uf900-\ufa
 """Words as the tokenizer's pre-tokenizer cuts them: Hanja and punctuation stand alone."""
 
 _TAIL_SHARE = 0.06
+_START = "▁"
 
 SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 
@@ -114,12 +115,13 @@ def train_tokenizer(
     """
     kept = list(texts)
     heads, endings = _words(kept, tagger)
-    alphabet = min(alphabet, vocab_size // 4)
-    entries = [*SPECIAL.values(), *_characters(kept, alphabet)]
+    characters = _characters(kept, min(alphabet, vocab_size // 4))
+    letters = {form.removeprefix("##") for form in characters}
+    entries = [*SPECIAL.values(), *characters]
     if tagger is not None:
         wanted = round(vocab_size * _TAIL_SHARE) if tails is None else tails
-        entries += _new([f"##{entry.removeprefix('##')}" for entry in _learn(endings, wanted, alphabet)], entries)[:wanted]
-    entries += _new(_learn(heads, vocab_size, alphabet), entries)[: vocab_size - len(entries)]
+        entries += _new([f"##{entry.removeprefix('##')}" for entry in _learn(endings, wanted, letters)], entries)[:wanted]
+    entries += _new(_learn(heads, vocab_size, letters), entries)[: vocab_size - len(entries)]
     return _assemble(entries)
 
 
@@ -166,29 +168,32 @@ def _characters(texts: list[str], size: int) -> list[str]:
     return sorted(sorted(counts, key=lambda form: (-counts[form], form))[:size])
 
 
-def _learn(lines: list[str], size: int, alphabet: int) -> list[str]:
+def _learn(lines: list[str], size: int, letters: set[str]) -> list[str]:
     """At least so many entries, if the texts have them, in the order in which byte-pair encoding learns them.
 
-    That trainer gives the same entries in every process; the library's WordPiece trainer does not.
+    Two habits of the trainer would let ties fall otherwise in every process. Words carry a mark at their start, because marks
+    on continuations are numbered in the order of a hash table; and rare characters are taken out here, because the trainer's
+    own limit on the alphabet cuts through ties.
     """
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
+    from tokenizers.pre_tokenizers import Metaspace, Sequence
     from tokenizers.trainers import BpeTrainer
 
-    learner = Tokenizer(BPE(continuing_subword_prefix="##", unk_token="[UNK]"))
-    learner.pre_tokenizer = _pre_tokenizer()
+    rare = {ord(character): " " for character in set().union(*map(set, lines)) - letters}
+    learner = Tokenizer(BPE(unk_token="[UNK]"))
+    learner.pre_tokenizer = Sequence([_pre_tokenizer(), Metaspace(replacement=_START, prepend_scheme="always", split=False)])
     trainer = BpeTrainer(
-        vocab_size=size + 3 * alphabet,  # it counts the alphabet's characters, which are chosen elsewhere, as entries of its own
+        vocab_size=size + 2 * len(letters) + 2,  # it counts letters, alone and at a word's start, which are chosen elsewhere
         min_frequency=2,
         show_progress=False,
         special_tokens=["[UNK]"],
-        limit_alphabet=alphabet,
-        continuing_subword_prefix="##",
         max_token_length=12,
     )
-    learner.train_from_iterator(lines, trainer)
+    learner.train_from_iterator((line.translate(rare) for line in lines), trainer)
     vocabulary: dict[str, int] = learner.get_vocab()
-    return sorted(vocabulary, key=lambda entry: vocabulary[entry])
+    ordered = sorted(vocabulary, key=lambda entry: vocabulary[entry])
+    return [entry.removeprefix(_START) if entry.startswith(_START) else f"##{entry}" for entry in ordered]
 
 
 def _pre_tokenizer() -> Any:
