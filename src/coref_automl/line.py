@@ -213,7 +213,8 @@ def _report(
     from coref_automl.evaluation.stored import target_of
 
     stage = recipe.evaluate
-    judged = [*runs, *(folder for folder in [target_of(recipe.model).base] if folder.is_dir())]  # with the un-adapted model
+    base = target_of(recipe.model).folder(evalset.name, recipe.prepare.seq_len)
+    judged = [*runs, base] if base.is_dir() else list(runs)
     recommendation = recommend(*judged, metric=stage.metric, margin=stage.margin, evalset=evalset.name, seed=recipe.seed)
     progress.note("Writing the report")
     page = report(*judged, out=out / "report", metric=stage.metric, margin=stage.margin, lang=recipe.lang, seed=recipe.seed)
