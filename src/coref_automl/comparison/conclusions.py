@@ -1,5 +1,4 @@
-"""What follows from the numbers. In: a Study. Out: conclusions, what the data cannot tell, relation extraction, how to "
-"read it."""
+"""What follows from the numbers. In: a Study. Out: conclusions, what the data cannot tell, relation extraction, how to read."""
 
 from __future__ import annotations
 

@@ -19,6 +19,8 @@ from coref_automl.store import read_jsonl
 
 MOST_ITEMS = 300
 MOST_MODELS = 20
+_QUOTAS = (120, 80)
+"""Items on which the chosen model alone, and the base alone, is right; the rest are those that part the models most."""
 _AROUND_GAP = 150
 _AROUND_ANTECEDENT = 70
 
@@ -58,20 +60,27 @@ def explorer(study: Study) -> dict[str, Any]:
 
 
 def telling_items(study: Study, models: Sequence[Entry]) -> list[str]:
-    """Items on which models disagree most, those that part the chosen one from the base first; gaps alike for every task."""
+    """At most 300 ids: the chosen model right and the base wrong, the reverse, and where models disagree most."""
     items = study.group.items
     names = [model.name for model in models]
     a, b = names.index(study.recommendation.name), _second(study, names)
-    score = np.zeros(len(items))
+    score, side = np.zeros(len(items)), np.zeros(len(items), int)
+    turn = np.zeros(len(items), int)
     for task in dict.fromkeys(items.facts["task"].tolist()):
-        rule = METRICS[_metric_for(study, str(task))].rule
-        rows = items.facts["task"] == task
-        ranks = np.stack([model.ranks[rule][rows] for model in models], axis=1)
-        share = (ranks == 1).mean(axis=1)
-        score[rows] = 4 * share * (1 - share) + (0.5 * (ranks[:, a] == 1) != 0.5 * (ranks[:, b] == 1)) + 0.001
+        rows = np.flatnonzero(items.facts["task"] == task)
+        right = np.stack([model.ranks[METRICS[_metric_for(study, str(task))].rule][rows] == 1 for model in models], axis=1)
+        share = right.mean(axis=1)
+        score[rows] = share * (1 - share)
+        side[rows] = right[:, a].astype(int) - right[:, b].astype(int)
+        turn[rows[np.argsort(-score[rows], kind="stable")]] = np.arange(len(rows))
+    order = np.argsort(turn, kind="stable")  # the most disputed item of each task, then the next of each
+    kept: list[int] = []
+    for wanted, most in ((1, _QUOTAS[0]), (-1, _QUOTAS[1])):
+        kept += [int(number) for number in order if side[number] == wanted][:most]
+    held = set(kept)
+    kept += [int(number) for number in order if int(number) not in held][: MOST_ITEMS - len(kept)]
     ids = list(items.index)
-    order = np.lexsort((np.array(ids), -score))
-    return [ids[number] for number in order[:MOST_ITEMS]]
+    return [ids[number] for number in kept]
 
 
 def crop(text: str, item: ClozeItem) -> list[list[str]]:
@@ -98,8 +107,7 @@ def crop(text: str, item: ClozeItem) -> list[list[str]]:
 
 
 def _models(study: Study) -> list[Entry]:
-    """Chosen, best, base, the peak and the last of each run, then the best of the rest; twenty at most, in the table's "
-    "order."""
+    """Chosen, best, base, peak and last of each run, then the best of the rest; twenty at most, in the table's order."""
     values = study.select_values()
     wanted = [study.chosen, study.entry(study.recommendation.best), *(entry for entry in (study.base,) if entry)]
     for entries in study.runs().values():

@@ -35,8 +35,7 @@ def parse_target(text: str) -> dict[str, float]:
 
 
 def experiment_plan(study: Study) -> Section | None:
-    """Entity training from (A) the best mlm checkpoint, (B) the earliest recommended one, (C) the best at the longest "
-    "length."""
+    """Entity training from (A) the best mlm checkpoint, (B) the earliest recommended one, (C) the best at the longest."""
     say = study.say
     trained = [entry for entry in study.entries if entry.trained]
     if not trained:

@@ -188,8 +188,7 @@ def _answer(group: Group, metric: str, one: Entry, other: Entry, seed: int) -> C
 def _judge(
     group: Group, metric: str, eligible: Sequence[Entry], base: Entry | None, chosen: int, best: int, seed: int
 ) -> tuple[Comparison | None, Comparison | None, bool | None]:
-    """On `confirm`: chosen against base (Holm over all checkpoints), best against chosen, and whether anything beats the "
-    "base."""
+    """On `confirm`: chosen against base (Holm over all checkpoints), best against chosen, whether anything beats the base."""
     best_over = _answer(group, metric, eligible[best], eligible[chosen], seed) if best != chosen else None
     if base is None:
         return None, best_over, None

@@ -1,5 +1,4 @@
-"""The report. In: evaluated checkpoints, or a table from elsewhere. Out: report.html, report.md and results.csv in one "
-"folder."""
+"""The report. In: evaluated checkpoints, or a table from elsewhere. Out: report.html, report.md and results.csv."""
 
 from __future__ import annotations
 

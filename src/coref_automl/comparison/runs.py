@@ -1,5 +1,4 @@
-"""Sections about runs. In: a Study. Out: length against length, efficiency at equal tokens, over-fitting, methods over "
-"seeds."""
+"""Sections about runs. In: a Study. Out: length against length, efficiency at equal tokens, over-fitting, methods."""
 
 from __future__ import annotations
 

@@ -219,8 +219,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _named(entries: Sequence[Entry]) -> list[Entry]:
-    """Names that tell the entries apart: the run is left out where there is one, the length is added where there are "
-    "several."""
+    """Names that tell the entries apart: no run where there is one, the length where there are several."""
     one_run = len({entry.run for entry in entries if entry.trained}) == 1
     names = [
         Path(entry.evaluation.checkpoint).name if one_run and entry.trained else entry.evaluation.checkpoint for entry in entries

@@ -91,7 +91,14 @@ def _tiles(study: Study) -> tuple[Tile, ...]:
         bound = next(candidate.bound for candidate in it.candidates if candidate.name == it.name)
         told = say("선택 쪽에서, 95% 신뢰", "on select, 95% confidence")
         tone: Tone = "good" if bound <= it.margin else ""
-        out.append(Tile(say("최고보다 많아야 (점)", "behind the best by at most"), f"{100 * bound:.1f}", told, tone))
+        out.append(
+            Tile(
+                say("최고와의 차이, 많아야", "behind the best, at most"),
+                say(f"{100 * bound:.1f}점", f"{100 * bound:.1f} points"),
+                told,
+                tone,
+            )
+        )
     if it.best_over_chosen is not None:
         word = {
             "confirmed": say("확인됨", "confirmed"),

@@ -1,5 +1,4 @@
-"""The report of a table from elsewhere. In: its rows. Out: a Page with intervals, recomputed composites, and findings by "
-"row."""
+"""The report of a table from elsewhere. In: its rows. Out: a Page with intervals, recomputed composites, findings."""
 
 from __future__ import annotations
 
@@ -114,10 +113,11 @@ def _answered(what: str, tests: Sequence[Unpaired], say: Say) -> str:
     open_ = [_told(test) for test in tests if not test.shown]
     parts = []
     if shown:
-        parts.append(f"{say('보임', 'shown')}: {'; '.join(shown)}")
+        parts.append(f"{say('보임', 'Shown')}: {'; '.join(shown)}")
     if open_:
-        parts.append(f"{say('보이지 않음', 'not shown')}: {'; '.join(open_)}")
-    return f"{_questions(say)[what]}. {'. '.join(parts)}."
+        parts.append(f"{say('보이지 않음', 'Not shown')}: {'; '.join(open_)}")
+    question = _questions(say)[what]
+    return f"{question[0].upper()}{question[1:]}. {'. '.join(parts)}."
 
 
 def _told(test: Unpaired) -> str:
