@@ -140,6 +140,7 @@ def _eval_set(recipe: LineRecipe, out: Path, progress: Progress) -> Path:
         sources=recipe.prepare.sources,
         lambada=("bundled:cloze",) if "lambada" in stage.tasks else (),
         holdout=recipe.prepare.holdout,
+        limit=recipe.prepare.limit,
         per_source=stage.per_source,
         seed=recipe.seed,
     )
