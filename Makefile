@@ -18,7 +18,7 @@ lint: .venv/.for-test
 	$(BIN)/mypy
 
 docs: .venv/.for-test
-	$(BIN)/python scripts/write_cli_docs.py
+	$(BIN)/python scripts/write_docs.py
 
 .venv/.made:
 	$(PYTHON) -m venv .venv

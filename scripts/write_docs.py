@@ -1,0 +1,55 @@
+"""Write what the code itself says: docs/cli.md from the commands, the tree in both READMEs from the modules' first sentences."""
+
+import ast
+import sys
+from pathlib import Path
+
+from coref_automl.cli.reference import reference
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "coref_automl"
+BEGIN, END = "<!-- tree -->\n```\n", "```\n<!-- /tree -->"
+ROOMS = ("", "models", "corpus", "evaluation", "comparison", "training", "relation", "tuning", "bench", "cli")
+REST = """\
+assets/                     the bundled encoder, evaluation set and texts
+recipes/                    YAML, one an experiment; read them top to bottom
+scripts/                    the evaluation guide's commands, each a few lines over the package
+benchmarks/                 longer measurements; RESULTS.md has the figures
+docs/  tests/               pages for users; tests mirror the package
+"""
+
+
+def tree() -> str:
+    """One line a file, room by room from the ground up."""
+    lines = ["src/coref_automl/"]
+    for room in ROOMS:
+        folder = PACKAGE / room
+        if room:
+            lines.append(f"  {room + '/':<26}{first_sentence(folder / '__init__.py')}")
+        indent = "    " if room else "  "
+        for path in sorted(folder.glob("*.py")):
+            if path.name != "__init__.py" and path.name != "__main__.py":
+                lines.append(f"{indent}{path.name:<{28 - len(indent)}}{first_sentence(path)}")
+    return "\n".join(lines) + "\n" + REST
+
+
+def first_sentence(path: Path) -> str:
+    text = " ".join((ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").split())
+    return text.split(". ")[0].rstrip(".")
+
+
+def with_tree(page: str) -> str:
+    before, rest = page.split(BEGIN)
+    return before + BEGIN + tree() + END + rest.split(END, 1)[1]
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page as it should read."""
+    readmes = [ROOT / "README.md", ROOT / "README.ko.md"]
+    return {ROOT / "docs" / "cli.md": reference(), **{path: with_tree(path.read_text("utf-8")) for path in readmes}}
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, "utf-8")
+        print(path.relative_to(ROOT), file=sys.stderr)
