@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.errors import MissingExtra
+from coref_automl.errors import SourceError
 
 BANDS, ROWS = 20, 6
 PERMUTATIONS = BANDS * ROWS
@@ -39,7 +39,7 @@ def require_near() -> None:
     try:
         import rensa  # noqa: F401
     except ImportError as error:
-        raise MissingExtra("rensa", "dedup", "Finding near-duplicates (or pass --exact-only)") from error
+        raise SourceError("Finding near-duplicates needs rensa; run: pip install rensa, or pass --exact-only.") from error
 
 
 def signature(text: str) -> list[int]:
