@@ -40,6 +40,7 @@ class TrainStage:
     objectives: tuple[Objective, ...] = ("mlm", "combined", "entity")
     epochs: float = 1.0
     batch: int | None = None
+    micro_batch: int | None = None
     learning_rate: float | None = None
     weight_decay: float | None = None
     warmup: float | None = None
@@ -183,6 +184,7 @@ def _train(recipe: LineRecipe, dataset: Path, out: Path, progress: Progress) -> 
         out="",
         epochs=stage.epochs,
         batch=stage.batch,
+        micro_batch=stage.micro_batch,
         learning_rate=stage.learning_rate,
         weight_decay=stage.weight_decay,
         warmup=stage.warmup,

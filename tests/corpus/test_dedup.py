@@ -10,7 +10,7 @@ import pytest
 
 from coref_automl.corpus import dedup
 from coref_automl.corpus.dedup import first_of_each, near_duplicates, signature, text_key
-from coref_automl.errors import MissingExtra
+from coref_automl.errors import SourceError
 from tests.corpus.conftest import korean_text
 
 
@@ -73,5 +73,5 @@ def test_signatures_are_the_same_in_another_process() -> None:
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rensa", None)
-    with pytest.raises(MissingExtra, match=r"--exact-only.*coref-automl\[dedup\]"):
+    with pytest.raises(SourceError, match=r"pip install rensa, or pass --exact-only"):
         dedup.require_near()
