@@ -7,10 +7,29 @@ import sys
 
 import coref_automl
 
-PUBLIC = """
-ClozeItem Comparison CorefError Document Estimate EvalRecipe EvaluateRecipe Evaluation ItemScore PrepareRecipe RelationRecipe
-TrainRecipe __version__ compare evaluate prepare prepare_eval recommend report train train_relation
-""".split()
+PUBLIC = [
+    "ClozeItem",
+    "Comparison",
+    "CorefError",
+    "Document",
+    "Estimate",
+    "EvalRecipe",
+    "EvaluateRecipe",
+    "Evaluation",
+    "ItemScore",
+    "PrepareRecipe",
+    "RelationRecipe",
+    "TrainRecipe",
+    "__version__",
+    "compare",
+    "evaluate",
+    "prepare",
+    "prepare_eval",
+    "recommend",
+    "report",
+    "train",
+    "train_relation",
+]
 
 
 def test_the_exported_names_are_these_and_each_of_them_exists() -> None:

@@ -54,7 +54,7 @@ _HOMES = {
     "train_relation": "relation.train",
 }
 
-__all__ = sorted([*_HOMES, "__version__"])  # noqa: PLE0604 - the list is the table above
+__all__ = sorted([*_HOMES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ that dies (killed, out of memory) is replaced and its job tried again; an except
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -186,7 +187,7 @@ def _on_ray(jobs: Sequence[Job], devices: Sequence[str] | None, retries: int, te
     except ImportError as missing:
         raise MissingExtra("ray", "scale", "--engine ray") from missing
     if not ray.is_initialized():
-        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level="error")
+        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level=logging.ERROR)
     gpus = 1 if devices and any(device.startswith("cuda") for device in devices) else 0
     remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(_call)
     pending = {remote.remote(job.target, job.arguments): index for index, job in enumerate(jobs)}

@@ -7,6 +7,7 @@ cluster; the study's folder must then be one that all machines see.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -100,7 +101,7 @@ class RayLauncher:
         except ImportError as missing:
             raise MissingExtra("ray", "scale", "--engine ray") from missing
         if not ray.is_initialized():
-            ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level="error")
+            ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level=logging.ERROR)
         self.slots = workers
         gpus = 1 if device != "cpu" and ray.cluster_resources().get("GPU") else 0
         self._remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(_on_ray)
