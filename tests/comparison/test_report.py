@@ -125,6 +125,7 @@ def test_results_csv_holds_every_checkpoint_and_metric(made: Report) -> None:
 def test_one_checkpoint_alone_makes_a_report_without_comparisons(evaluated: Maker, tmp_path: Path) -> None:
     made = report(evaluated([Model("run", 100, 0.5)]), tmp_path / "out")
     text = Path(made.page).read_text("utf-8")
+    assert 'id="conclusions"' not in text
     assert 'id="differences"' not in text
     assert 'id="matrix"' not in text
     assert 'id="checkpoints"' in text

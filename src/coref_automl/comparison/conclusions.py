@@ -7,7 +7,7 @@ from coref_automl.comparison.runs import method_verdicts
 from coref_automl.comparison.study import Study, shown
 
 
-def conclusions(study: Study) -> Section:
+def conclusions(study: Study) -> Section | None:
     say, it = study.say, study.recommendation
     out = []
     better = [name for name, answer in study.against_base().items() if shown(answer) and answer.difference.value > 0]
@@ -42,7 +42,7 @@ def conclusions(study: Study) -> Section:
                 f"{b} - {a}: {100 * answer.difference:+.1f} points over {seeds} seed pairs, {told}.",
             )
         )
-    return Section("conclusions", say("결론", "Conclusions"), (Points(tuple(out)),))
+    return Section("conclusions", say("결론", "Conclusions"), (Points(tuple(out)),)) if out else None
 
 
 def cannot_tell(study: Study) -> tuple[str, ...]:

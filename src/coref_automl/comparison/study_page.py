@@ -48,7 +48,7 @@ def study_page(study: Study, others: Section | None = None) -> Page:
             f"{study.group.evalset} · 평가 {count}개 · {METRICS[study.metric].label} · {latest}",
             f"{study.group.evalset} · {count} evaluations · {METRICS[study.metric].label} · {latest}",
         ),
-        lead=say("추천", "Recommendation"),
+        lead=say("추천", "Recommendation") if len(it.candidates) > 1 else say("평가", "Evaluated"),
         headline=it.name,
         sentence=recommendation_sentence(it, say.lang),
         tiles=_tiles(study),

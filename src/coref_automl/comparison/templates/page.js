@@ -53,6 +53,7 @@
   held.models.forEach(function (name, number) { option(modelA, number, name); option(modelB, number, name); });
   modelA.value = held.a; modelB.value = held.b;
   ["a-not-b", "b-not-a", "both-wrong", "both-right", "all"].forEach(function (key) { option(which, key, ui.which[key]); });
+  if (held.models.length === 1) which.value = "all";
   option(task, "", ui.all_tasks);
   Array.from(new Set(held.items.map(function (item) { return item.task; }))).forEach(function (name) { option(task, name, name); });
 
