@@ -13,7 +13,7 @@ from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.holdout import held_out
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.errors import FolderError, MissingExtra, RecipeError, SourceError, WorkError
+from coref_automl.errors import FolderError, RecipeError, SourceError, WorkError
 from tests.corpus.conftest import WriteRows, korean_text, rows
 
 
@@ -171,7 +171,7 @@ def test_near_duplicates_without_the_package_end_before_the_work(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "rensa", None)
     path = write_rows("a.jsonl", rows(5))
-    with pytest.raises(MissingExtra):
+    with pytest.raises(SourceError, match="rensa"):
         prepare(recipe(tokenizer_folder, path), tmp_path / "out")
     assert not (tmp_path / "out").exists()
     prepare(recipe(tokenizer_folder, path, near_duplicates=False), tmp_path / "out")
