@@ -1,0 +1,92 @@
+"""Recipes: every key known, every value of its type, every recipe of the project readable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from coref_automl.config import choose, from_mapping, read_recipe, read_yaml, to_yaml
+from coref_automl.errors import RecipeError
+from coref_automl.line import LineRecipe
+from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.training.recipe import TrainRecipe
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+
+
+@dataclass(frozen=True)
+class Inner:
+    rate: float = 0.1
+
+
+@dataclass(frozen=True)
+class Outer:
+    name: str
+    steps: int = 1
+    kind: Literal["a", "b"] = "a"
+    inner: Inner | None = None
+    words: tuple[str, ...] = ()
+    ratio: float | None = None
+
+
+def test_values_are_read_with_their_types() -> None:
+    read = from_mapping(Outer, {"name": "x", "inner": {"rate": "5e-5"}, "words": ["p", "q"], "ratio": 1}, "file")
+    assert read == Outer("x", inner=Inner(5e-5), words=("p", "q"), ratio=1.0)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"name": "x", "stps": 3}, "unknown key 'stps'. Did you mean 'steps'"),
+        ({"name": "x", "steps": "three"}, "steps should be a whole number"),
+        ({"name": "x", "steps": True}, "steps should be a whole number"),
+        ({"name": "x", "kind": "c"}, "kind cannot be 'c'"),
+        ({"name": "x", "inner": {"rte": 1}}, "Did you mean 'rate'"),
+        ({"name": "x", "words": "pq"}, "words should be a list"),
+        ({}, "the key 'name' is missing"),
+    ],
+)
+def test_what_cannot_be_meant_is_named(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        from_mapping(Outer, data, "file")
+
+
+def test_a_recipe_written_is_a_recipe_read(tmp_path: Path) -> None:
+    recipe = Outer("이름", 3, "b", words=("가",), ratio=0.0)
+    (tmp_path / "r.yaml").write_text(to_yaml(recipe), "utf-8")
+    assert read_recipe(tmp_path / "r.yaml", Outer) == recipe
+
+
+def test_a_file_that_is_no_recipe_is_named(tmp_path: Path) -> None:
+    (tmp_path / "list.yaml").write_text("- a\n", "utf-8")
+    (tmp_path / "bad.yaml").write_text("a: [\n", "utf-8")
+    for name, message in (("list.yaml", "key: value"), ("bad.yaml", "is not YAML"), ("none.yaml", "Cannot read")):
+        with pytest.raises(RecipeError, match=message):
+            read_recipe(tmp_path / name, Outer)
+
+
+def test_an_unknown_name_in_a_registry_names_the_nearest() -> None:
+    with pytest.raises(RecipeError, match=r"Unknown scheme 'typd'\. Did you mean 'typed'"):
+        choose("typd", {"typed": 1, "plain": 2}, "scheme")
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_recipe_of_the_project_loads(path: Path) -> None:
+    data = read_yaml(path)
+    if path.stem.startswith("tune"):
+        from coref_automl.tuning.recipe import TuneRecipe
+
+        assert from_mapping(TuneRecipe, {**data, "out": "study"}, str(path))
+    elif path.stem == "klue-re-grid":
+        from coref_automl.relation.grid import GridRecipe
+
+        assert read_recipe(path, GridRecipe)
+    elif "train" in data and "model" in data and "prepare" not in data:
+        assert from_mapping(RelationRecipe, data, str(path)).scheme
+    elif "prepare" in data:
+        assert from_mapping(LineRecipe, data, str(path)).prepare.sources
+    else:
+        assert from_mapping(TrainRecipe, data, str(path)).dataset

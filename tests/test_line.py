@@ -1,0 +1,120 @@
+"""The whole line on a tiny model: every stage runs, the second call redoes nothing, an interruption costs nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.config import read_recipe
+from coref_automl.corpus.synthetic import documents
+from coref_automl.errors import FolderError, RecipeError
+from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage, line_recipe, run_line
+from coref_automl.models.build import build_masked_lm, train_tokenizer
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = train_tokenizer((document.document.text for document in documents(20, 5)), vocab_size=1_200)
+    build_masked_lm("tiny", tokenizer, seq_len=128, seed=0).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def recipe(model: str) -> LineRecipe:
+    return LineRecipe(
+        model=model,
+        prepare=PrepareStage(("bundled:synthetic",), seq_len=128, limit=8, near_duplicates=False),
+        train=TrainStage(objectives=("mlm", "entity"), batch=16, learning_rate=1e-3),
+        evaluate=EvaluateStage(words="none", per_source=12),
+        relation=RelationStage(rows=60, epochs=1, scheme="typed"),
+    )
+
+
+def state(folder: Path) -> dict[str, bytes]:
+    """The bytes of what was computed: weights and scores."""
+    found = [*folder.rglob("model.safetensors"), *folder.rglob("items.jsonl")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+@pytest.mark.slow
+def test_the_line_ends_with_a_recommendation_and_redoes_nothing(
+    recipe: LineRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "line"
+    result = run_line(recipe, out)
+    assert Path(result.chosen).is_dir()
+    assert Path(result.report).read_text("utf-8").startswith("<!")
+    assert {path.name for path in (out / "report").iterdir()} >= {"report.html", "report.md", "results.csv"}
+    assert result.relation is not None
+    assert result.relation["n"] == 200
+    assert json.loads((out / "result.json").read_text("utf-8"))["recommendation"] == result.recommendation
+    shown = str(result)
+    assert result.recommendation in shown
+    assert "coref-automl compare" in shown
+    before, stamps = state(out), {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
+    again = run_line(recipe, out)
+    assert again == result
+    assert state(out) == before
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")} == stamps
+
+
+@pytest.mark.slow
+def test_an_interrupted_line_ends_with_the_same_numbers(
+    recipe: LineRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    short = dataclasses.replace(recipe, relation=None)
+    whole = run_line(short, tmp_path / "whole")
+    from coref_automl.training import trainer
+
+    saved = trainer.MaskedTrainer._save_checkpoint
+    seen: list[int] = []
+
+    def interrupted(self: Any, *arguments: Any) -> None:
+        saved(self, *arguments)
+        seen.append(self.state.global_step)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer.MaskedTrainer, "_save_checkpoint", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_line(short, tmp_path / "broken")
+    monkeypatch.setattr(trainer.MaskedTrainer, "_save_checkpoint", saved)
+    mended = run_line(short, tmp_path / "broken")
+    assert mended.recommendation == whole.recommendation
+    weights = {name: data for name, data in state(tmp_path / "whole").items() if name.endswith("safetensors")}
+    assert weights == {name: data for name, data in state(tmp_path / "broken").items() if name.endswith("safetensors")}
+
+
+def test_a_folder_that_holds_something_else_is_refused(recipe: LineRecipe, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine", "utf-8")
+    with pytest.raises(FolderError, match="choose another --out"):
+        run_line(recipe, tmp_path)
+    assert (tmp_path / "thesis.txt").read_text("utf-8") == "mine"
+
+
+def test_options_win_over_the_file_and_what_is_missing_is_named(tmp_path: Path) -> None:
+    smoke = ROOT / "recipes" / "smoke.yaml"
+    chosen = line_recipe(smoke, {"model": "other", "prepare": {"seq_len": 64, "sources": None}})
+    assert (chosen.model, chosen.prepare.seq_len) == ("other", 64)
+    assert chosen.prepare.sources == ("bundled:synthetic",)
+    with pytest.raises(RecipeError, match="--model"):
+        line_recipe(None, {"prepare": {"sources": ["local:a"]}})
+    with pytest.raises(RecipeError, match="--source"):
+        line_recipe(None, {"model": "m"})
+
+
+def test_an_unknown_key_names_the_nearest(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text("model: m\nprepare: {sources: [local:a], seq_length: 5}\n", "utf-8")
+    with pytest.raises(RecipeError, match="seq_len"):
+        read_recipe(path, LineRecipe)

@@ -1,0 +1,53 @@
+"""Progress goes to standard error as plain lines, and to events.ndjson as rows; standard output stays the result's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coref_automl.progress import Progress, duration, quiet
+
+
+def test_events_tell_a_stage_from_start_to_end(tmp_path: Path) -> None:
+    progress = quiet().into(tmp_path / "run" / "events.ndjson")
+    with progress.stage("train", 10, "steps") as stage:
+        stage.advance(4, loss=2.5)
+        stage.advance(6)
+    rows = [json.loads(line) for line in (tmp_path / "run" / "events.ndjson").read_text("utf-8").splitlines()]
+    assert [row["event"] for row in rows] == ["start", "end"]
+    assert rows[1]["done"] == 10
+    assert rows[1]["loss"] == 2.5
+
+
+def test_a_stage_that_fails_is_stopped_not_ended(tmp_path: Path) -> None:
+    progress = quiet().into(tmp_path / "events.ndjson")
+    with pytest.raises(ValueError), progress.stage("train"):
+        raise ValueError
+    assert json.loads((tmp_path / "events.ndjson").read_text("utf-8").splitlines()[-1])["event"] == "stopped"
+
+
+def test_what_was_skipped_does_not_count_for_the_speed() -> None:
+    with quiet().stage("score", 100, "items") as stage:
+        stage.skip(90)
+        assert stage.seconds_left() is None
+        stage.advance(5)
+        left = stage.seconds_left()
+        assert left is not None
+        assert left < 5
+        assert stage.line().startswith("score: 95 of 100 items")
+
+
+def test_nothing_is_printed_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress()
+    progress.note("a line for a person")
+    list(progress.track(range(3), "count"))
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "a line for a person" in shown.err
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(1.23, "1.2 s"), (59, "59 s"), (61, "1 min 01 s"), (7_260, "2 h 01 min")])
+def test_durations_read_well(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

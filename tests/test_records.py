@@ -1,0 +1,84 @@
+"""Records come back from JSON as they were; what another version wrote is refused by name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coref_automl.errors import InputError
+from coref_automl.records import ClozeItem, Document, Estimate, Evaluation, ItemScore, Provenance, Record, half_of
+
+words = st.text(min_size=1, max_size=8)
+
+
+@given(
+    words, words, st.integers(0, 500), st.none() | st.tuples(st.integers(0, 9), st.integers(10, 20)), st.lists(words, max_size=4)
+)
+def test_an_item_survives_json(name: str, answer: str, start: int, antecedent: tuple[int, int] | None, others: list[str]) -> None:
+    item = ClozeItem(
+        id=name,
+        task="real",
+        document="d",
+        cluster=name,
+        source="s",
+        start=start,
+        end=start + len(answer),
+        answer=answer,
+        tag="NNG",
+        candidates=((answer,), *((other,) for other in others)),
+        antecedent=antecedent,
+    )
+    assert ClozeItem.from_json(json.loads(json.dumps(item.to_json()))) == item
+
+
+def test_nested_records_survive_json() -> None:
+    evaluation = Evaluation(
+        checkpoint="run/checkpoint-65",
+        path="runs/run/checkpoint-65",
+        evalset="set",
+        seq_len=512,
+        dtype="float32",
+        scorer="1",
+        evaluated_at="now",
+        seconds=1.5,
+        fingerprints={"weights": "a"},
+        estimates={"real1": Estimate(0.5, 0.4, 0.6, 100)},
+        baselines={"copy-nearest": {"real1": Estimate(0.1, 0.0, 0.2, 100)}},
+        single_entry_share=0.6,
+        out_of_reach=0,
+        provenance=Provenance("run", 65, 0.5, 1000, "entity", "base", 512, 0),
+    )
+    assert Evaluation.from_json(json.loads(json.dumps(evaluation.to_json()))) == evaluation
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"id": "a", "source": "b", "text": "c", "colour": "red"}, "colour"),
+        ({"id": "a"}, "incomplete"),
+        ([1, 2], "object"),
+    ],
+)
+def test_another_shape_is_refused_by_name(data: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Document.from_json(data)  # type: ignore[arg-type]
+
+
+def test_an_estimate_reads_as_percent_with_its_interval() -> None:
+    assert str(Estimate(0.425, 0.407, 0.443, 3165)) == "42.50% [40.70, 44.30]"
+
+
+def test_a_cluster_keeps_its_half_and_halves_are_near_equal() -> None:
+    halves = [half_of(f"document-{number}") for number in range(4_000)]
+    assert halves == [half_of(f"document-{number}") for number in range(4_000)]
+    assert 1_850 < halves.count("select") < 2_150
+    assert half_of("kowiki-1346160") == half_of("kowiki-1346160")
+
+
+def test_a_score_belongs_to_the_half_of_its_cluster() -> None:
+    score = ItemScore("i", "real", "c", "s", "a", "NNG", 3, 1, 1, ("a",), 1)
+    assert score.half == half_of("c")
+    assert isinstance(score, Record)

@@ -1,0 +1,116 @@
+"""Files are whole or absent, whatever happens while they are written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coref_automl.errors import FolderError, InputError, StorageError
+from coref_automl.store import (
+    JsonlAppender,
+    claim_folder,
+    fingerprint,
+    fingerprint_files,
+    is_done,
+    kind_of_folder,
+    mark_done,
+    natural_order,
+    read_json,
+    read_jsonl,
+    write_json,
+    written_whole,
+)
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    write_json(path, {"old": True})
+
+    def killed_in_the_middle() -> None:
+        with written_whole(path) as handle:
+            handle.write("half of the n")
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError):
+        killed_in_the_middle()
+    assert read_json(path) == {"old": True}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("code", "message"), [(errno.ENOSPC, "disk is full"), (errno.EACCES, "choose another --out")])
+def test_the_systems_refusal_becomes_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, message: str
+) -> None:
+    def refuse(_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(StorageError, match=message):
+        write_json(tmp_path / "a.json", {})
+    assert not (tmp_path / "a.json").exists()
+
+
+def test_damaged_json_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{", "utf-8")
+    with pytest.raises(InputError, match=r"bad\.json is not JSON"):
+        read_json(tmp_path / "bad.json")
+    with pytest.raises(InputError, match="does not exist"):
+        read_json(tmp_path / "none.json")
+
+
+@given(st.lists(st.text(max_size=20), max_size=8), st.integers(0, 60))
+def test_a_torn_last_line_is_left_out_and_overwritten(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("torn") / "rows.jsonl"
+    with JsonlAppender(path) as rows:
+        rows.append(texts)
+    raw = path.read_bytes()
+    path.write_bytes(raw[: max(0, len(raw) - cut)])
+    kept = list(read_jsonl(path))
+    assert kept == texts[: len(kept)]
+    with JsonlAppender(path) as rows:
+        rows.append(texts[len(kept) :])
+    assert list(read_jsonl(path)) == texts
+    assert path.read_bytes() == raw
+
+
+def test_a_bad_line_in_the_middle_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"a": 1}\nnot json\n{"a": 2}\n', "utf-8")
+    with pytest.raises(InputError, match="line 2"):
+        list(read_jsonl(tmp_path / "rows.jsonl"))
+
+
+def test_a_folder_is_claimed_once_and_by_one_kind(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    claim_folder(folder, "run")
+    claim_folder(folder, "run")
+    assert kind_of_folder(folder) == "run"
+    with pytest.raises(FolderError, match="holds a run"):
+        claim_folder(folder, "dataset")
+    mark_done(folder)
+    assert is_done(folder)
+    with pytest.raises(FolderError, match="finished run"):
+        claim_folder(folder, "run", fresh=True)
+    (tmp_path / "file").write_text("", "utf-8")
+    with pytest.raises(FolderError, match="is a file"):
+        claim_folder(tmp_path / "file", "run")
+
+
+def test_fingerprints_name_values_and_bytes(tmp_path: Path) -> None:
+    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
+    assert fingerprint("ab", "c") != fingerprint("a", "bc")
+    for name, text in (("one", "same"), ("two", "same"), ("three", "other")):
+        (tmp_path / name).write_text(text, "utf-8")
+    assert fingerprint_files([tmp_path / "one"]) == fingerprint_files([tmp_path / "two"])
+    assert fingerprint_files([tmp_path / "one"]) != fingerprint_files([tmp_path / "three"])
+
+
+def test_numbers_in_names_count_as_numbers() -> None:
+    names = ["checkpoint-655", "checkpoint-65", "checkpoint-131", "base"]
+    assert sorted(names, key=natural_order) == ["base", "checkpoint-65", "checkpoint-131", "checkpoint-655"]
