@@ -213,14 +213,11 @@ def _report(
 ) -> tuple[Recommendation, Path]:
     from coref_automl.comparison.recommend import recommend
     from coref_automl.comparison.report import report
-    from coref_automl.evaluation.stored import target_of
 
     stage = recipe.evaluate
-    base = target_of(recipe.model).folder(evalset.name, recipe.prepare.seq_len)
-    judged = [*runs, base] if base.is_dir() else list(runs)
-    recommendation = recommend(*judged, metric=stage.metric, margin=stage.margin, evalset=evalset.name, seed=recipe.seed)
+    recommendation = recommend(*runs, metric=stage.metric, margin=stage.margin, evalset=evalset.name, seed=recipe.seed)
     progress.note("Writing the report")
-    page = report(*judged, out=out / "report", metric=stage.metric, margin=stage.margin, lang=recipe.lang, seed=recipe.seed)
+    page = report(*runs, out=out / "report", metric=stage.metric, margin=stage.margin, lang=recipe.lang, seed=recipe.seed)
     return recommendation, Path(page)
 
 

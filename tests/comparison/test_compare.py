@@ -31,6 +31,15 @@ def test_a_better_checkpoint_is_called_better_than_the_base(evaluated: Maker) ->
     assert answer.p_adjusted < 0.05
 
 
+def test_the_base_is_found_where_evaluate_put_it(evaluated: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = evaluated([BASE, GOOD])
+    monkeypatch.chdir(root)
+    table = compare("run")
+    assert table.reference == "base"
+    monkeypatch.chdir(root.parent)
+    assert compare(root / "run").reference != "base"
+
+
 def test_the_same_weights_evaluated_twice_are_called_the_same(evaluated: Maker, tmp_path: Path) -> None:
     root = evaluated([GOOD])
     scores = find_evaluations([root])[0].scores()

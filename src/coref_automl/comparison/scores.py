@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from coref_automl.errors import ComparisonError, InputError
 from coref_automl.evaluation.metrics import METRICS, Metric
-from coref_automl.evaluation.stored import ITEMS, StoredEvaluation, find_evaluations
+from coref_automl.evaluation.stored import ITEMS, StoredEvaluation, find_evaluations, open_evaluation, target_of
 from coref_automl.records import Evaluation, Half, half_of
 from coref_automl.statistics import Part
 from coref_automl.store import read_jsonl
@@ -163,11 +163,27 @@ def read_groups(paths: Sequence[str], *, common: bool = False) -> list[Group]:
     if not stored:
         raise ComparisonError(f"No finished evaluation under {', '.join(paths)}; run: coref-automl evaluate {' '.join(paths)}")
     keys: dict[tuple[str, str], list[StoredEvaluation]] = {}
-    for one in stored:
+    for one in [*stored, *_bases(stored)]:
         items = "" if common else one.evaluation.fingerprints.get("items", "")
         keys.setdefault((items, one.evaluation.scorer), []).append(one)
     groups = [_group(found, fingerprint, scorer) for (fingerprint, scorer), found in keys.items()]
     return sorted(groups, key=lambda group: -len(group.entries))
+
+
+def _bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+    """The un-adapted models behind the checkpoints, where they were evaluated on the same items at the same length."""
+    held = {one.folder.resolve() for one in stored}
+    found: dict[Path, StoredEvaluation] = {}
+    for one in stored:
+        evaluation, made = one.evaluation, one.evaluation.provenance
+        target = target_of(made.base) if made and made.base else None
+        if target is None or target.in_run:
+            continue
+        folder = target.folder(evaluation.evalset, evaluation.seq_len).resolve()
+        base = open_evaluation(folder) if folder not in held | set(found) else None
+        if base and base.evaluation.scorer == evaluation.scorer:
+            found[folder] = base
+    return list(found.values())
 
 
 def _group(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) -> Group:
