@@ -32,7 +32,7 @@ def test_a_better_checkpoint_is_called_better_than_the_base(evaluated: Maker) ->
 
 
 def test_the_base_is_found_where_evaluate_put_it(evaluated: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = evaluated([BASE, GOOD])
+    root = evaluated([BASE, GOOD, LATER])
     monkeypatch.chdir(root)
     table = compare("run")
     assert table.reference == "base"
