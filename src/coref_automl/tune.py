@@ -1,6 +1,13 @@
-"""The names that the evaluation guide promises under `coref_automl.tune`."""
+"""The names that the evaluation guide promises under `coref_automl.tune`, and its command: python -m coref_automl.tune.
+
+python -m coref_automl.tune --model kakaobank/kf-deberta-base --trials 20 --train-limit 2000
+"""
 
 from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
 
 from coref_automl.evaluation.guide import (
     build_eval_from_lambada,
@@ -18,4 +25,31 @@ __all__ = [
     "eval_lambada_topk",
     "eval_real_coref_top1",
     "eval_real_coref_top5",
+    "main",
 ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Tune as `coref-automl tune` does: texts are prepared here, one dataset a length, and everything else goes on to it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m coref_automl.tune",
+        description="Search settings of continued pretraining on named texts; further options are those of coref-automl tune.",
+    )
+    parser.add_argument("--model", action="append", help="hub id, folder or bundled:ko-mini; may be repeated")
+    parser.add_argument("--trials", type=int, default=20, help="how many trials (20)")
+    parser.add_argument("--train-limit", type=int, default=2_000, help="documents of each source to learn from (2000)")
+    parser.add_argument("--source", action="append", help="where texts come from (bundled:synthetic)")
+    parser.add_argument("--seq-len", action="append", type=int, help="length of a block (512); several are a dimension")
+    parser.add_argument("--out", "--output-dir", default="runs/tune", help="the study's folder (runs/tune)")
+    given, further = parser.parse_known_args(arguments)
+    from coref_automl.cli.app import run
+    from coref_automl.cli.tune import from_texts
+
+    options = from_texts(given.source or ["bundled:synthetic"], given.seq_len or [512], given.train_limit)
+    models = [part for model in given.model or ["bundled:ko-mini"] for part in ("--model", model)]
+    with options as recipe:
+        return run(["tune", "--recipe", str(recipe), *models, "--trials", str(given.trials), "--out", given.out, *further])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +23,18 @@ app.add_typer(tune_app, name="tune")
 
 def _option(help_text: str, *names: str) -> Any:
     return typer.Option(*names, help=help_text, show_default=False)
+
+
+@contextmanager
+def from_texts(sources: list[str], seq_lens: list[int], limit: int) -> Iterator[Path]:
+    """A recipe that names texts to prepare, for callers who have no file of their own."""
+    import yaml
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "texts.yaml"
+        texts = {"sources": sources, "seq_lens": seq_lens, "limit": limit}
+        path.write_text(yaml.safe_dump({"texts": texts}, allow_unicode=True), "utf-8")
+        yield path
 
 
 @tune_app.callback(

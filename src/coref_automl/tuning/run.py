@@ -94,7 +94,7 @@ def run_study(
     with only_one(out) as owner:
         progress = (progress or quiet()).into(out / "events.ndjson")
         problem = open_problem(recipe, out, progress)
-        study = open_study(recipe, out, problem.binding)
+        study = open_study(recipe, out, problem.binding, starts=problem.recommended(), owner=owner)
         write_text(out / "recipe.yaml", recipe_text(replace(recipe, space=problem.space.plain())))
         launcher = launcher or launcher_of(recipe.engine, recipe.workers, recipe.device)
         Search(study, problem, recipe, launcher, progress, owner, wait).run()

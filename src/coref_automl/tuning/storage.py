@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.errors import InputError, MissingExtra, RecipeError
-from coref_automl.store import JsonlAppender
-from coref_automl.tuning.pruning import halving
+from coref_automl.store import JsonlAppender, fingerprint
+from coref_automl.tuning.pruning import RECOMMENDED, halving
 from coref_automl.tuning.recipe import TuneRecipe
 
 JOURNAL = "study.journal"
@@ -25,22 +25,26 @@ SILENT = 300.0
 """Seconds without a sign of life after which another machine's trial counts as left behind."""
 
 _SIGN_EVERY = 30.0
+_PATIENCE = 30.0
 
 
-def open_study(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any]) -> Any:
-    """Make the study or go on with it. One that was begun with another space, other data or another budget is refused."""
+def open_study(
+    recipe: TuneRecipe, out: Path, binding: Mapping[str, Any], *, starts: Sequence[Mapping[str, Any]] = (), owner: str = ""
+) -> Any:
+    """Make the study with `starts` in its queue, or go on with it. One begun with another space, data or budget is refused.
+
+    Of several machines that begin together the storage lets one create the study; the others wait until it has filled the queue.
+    """
     optuna = _optuna()
     binding = json.loads(json.dumps(binding))
     storage = _storage(recipe.storage, out)
-    sampler = _sampler(recipe, len(_trials_of(storage, recipe.arm)))
-    study = optuna.create_study(
-        storage=storage,
-        study_name=recipe.arm,
-        direction="maximize",
-        sampler=sampler,
-        pruner=halving(recipe.prune),
-        load_if_exists=True,
-    )
+    sampler = _sampler(recipe, len(_trials_of(storage, recipe.arm)), owner)
+    how: dict[str, Any] = {"storage": storage, "study_name": recipe.arm, "sampler": sampler, "pruner": halving(recipe.prune)}
+    try:
+        study = optuna.create_study(direction="maximize", **how)
+    except optuna.exceptions.DuplicatedStudyError:
+        study = optuna.load_study(**how)
+        _wait_for_queue(study, 0.0 if recipe.storage is None else _PATIENCE)
     held = study.user_attrs.get("binding")
     if held is None:
         study.set_user_attr("binding", dict(binding))
@@ -48,7 +52,18 @@ def open_study(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any]) -> Any
         raise RecipeError(
             f"The study {recipe.arm!r} was begun with {differs}; give the same to go on, or choose another --study name."
         )
+    if not study.user_attrs.get("queued"):
+        for point in starts:
+            study.enqueue_trial(dict(point), user_attrs={"origin": RECOMMENDED}, skip_if_exists=True)
+        study.set_user_attr("queued", True)
     return study
+
+
+def _wait_for_queue(study: Any, patience: float) -> None:
+    """Until its maker has filled the queue; a maker that died in between is waited for only so long."""
+    end = time.monotonic() + patience
+    while not study.user_attrs.get("queued") and time.monotonic() < end:
+        time.sleep(0.1)
 
 
 def arms(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any]) -> list[Any]:
@@ -129,7 +144,8 @@ def _database(url: str) -> Any:
         raise MissingExtra("SQLAlchemy", "scale", "--storage") from missing
     driver = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", url)
     try:
-        return optuna.storages.RDBStorage(driver, engine_kwargs={"pool_pre_ping": True})
+        # a connection a question: a study asks a few a second, and none stays open in a process that is killed or forked
+        return optuna.storages.RDBStorage(driver, engine_kwargs={"poolclass": sqlalchemy.pool.NullPool})
     except ModuleNotFoundError as missing:
         raise MissingExtra(str(missing.name), "scale", "--storage") from missing
     except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, ImportError, ValueError) as error:
@@ -147,10 +163,10 @@ def _trials_of(storage: Any, name: str) -> Sequence[Any]:
     return ()
 
 
-def _sampler(recipe: TuneRecipe, already: int) -> Any:
-    """A resumed study must not draw again what it drew before it was killed, so the seed moves on with the trials."""
+def _sampler(recipe: TuneRecipe, already: int, owner: str) -> Any:
+    """Neither a resumed study nor a second machine may draw what was drawn before: trials so far and owner move the seed."""
     optuna = _optuna()
-    seed = recipe.seed + 1000 * already
+    seed = int(fingerprint(recipe.seed, already, owner if recipe.storage else "")[:8], 16)
     if recipe.sampler == "random":
         return optuna.samplers.RandomSampler(seed=seed)
     with warnings.catch_warnings():

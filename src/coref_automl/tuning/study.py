@@ -60,13 +60,10 @@ class Search:
     over: bool = False
 
     def run(self) -> None:
-        """Queue the recommended settings, then fill the slots until every trial that was asked for has ended."""
+        """Fill the slots until every trial that was asked for has ended."""
         private = self.recipe.storage is None
         for number in recover(self.study, self.owner, private=private):
             self.progress.note(f"Trial {number} was left running by a process that ended; its settings run again.")
-        if not self.study.get_trials(deepcopy=False):
-            for point in self.problem.recommended():
-                self.study.enqueue_trial(point, user_attrs={"origin": RECOMMENDED}, skip_if_exists=True)
         total = self.recipe.trials
         with self.progress.stage("trials", total, "trials") as stage:
             stage.skip(min(total, self._ended()))

@@ -1,0 +1,125 @@
+"""A tiny world to tune in: a language of a few words, blocks to learn it from, and a frozen evaluation set in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coref_automl.tuning.recipe import TuneRecipe
+
+NOUNS = ("서울", "부산", "한강", "기차", "시장", "학교", "바다", "나무")
+OTHERS = ("새", "큰", "간다", "온다", "있다", "그리고", "아주", "오늘")
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LENGTH = 16
+
+
+@dataclass(frozen=True)
+class World:
+    """Folders of a tokenizer, a dataset and an evaluation set."""
+
+    tokenizer: Path
+    dataset: Path
+    evalset: Path
+
+    def recipe(self, out: Path, **changes: Any) -> TuneRecipe:
+        """A study of a tiny model from random weights; every field can be changed."""
+        values: dict[str, Any] = {
+            "models": ("new:tiny",),
+            "out": str(out),
+            "datasets": (str(self.dataset),),
+            "eval_set": str(self.evalset),
+            "settings": {"tokenizer": str(self.tokenizer), "log_every": 1},
+            "space": {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "objective": ["mlm", "entity"], "batch": [4, 8]},
+            "epochs": 2,
+            "trials": 3,
+            "finalists": 1,
+            "seeds": 2,
+            "device": "cpu",
+            "lang": "en",
+        }
+        return TuneRecipe(**{**values, **changes})
+
+
+def _texts(count: int, seed: int) -> list[str]:
+    """A noun three times among other words; the first nouns of the list are the more frequent ones."""
+    rng = np.random.default_rng(seed)
+    weights = np.arange(len(NOUNS), 0, -1) ** 2.0
+    out = []
+    for _ in range(count):
+        noun = NOUNS[rng.choice(len(NOUNS), p=weights / weights.sum())]
+        words = [noun if at in (1, 5, 9) else OTHERS[rng.integers(len(OTHERS))] for at in range(12)]
+        out.append(" ".join(words))
+    return out
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    from coref_automl.corpus.dataset import write_dataset
+    from coref_automl.evaluation.evalset import freeze
+    from coref_automl.evaluation.nouns import save_table
+    from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
+    from coref_automl.records import ClozeItem, Document
+
+    home = tmp_path_factory.mktemp("world")
+    entries = [*SPECIALS, *NOUNS, *OTHERS]
+    made = Tokenizer(WordPiece({entry: number for number, entry in enumerate(entries)}, unk_token="[UNK]"))
+    made.pre_tokenizer = BertPreTokenizer()
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    fast = PreTrainedTokenizerFast(tokenizer_object=made, **dict(zip(names, SPECIALS, strict=True)))
+    fast.save_pretrained(str(home / "tokenizer"))
+    tokenizer_print = tokenizer_fingerprint(load_tokenizer(str(home / "tokenizer")))
+
+    texts = _texts(32, seed=1)
+    blocks = np.zeros((len(texts), LENGTH), np.uint16)
+    mentions = []
+    for row, text in enumerate(texts):
+        ids = [2, *(entries.index(word) for word in text.split()), 3]
+        blocks[row, : len(ids)] = ids
+        mentions += [(row, at + 1, at + 2, 0) for at in (1, 5, 9)]
+    write_dataset(
+        home / "blocks",
+        blocks=blocks,
+        count=len(texts),
+        seq_len=LENGTH,
+        dtype=np.uint16,
+        pieces=np.array([(row, 0, 14, row) for row in range(len(texts))], np.int32),
+        mentions=np.array(mentions, np.int32),
+        manifest={"mode": "combined", "pad_id": 0, "tokenizer": "tiny", "tokenizer_fingerprint": tokenizer_print},
+    )
+
+    documents, items = [], []
+    for number, text in enumerate(_texts(40, seed=2)):
+        documents.append(Document(f"d{number}", "world", text))
+        words = text.split()
+        start = len(" ".join(words[:5])) + 1
+        first = len(words[0]) + 1
+        others = tuple((noun,) for noun in NOUNS if noun != words[5])
+        items.append(
+            ClozeItem(
+                id=f"i{number:03d}", task="real", document=f"d{number}", cluster=f"d{number}", source="world", start=start,
+                end=start + len(words[5]), answer=words[5], tag="NNG", candidates=((words[5],), *others),
+                antecedent=(first, first + len(words[1])), distance=3,
+            )
+        )  # fmt: skip
+    freeze(home / "evalset", documents, {"real": items}, {"reference": {}})
+    table = np.array([entry in NOUNS for entry in entries])
+    save_table(home / "evalset", tokenizer_print, table)
+    return World(home / "tokenizer", home / "blocks", home / "evalset")
+
+
+@pytest.fixture
+def recipe(world: World, tmp_path: Path) -> Callable[..., TuneRecipe]:
+    def make(**changes: Any) -> TuneRecipe:
+        return world.recipe(tmp_path / "study", **changes)
+
+    return make

@@ -1,0 +1,152 @@
+"""Trials that follow a script instead of training: what the engine does with reports, failures and deaths can be seen at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coref_automl.progress import quiet
+from coref_automl.statistics import MethodVerdict, seed_paired_verdict
+from coref_automl.store import write_json
+from coref_automl.tuning.hits import Report, decode_hits
+from coref_automl.tuning.problem import Job, job_key
+from coref_automl.tuning.recipe import REPORTS, TuneRecipe
+from coref_automl.tuning.space import Space, read_space
+from coref_automl.tuning.storage import open_study
+from coref_automl.tuning.study import Search
+from coref_automl.tuning.trial import OUTCOME, TrialOutcome
+
+ITEMS = 60
+Script = Callable[[Job], list[float | str]]
+"""What a trial does: a number is a report of that share of hits, "fail: kind: reason" a failure, "die" a killed process."""
+
+
+def rate(job: Job) -> float:
+    return float(job.recipe["learning_rate"])
+
+
+@dataclass
+class ScriptedProblem:
+    out: Path
+    task: str = "mlm"
+    metric: str = "real1_strict"
+    label: str = "Real@1 strict"
+    confirm_name: str = "confirm"
+    fixed: dict[str, Any] = field(default_factory=dict)
+    space: Space = field(default_factory=lambda: read_space({"learning_rate": {"low": 0.001, "high": 1.0}}, "mlm"))
+    clusters: tuple[Any, ...] = (np.array([f"d{number // 2}" for number in range(ITEMS)]),)
+    dropped: list[str] = field(default_factory=list)
+
+    @property
+    def binding(self) -> dict[str, Any]:
+        return {"task": "mlm", "space": self.space.plain()}
+
+    def recommended(self) -> list[dict[str, Any]]:
+        return [{"learning_rate": 0.5}, {"learning_rate": 0.25}]
+
+    def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
+        key = job_key("mlm", {**params, "seed": seed}, {})
+        folder = self.out / "trials" / key
+        return Job("mlm", key, str(folder), {**params, "seed": seed, "out": str(folder / "run")}, "confirm" if confirm else None)
+
+    def reports(self, _job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
+        for event in events:
+            hits = "a" * round(ITEMS * event["value"])
+            yield Report(event["step"], event["value"], (hits.ljust(ITEMS, "0"),))
+
+    def cost(self, _job: Job) -> dict[str, float]:
+        return {"tokens": 100.0, "seconds": 1.0}
+
+    def best_recipe(self, params: Mapping[str, Any], out: Path) -> Any:
+        raise NotImplementedError
+
+    def weights(self, job: Job) -> Path:
+        return job.run
+
+    def drop_weights(self, job: Job) -> None:
+        self.dropped.append(job.key)
+
+    def confirmed(self, jobs: list[Job]) -> list[float]:
+        return [self._final(job) for job in jobs]
+
+    def verdict(self, ours: list[Job], theirs: list[Job], seed: int) -> MethodVerdict:
+        sides = [[decode_hits(("a" * round(ITEMS * self._final(job)),)) for job in jobs] for jobs in (ours, theirs)]
+        padded = [[np.pad(values[0], (0, ITEMS - len(values[0]))) for values in side] for side in sides]
+        return seed_paired_verdict(padded[0], padded[1], self.clusters[0], seed=seed)
+
+    def _final(self, job: Job) -> float:
+        rows = (job.run / "events.ndjson").read_text("utf-8").splitlines()
+        return float(json.loads(rows[-1])["value"])
+
+
+class ScriptedRun:
+    """A process that does one thing of its script at every look."""
+
+    def __init__(self, job: Job, script: list[float | str]) -> None:
+        self.job, self._left, self._code = job, list(script), 0
+        self._done = False
+        self.reports = 0
+        self.stopped = False
+        job.run.mkdir(parents=True, exist_ok=True)
+        (Path(job.folder) / OUTCOME).unlink(missing_ok=True)
+        (job.run / "events.ndjson").unlink(missing_ok=True)
+
+    @property
+    def alive(self) -> bool:
+        if self._done or self.stopped:
+            return False
+        act = self._left.pop(0) if self._left else "done"
+        if isinstance(act, float):
+            self.reports += 1
+            with (self.job.run / "events.ndjson").open("a") as handle:
+                handle.write(json.dumps({"event": "evaluation", "step": self.reports, "value": act}) + "\n")
+            return True
+        self._done = True
+        if act == "die":
+            self._code = -9
+            return False
+        kind, _, reason = act.removeprefix("fail: ").partition(": ")
+        outcome = TrialOutcome(True) if act == "done" else TrialOutcome(False, kind, reason)
+        write_json(Path(self.job.folder) / OUTCOME, outcome.to_json())
+        return False
+
+    @property
+    def code(self) -> int:
+        return self._code
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@dataclass
+class ScriptedLauncher:
+    script: Script
+    slots: int = 1
+    started: list[ScriptedRun] = field(default_factory=list)
+
+    def start(self, job: Job, _slot: int) -> ScriptedRun:
+        self.started.append(ScriptedRun(job, self.script(job)))
+        return self.started[-1]
+
+
+def steady(job: Job) -> list[float | str]:
+    """Eight reports that lie as high as the rate does: all trials but the recommended ones are different, none fails."""
+    return [round(min(1.0, rate(job)), 3)] * REPORTS
+
+
+def search(
+    out: Path, script: Script = steady, *, slots: int = 1, wait: Callable[[], None] | None = None, **changes: Any
+) -> tuple[Search, ScriptedLauncher]:
+    """A search in a journal under `out`, with scripted trials."""
+    out.mkdir(parents=True, exist_ok=True)
+    owner = changes.pop("owner", "here")
+    recipe = TuneRecipe(**{"models": ("m",), "datasets": ("d",), "out": str(out), "trials": 6, "prune": False, **changes})
+    problem = ScriptedProblem(out)
+    launcher = ScriptedLauncher(script, slots)
+    study = open_study(recipe, out, problem.binding, starts=problem.recommended(), owner=owner)
+    return Search(study, problem, recipe, launcher, quiet(), owner, wait or (lambda: None)), launcher

@@ -1,0 +1,102 @@
+"""The end of a study: winners are chosen on select and judged on confirm, in one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coref_automl.errors import InputError
+from coref_automl.progress import quiet
+from coref_automl.tuning.finish import Final, finish, run_all
+from coref_automl.tuning.problem import Job
+from coref_automl.tuning.recipe import REPORTS
+from tests.tuning.scripted import Script, ScriptedLauncher, rate, search
+
+
+def end(out: Path, script: Script, **changes: object) -> Final:
+    made, _ = search(out, script, **changes)
+    made.run()
+    return finish(made.study, made.problem, made.recipe, ScriptedLauncher(script), quiet(), wait=lambda: None)
+
+
+def test_a_winner_that_is_better_on_every_seed_is_shown(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        drawn = rate(job) not in (0.5, 0.25)
+        return [(0.9 if drawn else 0.3) + 0.02 * job.recipe["seed"]] * REPORTS
+
+    final = end(tmp_path, script)
+    assert final.verdict is not None
+    assert final.verdict.shown
+    assert final.sentence.startswith(f"Trial {final.winner.number} is better than the recommended settings: +60.00 points")
+
+
+def test_a_lead_that_seeds_turn_round_is_called_noise(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        drawn, seed = rate(job) not in (0.5, 0.25), job.recipe["seed"]
+        return [(0.60 if drawn else 0.56) + (0.1 if drawn == (seed % 2 == 0) else 0.0)] * REPORTS
+
+    final = end(tmp_path, script)
+    assert not final.winner.recommended
+    assert "may be noise" in final.sentence
+
+
+def test_recommended_settings_that_win_are_kept(tmp_path: Path) -> None:
+    final = end(tmp_path, lambda job: [0.9 if rate(job) == 0.25 else 0.1] * REPORTS)
+    assert final.winner.number == final.reference == 1
+    assert final.sentence.startswith("The recommended settings are the best found")
+
+
+def test_the_reference_is_the_better_of_the_recommended_settings_and_is_always_trained_again(tmp_path: Path) -> None:
+    final = end(tmp_path, lambda job: [0.2 if rate(job) == 0.5 else 0.3 if rate(job) == 0.25 else 0.8] * REPORTS, finalists=2)
+    assert final.reference == 1
+    assert [one.recommended for one in final.finalists] == [False, False, True]
+    assert all(len(one.confirm) == 3 for one in final.finalists)
+
+
+def test_the_winner_is_the_best_over_all_seeds_not_over_the_first(tmp_path: Path) -> None:
+    lucky: dict[float, int] = {}
+
+    def script(job: Job) -> list[float | str]:
+        order = lucky.setdefault(rate(job), len(lucky))
+        first = job.recipe["seed"] == 0
+        return [0.9 if order == 3 and first else 0.4 if order == 3 else 0.7 if order == 4 else 0.3] * REPORTS
+
+    final = end(tmp_path, script)
+    assert final.winner.number == 4
+
+
+def test_one_seed_is_told_to_be_too_few(tmp_path: Path) -> None:
+    final = end(tmp_path, lambda job: [0.9 if rate(job) not in (0.5, 0.25) else 0.3] * REPORTS, seeds=1)
+    assert "one seed cannot tell, pass --seeds 3" in final.sentence
+
+
+def test_a_finalist_whose_further_seed_fails_is_left_out_and_named(tmp_path: Path) -> None:
+    best: list[float] = []
+
+    def script(job: Job) -> list[float | str]:
+        if rate(job) not in (0.5, 0.25) and not best:
+            best.append(rate(job))
+        if best and rate(job) == best[0]:
+            return ["fail: not a number: The loss is not a number."] if job.recipe["seed"] else [0.95] * REPORTS
+        return [0.5] * REPORTS
+
+    final = end(tmp_path, script)
+    assert 2 not in [one.number for one in final.finalists]
+    assert "Trial 2 is left out of the end: The loss is not a number. (log: " in final.notes[0]
+
+
+def test_a_killed_finalist_is_tried_once_more(tmp_path: Path) -> None:
+    deaths = iter(["die"])
+    made, _ = search(tmp_path)
+    jobs = [made.problem.job({"learning_rate": 0.5}, seed) for seed in range(2)]
+    launcher = ScriptedLauncher(lambda job: [0.1, next(deaths, 0.1)])
+    assert run_all(jobs, launcher, quiet(), wait=lambda: None) == {}
+    assert len(launcher.started) == 3
+    always = ScriptedLauncher(lambda _: ["die"])
+    assert set(run_all(jobs, always, quiet(), wait=lambda: None)) == {job.key for job in jobs}
+
+
+def test_no_completed_trial_says_so_and_why(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"No trial of the study 'study' completed \(the last says: b\)"):
+        end(tmp_path, lambda _: ["fail: a: b"], trials=2)

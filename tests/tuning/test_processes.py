@@ -1,0 +1,114 @@
+"""Real processes: a killed study takes its trials with it, a killed trial runs again, and the count is right at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coref_automl.progress import quiet
+from coref_automl.tuning.finish import run_all
+from coref_automl.tuning.launch import LocalLauncher
+from coref_automl.tuning.masked import open_masked
+from coref_automl.tuning.problem import Job
+from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.run import recipe_text, run_study
+from coref_automl.tuning.trial import TrialOutcome, failure, read_outcome
+from tests.tuning.inline import InlineLauncher
+
+WAIT = 240.0
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + WAIT
+    while not true():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are watched through /proc")
+def test_a_killed_study_leaves_no_process_behind_and_goes_on(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
+    wanted = recipe(epochs=40, trials=2, seeds=1, prune=False)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(recipe_text(wanted), "utf-8")
+    command = [sys.executable, "-m", "coref_automl.cli", "tune", "--recipe", str(path)]
+    parent = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    out = Path(wanted.out)
+    until(lambda: bool(list(out.glob("trials/*/run-*/checkpoint-*/training.json"))), "a first checkpoint")
+    children = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and _descends(int(p.name), parent.pid)]
+    assert children
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    until(lambda: not any(map(alive, children)), "the end of the trials")
+    result = run_study(wanted, launcher=InlineLauncher(), wait=lambda: None)
+    assert result.trials == {"complete": 2, "pruned": 0, "failed": 0, "running": 0}
+    text = "".join(log.read_text() for log in out.glob("trials/*/run-*/events.ndjson"))
+    assert "Going on from checkpoint-" in text
+
+
+def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
+    wanted = recipe(epochs=40)
+    problem = open_masked(wanted, tmp_path / "study", quiet())
+    job = problem.job(problem.recommended()[0], 0)
+    launcher = LocalLauncher(1, ["cpu"])
+    first = launcher.start(job, 0)
+    until(lambda: bool(list(job.run.glob("checkpoint-*/training.json"))), "a first checkpoint")
+    os.kill(first.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    until(lambda: not first.alive, "the end of the trial")
+    assert first.code == -signal.SIGKILL
+    assert read_outcome(job) is None
+    assert run_all([job], launcher, quiet(), wait=lambda: time.sleep(0.05)) == {}
+    assert "Going on from checkpoint-" in (job.run / "events.ndjson").read_text("utf-8")
+    assert "train:" in job.log.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), "out of memory"),
+        (MemoryError(), "out of memory"),
+        (ValueError("The loss is not a number at step 3; lower the rate."), "not a number"),
+        (KeyError("banana"), "KeyError"),
+    ],
+)
+def test_failures_are_told_apart_by_kind(error: Exception, kind: str) -> None:
+    assert failure(error).kind == kind
+    assert failure(error).reason
+    assert not failure(error).done
+
+
+def test_a_diverging_trial_fails_with_its_reason(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
+    problem = open_masked(recipe(), tmp_path / "study", quiet())
+    good = problem.job(problem.recommended()[0], 0)
+    bad = Job.from_json(json.loads(json.dumps({**good.to_json(), "recipe": {**good.recipe, "dataset": str(tmp_path / "gone")}})))
+    launcher = InlineLauncher()
+    assert launcher.start(bad, 0).code == 1
+    outcome = read_outcome(bad)
+    assert outcome == TrialOutcome(False, "DatasetError", outcome.reason if outcome else "")
+    assert outcome is not None
+    assert "does not exist" in outcome.reason
+
+
+def _descends(pid: int, ancestor: int) -> bool:
+    while pid > 1:
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        if pid == ancestor:
+            return True
+    return False

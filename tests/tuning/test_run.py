@@ -1,0 +1,129 @@
+"""A whole study of tiny models: what it leaves behind can be used as it is, and nothing is computed twice."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coref_automl.config import read_recipe
+from coref_automl.errors import FolderError, InputError, RecipeError
+from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.records import half_of
+from coref_automl.training.recipe import TrainRecipe
+from coref_automl.training.setup import prepare_run
+from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.run import StudyResult, run_study
+from tests.tuning.conftest import World
+from tests.tuning.inline import InlineLauncher
+
+
+@pytest.fixture(scope="module")
+def finished(world: World, tmp_path_factory: pytest.TempPathFactory) -> tuple[TuneRecipe, StudyResult, InlineLauncher]:
+    recipe = world.recipe(tmp_path_factory.mktemp("studies") / "study")
+    launcher = InlineLauncher()
+    return recipe, run_study(recipe, launcher=launcher, wait=lambda: None), launcher
+
+
+def test_a_study_ends_with_a_sentence_a_recipe_weights_and_a_page(
+    finished: tuple[TuneRecipe, StudyResult, InlineLauncher],
+) -> None:
+    recipe, result, _ = finished
+    out = Path(recipe.out)
+    assert sum(result.trials.values()) == 3
+    assert result.final is not None
+    assert "recommended settings" in result.sentence
+    assert result.sentence in (out / "study.html").read_text("utf-8").replace("&#39;", "'")
+    best = read_recipe(out / "best-recipe.yaml", TrainRecipe)
+    assert {name: getattr(best, name) for name in result.final.winner.params} == result.final.winner.params
+    assert prepare_run(best).last > 0
+    from coref_automl.models.load import load_masked_lm
+
+    assert load_masked_lm(str(out / "best-model")).seq_len == 16
+    assert not list((out / "best-model").glob("optimizer*"))
+
+
+def test_trials_see_the_select_half_alone_and_finalists_are_judged_on_the_other(
+    finished: tuple[TuneRecipe, StudyResult, InlineLauncher],
+) -> None:
+    recipe, result, launcher = finished
+    out = Path(recipe.out)
+    for half in ("select", "confirm"):
+        items = EvalSet.open(out / "evalsets" / half).items["real"]
+        assert items
+        assert {half_of(item.cluster) for item in items} == {half}
+    trials = [job for job in launcher.jobs if job.confirm is None]
+    assert all(Path(job.recipe["eval_set"]).name == "select" for job in trials)
+    assert result.final is not None
+    assert all(len(one.select) == len(one.confirm) == recipe.seeds for one in result.final.finalists)
+
+
+def test_the_same_command_again_trains_nothing(finished: tuple[TuneRecipe, StudyResult, InlineLauncher]) -> None:
+    recipe, result, _ = finished
+    runs = "trials/*/run-*/checkpoint-*/training.json"
+    before = {path: path.stat().st_mtime_ns for path in Path(recipe.out).glob(runs)}
+    launcher = InlineLauncher()
+    again = run_study(recipe, launcher=launcher, wait=lambda: None)
+    assert again.to_json() == result.to_json()
+    assert all(job.confirm is not None for job in launcher.jobs)
+    assert {path: path.stat().st_mtime_ns for path in Path(recipe.out).glob(runs)} == before
+
+
+def test_random_search_stands_beside_the_tuner_in_one_table(finished: tuple[TuneRecipe, StudyResult, InlineLauncher]) -> None:
+    recipe, _, _ = finished
+    beside = run_study(replace(recipe, sampler="random"), launcher=InlineLauncher(), wait=lambda: None)
+    assert beside.rival is not None
+    assert beside.rival.startswith("Winner of study-random - winner of study:")
+    with (Path(recipe.out) / "trials.csv").open(encoding="utf-8") as handle:
+        rows = list(csv.DictReader(handle))
+    assert {row["study"] for row in rows} == {"study", "study-random"}
+    assert len(rows) == 6
+    assert sum(row["origin"] == "recommended" for row in rows) == 4
+
+
+def test_a_study_with_another_space_is_refused_and_nothing_is_overwritten(
+    finished: tuple[TuneRecipe, StudyResult, InlineLauncher],
+) -> None:
+    recipe, _, _ = finished
+    page = Path(recipe.out) / "study.html"
+    before = page.read_bytes()
+    other = replace(recipe, space={"learning_rate": {"low": 1e-4, "high": 2e-2, "log": True}})
+    with pytest.raises(RecipeError, match=r"was begun with another space \(learning_rate .*choose another --study name"):
+        run_study(other, launcher=InlineLauncher())
+    with pytest.raises(RecipeError, match="was begun with epochs 2 in its budget"):
+        run_study(replace(recipe, epochs=3.0), launcher=InlineLauncher())
+    assert page.read_bytes() == before
+
+
+def test_a_folder_that_holds_something_else_is_refused(recipe: Callable[..., TuneRecipe]) -> None:
+    wanted = recipe()
+    Path(wanted.out).mkdir()
+    (Path(wanted.out) / "mine.txt").write_text("mine")
+    with pytest.raises(FolderError):
+        run_study(wanted, launcher=InlineLauncher())
+
+
+def test_no_completed_trial_is_an_error_of_the_command(
+    recipe: Callable[..., TuneRecipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    monkeypatch.setattr("coref_automl.training.run.train", broken)
+    with pytest.raises(
+        InputError, match=r"No trial of the study 'study' completed \(the last says: CUDA out of memory"
+    ) as caught:
+        run_study(recipe(trials=2), launcher=InlineLauncher(), wait=lambda: None)
+    assert caught.value.exit_status == 2
+
+
+def test_a_budget_in_minutes_reports_its_eighths(recipe: Callable[..., TuneRecipe]) -> None:
+    launcher = InlineLauncher()
+    result = run_study(recipe(epochs=None, max_minutes=0.05, trials=1, seeds=1), launcher=launcher, wait=lambda: None)
+    assert result.trials["complete"] == 1
+    with (Path(launcher.jobs[0].folder).parent.parent / "trials.csv").open(encoding="utf-8") as handle:
+        row = next(csv.DictReader(handle))
+    assert row["at 8/8"]

@@ -1,0 +1,160 @@
+"""The space: what a person may write, what is refused, and that every dimension does something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.errors import RecipeError
+from coref_automl.progress import quiet
+from coref_automl.training.recipe import RECOMMENDED, recommended
+from coref_automl.tuning.defaults import masked_space, relation_space
+from coref_automl.tuning.masked import open_masked
+from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.space import read_space
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"learning_rat": [1]}, "unknown name 'learning_rat'. Did you mean 'learning_rate'?"),
+        ({"learning_rate": {"low": 2e-4, "high": 1e-5}}, "the range of learning_rate from 0.0002 to 1e-05 is empty"),
+        ({"learning_rate": {"low": 1e-4, "high": 1e-4}}, "is empty; low must be under high"),
+        ({"learning_rate": {"low": 0, "high": 1e-4, "log": True}}, "cannot start at 0"),
+        ({"learning_rate": {"low": "fast", "high": 1}}, "learning_rate.low should be a number, not 'fast'"),
+        ({"learning_rate": {"low": 1e-5}}, "learning_rate should have low and high"),
+        ({"learning_rate": {"lowest": 1e-5, "high": 1}}, "unknown key 'lowest'. Did you mean 'low'?"),
+        ({"objective": []}, "objective has no choices"),
+        ({"objective": ["mlm", "mlm"]}, "names a choice twice"),
+        ({"objective": {"low": 1, "high": 2}}, "objective should be a list of choices"),
+        ({"batch": [1.5]}, "batch should be a whole number, not 1.5"),
+        ({"whole_word": ["yes"]}, "whole_word should be true or false"),
+        (
+            {"objective": ["mlm"], "ratio": {"low": 0.1, "high": 0.9, "when": {"objective": ["combined"]}}},
+            "which objective never is",
+        ),
+        ({"ratio": {"low": 0.1, "high": 0.9, "when": {"objektive": ["mlm"]}}}, "depends on the unknown 'objektive'"),
+        ({"ratio": {"low": 0.1, "high": 0.9, "when": {"objective": ["mlm"]}}, "objective": ["mlm"]}, "put objective first"),
+        ({"min_prob": {"low": 0.1, "high": 0.3}, "max_prob": {"low": 0.2, "high": 0.4}}, "min_prob and max_prob overlap"),
+        ({}, "is empty; name at least one of"),
+        ({"objective": "mlm"}, "should be a list of choices or {low: ..., high: ...}"),
+    ],
+)
+def test_a_space_that_cannot_be_meant_is_refused_in_one_sentence(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        read_space(data, "mlm")
+    assert message in str(caught.value)
+
+
+def test_a_space_reads_back_from_what_it_writes() -> None:
+    space = read_space(_default(), "mlm")
+    assert read_space(space.plain(), "mlm") == space
+
+
+def _default(**changes: Any) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "lengths": [512], "rows": 1000, "families": ["deberta-v2"], "scratch": False, "chains": True, "minutes": False
+    }  # fmt: skip
+    return masked_space(**{**settings, **changes})
+
+
+@pytest.mark.parametrize("length", [128, 512, 1024, 1536, 2048, 4096])
+@pytest.mark.parametrize("family", ["deberta-v2", "modernbert"])
+def test_the_recommended_settings_lie_inside_the_space_of_their_length(length: int, family: str) -> None:
+    space = read_space(_default(lengths=[length], families=[family]), "mlm")
+    advice = recommended(length, scratch=False)
+    for dimension in space:
+        wanted = getattr(advice, dimension.name, None)
+        if wanted is not None:
+            assert dimension.nearest(wanted) == wanted
+
+
+def test_the_space_is_narrowed_by_length_family_budget_and_data() -> None:
+    assert _default()["learning_rate"]["high"] > _default(lengths=[2048])["learning_rate"]["high"]
+    assert _default(families=["modernbert"])["learning_rate"]["high"] > _default()["learning_rate"]["high"]
+    assert _default(scratch=True, families=["modernbert"])["learning_rate"]["high"] > 1e-3
+    assert "gradient_checkpointing" in _default(minutes=True, lengths=[1536])
+    assert "gradient_checkpointing" not in _default(lengths=[1536])
+    assert not {"objective", "ratio", "entity_rate"} & set(_default(chains=False))
+    assert max(_default(rows=20)["batch"]) <= 20
+    assert len(RECOMMENDED) == 3
+
+
+@pytest.mark.parametrize("minutes", [False, True])
+@pytest.mark.parametrize("length", [512, 1536])
+def test_every_dimension_of_the_default_space_changes_the_recipe(
+    recipe: Callable[..., TuneRecipe], minutes: bool, length: int, tmp_path: Path
+) -> None:
+    given = _default(minutes=minutes, lengths=[length])
+    given["batch"] = [4, 8]
+    made = recipe(space=given, models=("new:tiny",), max_minutes=0.5 if minutes else None)
+    problem = open_masked(made, tmp_path / "out", quiet())
+    start = next(point for point in problem.recommended() if point["objective"] == "combined")
+    assert set(start) == set(problem.space.names)
+    for dimension in problem.space:
+        first, *_, last = dimension.ends()
+        one, other = (problem.job({**start, dimension.name: value}, 0) for value in (first, last))
+        assert one.key != other.key
+        assert [name for name in one.recipe if one.recipe[name] != other.recipe[name] and name != "out"] == [dimension.name]
+
+
+def test_a_dimension_that_would_do_nothing_is_not_drawn() -> None:
+    space = read_space(_default(), "mlm")
+    for objective, idle in (("mlm", {"ratio", "entity_rate", "background"}), ("entity", {"ratio", "min_prob", "max_prob"})):
+        assert set(space.names) - set(space.point({"objective": objective}, {})) == idle
+
+
+def test_values_that_training_would_refuse_are_refused_before_the_first_trial(
+    recipe: Callable[..., TuneRecipe], tmp_path: Path
+) -> None:
+    with pytest.raises(RecipeError, match="layer_decay should be from"):
+        open_masked(recipe(space={"layer_decay": {"low": 0.5, "high": 2.0}}), tmp_path / "out", quiet())
+    with pytest.raises(RecipeError, match="cannot be 'mim'"):
+        open_masked(recipe(space={"objective": ["mlm", "mim"]}), tmp_path / "out", quiet())
+    wanted = recipe()
+    with pytest.raises(RecipeError, match="batch stands in settings and in space"):
+        open_masked(replace(wanted, settings={**wanted.settings, "batch": 4}), tmp_path / "out", quiet())
+
+
+def test_several_datasets_are_a_dimension_and_each_begins_with_its_recommended_settings(
+    recipe: Callable[..., TuneRecipe], tmp_path: Path
+) -> None:
+    import shutil
+
+    wanted = recipe()
+    other = tmp_path / "other"
+    shutil.copytree(wanted.datasets[0], other)
+    problem = open_masked(replace(wanted, datasets=(*wanted.datasets, str(other))), tmp_path / "out", quiet())
+    assert problem.space.names[0] == "dataset"
+    starts = problem.recommended()
+    assert [point["dataset"] for point in starts] == ["blocks", "blocks", "other", "other"]
+    assert [point["objective"] for point in starts] == ["mlm", "entity"] * 2
+    assert problem.job(starts[0], 0).recipe["dataset"] != problem.job(starts[2], 0).recipe["dataset"]
+
+
+def test_the_default_spaces_of_relation_extraction_read() -> None:
+    small, large = (read_space(relation_space(hidden), "re") for hidden in (320, 768))
+    rates = [next(d for d in space if d.name == "learning_rate") for space in (small, large)]
+    assert rates[0].high > rates[1].high
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"trials": 0}, "trials must be at least 1"),
+        ({"models": ()}, "A study needs a model"),
+        ({"datasets": ()}, "A study needs data"),
+        ({"max_tokens": 0}, "max_tokens should be above 0"),
+        ({"task": "re"}, "needs rows"),
+        ({"models": ("a", "a")}, "names a twice"),
+    ],
+)
+def test_a_recipe_that_cannot_be_meant_is_refused(
+    recipe: Callable[..., TuneRecipe], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RecipeError, match=message):
+        recipe(**changes)

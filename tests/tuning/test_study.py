@@ -1,0 +1,195 @@
+"""The search: recommended first, cut in time, failed with a reason, never lost, never counted twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.errors import FolderError, TuningError
+from coref_automl.tuning.problem import Job
+from coref_automl.tuning.pruning import RECOMMENDED
+from coref_automl.tuning.recipe import REPORTS
+from coref_automl.tuning.storage import counts
+from coref_automl.tuning.study import Search, completed, only_one
+from tests.tuning.scripted import rate, search, steady
+
+
+def states(study: Any) -> Counter[str]:
+    return Counter(trial.state.name for trial in study.get_trials() if counts(trial))
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing after it runs."""
+
+
+def test_the_recommended_settings_are_the_first_trials_and_the_rest_is_drawn(tmp_path: Path) -> None:
+    made, launcher = search(tmp_path)
+    made.run()
+    trials = made.study.get_trials()
+    assert [trial.params["learning_rate"] for trial in trials[:2]] == [0.5, 0.25]
+    assert [trial.user_attrs.get("origin") for trial in trials[:3]] == [RECOMMENDED, RECOMMENDED, None]
+    assert states(made.study) == {"COMPLETE": 6}
+    assert len(launcher.started) == 6
+
+
+def test_a_trial_stops_within_one_report_of_what_cuts_it(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        return [0.8] * REPORTS if rate(job) in (0.5, 0.25) else [0.8, 0.1, *[0.1] * 6]
+
+    made, launcher = search(tmp_path, script, prune=True, trials=4)
+    made.run()
+    assert states(made.study) == {"COMPLETE": 2, "PRUNED": 2}
+    cut = made.study.get_trials()[2]
+    assert "worse than trial 0 at 2/8 of the budget: 70.0 points" in cut.user_attrs["reason"]
+    assert [run.reports for run in launcher.started] == [8, 8, 2, 2]
+    assert all(run.stopped for run in launcher.started[2:])
+
+
+def test_halving_cuts_what_the_paired_test_cannot_tell_apart(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        return [0.70 if rate(job) in (0.5, 0.25) else 0.68] * REPORTS
+
+    made, _ = search(tmp_path, script, prune=True, trials=5)
+    made.run()
+    reasons = [trial.user_attrs.get("reason", "") for trial in made.study.get_trials()]
+    assert reasons[:2] == ["", ""]
+    assert all("successive halving" in reason for reason in reasons[2:])
+
+
+def test_recommended_settings_are_never_cut(tmp_path: Path) -> None:
+    made, _ = search(tmp_path, lambda job: [0.9 if rate(job) == 0.5 else 0.1] * REPORTS, prune=True, trials=2)
+    made.run()
+    assert states(made.study) == {"COMPLETE": 2}
+
+
+def test_a_failure_has_a_reason_and_a_log_and_no_value(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        return ["fail: out of memory: One row does not fit in memory."] if rate(job) == 0.25 else steady(job)
+
+    made, _ = search(tmp_path, script, trials=4)
+    made.run()
+    failed = made.study.get_trials()[1]
+    assert failed.state.name == "FAIL"
+    assert failed.value is None
+    assert failed.user_attrs["reason"] == "One row does not fit in memory."
+    assert failed.user_attrs["log"].endswith("log.txt")
+    assert states(made.study) == {"COMPLETE": 3, "FAIL": 1}
+
+
+def test_three_failures_alike_in_a_row_stop_the_study_and_say_why(tmp_path: Path) -> None:
+    made, launcher = search(tmp_path, lambda _: ["fail: not a number: The loss is not a number."], trials=9)
+    with pytest.raises(TuningError, match=r"3 trials in a row failed the same way \(not a number: The loss is not a number\)"):
+        made.run()
+    assert len(launcher.started) == 3
+
+
+def test_unlike_failures_do_not_stop_it(tmp_path: Path) -> None:
+    kinds = iter(["a", "b", "a", "b", "a", "b"])
+    made, _ = search(tmp_path, lambda _: [f"fail: {next(kinds)}: x"], trials=6)
+    made.run()
+    assert states(made.study) == {"FAIL": 6}
+
+
+def test_a_trial_that_reports_nothing_is_a_failure(tmp_path: Path) -> None:
+    made, _ = search(tmp_path, lambda _: ["done"], trials=1)
+    made.run()
+    assert made.study.get_trials()[0].user_attrs["reason"] == "it ended without a score"
+
+
+def test_a_killed_process_runs_again_once_and_counts_once(tmp_path: Path) -> None:
+    deaths = iter(["die"])
+    made, launcher = search(
+        tmp_path, lambda job: [0.2, next(deaths, 0.2), *[0.2] * 6] if rate(job) == 0.25 else steady(job), trials=4
+    )
+    made.run()
+    trials = made.study.get_trials()
+    assert states(made.study) == {"COMPLETE": 4}
+    assert len(launcher.started) == 5
+    again = next(trial for trial in trials if trial.user_attrs.get("again") == 1)
+    assert again.params == trials[1].params
+    assert again.user_attrs["origin"] == RECOMMENDED
+    assert trials[1].user_attrs["interrupted"]
+
+
+def test_a_process_that_dies_twice_is_a_failure(tmp_path: Path) -> None:
+    made, launcher = search(tmp_path, lambda job: ["die"] if rate(job) == 0.25 else steady(job), trials=4)
+    made.run()
+    assert states(made.study) == {"COMPLETE": 3, "FAIL": 1}
+    assert len(launcher.started) == 5
+
+
+@pytest.mark.parametrize("looks", [1, 9, 14, 20])
+def test_a_killed_study_goes_on_with_nothing_lost_and_nothing_counted_twice(
+    tmp_path: Path, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killing() -> Any:
+        left = iter(range(looks))
+
+        def wait() -> None:
+            if next(left, None) is None:
+                raise Killed
+
+        return wait
+
+    for _ in range(2):
+        made, _ = search(tmp_path, wait=killing())
+        with monkeypatch.context() as patch:
+            patch.setattr(Search, "_hand_back", lambda _: None)
+            with pytest.raises(Killed):
+                made.run()
+        assert [trial.state.name for trial in made.study.get_trials()].count("RUNNING") == 1
+    made, _ = search(tmp_path)
+    made.run()
+    trials = made.study.get_trials()
+    assert states(made.study) == {"COMPLETE": 6}
+    assert sum(bool(trial.user_attrs.get("interrupted")) for trial in trials) == 2
+    kept = [trial.params["learning_rate"] for trial in trials if counts(trial)]
+    assert len(set(kept)) == 6
+    assert {0.5, 0.25} <= set(kept)
+    search(tmp_path)[0].run()
+    assert states(made.study) == {"COMPLETE": 6}
+
+
+def test_an_interrupted_study_hands_its_trials_back_at_once(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    made, launcher = search(tmp_path, wait=interrupt, slots=2)
+    with pytest.raises(KeyboardInterrupt):
+        made.run()
+    assert all(run.stopped for run in launcher.started)
+    assert Counter(trial.state.name for trial in made.study.get_trials()) == {"FAIL": 2, "WAITING": 2}
+
+
+def test_more_trials_can_be_asked_for_later(tmp_path: Path) -> None:
+    search(tmp_path, trials=3)[0].run()
+    made, launcher = search(tmp_path, trials=5)
+    made.run()
+    assert states(made.study) == {"COMPLETE": 5}
+    assert len(launcher.started) == 2
+
+
+def test_two_workers_fill_two_slots_and_end_with_the_count_that_was_asked_for(tmp_path: Path) -> None:
+    made, launcher = search(tmp_path, slots=2, trials=7)
+    made.run()
+    assert states(made.study) == {"COMPLETE": 7}
+    assert len(launcher.started) == 7
+
+
+def test_only_the_best_and_the_recommended_keep_their_weights(tmp_path: Path) -> None:
+    made, _ = search(tmp_path, finalists=2, trials=8)
+    made.run()
+    dropped = set(made.problem.dropped)  # type: ignore[attr-defined]
+    best = completed(made.study)
+    keys = {trial.number: made.problem.job(trial.params, 0).key for trial in best}
+    assert not dropped & {keys[trial.number] for trial in best[:2]}
+    assert not dropped & {keys[0], keys[1]}
+    assert keys[best[-1].number] in dropped or best[-1].user_attrs.get("origin") == RECOMMENDED
+
+
+def test_two_commands_on_one_folder_are_refused(tmp_path: Path) -> None:
+    with only_one(tmp_path), pytest.raises(FolderError, match="Another process works on"), only_one(tmp_path):
+        pass
