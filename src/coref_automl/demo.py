@@ -12,16 +12,16 @@ BASE = "bundled:ko-mini"
 
 RECIPE = LineRecipe(
     model=BASE,
-    prepare=PrepareStage(sources=("bundled:synthetic",), seq_len=512, limit=84, near_duplicates=False),
+    prepare=PrepareStage(sources=("bundled:synthetic-short",), seq_len=512, limit=320, near_duplicates=False),
     train=TrainStage(epochs=1.0, batch=8, micro_batch=4, learning_rate=8e-4, warmup=0.1),
-    evaluate=EvaluateStage(words="none", metric="real1_strict"),
+    evaluate=EvaluateStage(words="none", metric="real1_strict", per_source=200),
     relation=RelationStage(rows=450, epochs=3),
 )
 """Half of the generated documents to learn from; the other half, held out, and written cloze passages to be measured by."""
 
 QUICK = replace(
     RECIPE,
-    prepare=replace(RECIPE.prepare, seq_len=128, limit=4),
+    prepare=replace(RECIPE.prepare, seq_len=128, limit=8),
     train=replace(RECIPE.train, batch=8),
     relation=RelationStage(rows=90, epochs=1),
 )

@@ -64,8 +64,13 @@ SOURCES: dict[str, HubSource] = {
 }
 """Every named source. Adding one is adding a line."""
 
-BUNDLED = {"bundled:passages": "written for this project, MIT", "bundled:synthetic": "generated, MIT"}
+BUNDLED = {
+    "bundled:passages": "written for this project, MIT",
+    "bundled:synthetic": "generated, MIT",
+    "bundled:synthetic-short": "generated, MIT",
+}
 _SYNTHETIC_DOCUMENTS = 2_000
+_SYNTHETIC_LENGTHS = {"bundled:synthetic": (1_500, 6_000), "bundled:synthetic-short": (600, 1_400)}
 
 OnFlaw = Callable[[Flaw], None]
 
@@ -155,7 +160,8 @@ def _bundled(name: str) -> Iterator[Document]:
         return
     from coref_automl.corpus.synthetic import documents
 
-    for synthetic in documents(_SYNTHETIC_DOCUMENTS, 0):
+    least, most = _SYNTHETIC_LENGTHS[name]
+    for synthetic in documents(_SYNTHETIC_DOCUMENTS, 0, least=least, most=most):
         yield synthetic.document
 
 
