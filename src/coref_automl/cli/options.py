@@ -8,9 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-Out = Annotated[Path, typer.Option("--out", "--output-dir", help="Folder to write; made if missing, refused if it holds something else.")]
+Out = Annotated[
+    Path, typer.Option("--out", "--output-dir", help="Folder to write; made if missing, refused if it holds something else.")
+]
 OptionalOut = Annotated[
-    Path | None, typer.Option("--out", "--output-dir", help="Folder to write; made if missing, refused if it holds something else.")
+    Path | None,
+    typer.Option("--out", "--output-dir", help="Folder to write; made if missing, refused if it holds something else."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
