@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from coref_automl.workers import Job, Outcome, run_jobs
 
@@ -74,3 +78,34 @@ def test_a_worker_sees_its_own_device_only() -> None:
     asked: list[Any] = [Job(str(index), f"{HERE}:visible", {"_": index}) for index in range(2)]
     outcomes = run_jobs(asked, workers=2, devices=["cuda:0", "cuda:1"])
     assert {outcome.value for outcome in outcomes} <= {"0", "1"}
+
+
+@pytest.fixture(scope="module")
+def ray_cluster() -> Iterator[None]:
+    """A local cluster of two workers; its dashboard and its usage reports stay off."""
+    ray = pytest.importorskip("ray", reason="ray is not installed (pip install 'coref-automl[scale]')")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    here = str(Path(__file__).parents[1])
+    ray.init(
+        num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
+        runtime_env={"env_vars": {"PYTHONPATH": here}},
+    )  # fmt: skip
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # ray leaves its own sockets and pipes open
+def test_ray_keeps_order_answers_and_the_job_of_a_killed_worker(ray_cluster: None, tmp_path: Path) -> None:
+    killing = Job("killing", f"{HERE}:die_once", {"mark": str(tmp_path / "mark")})
+    mixed = [killing, *jobs("double", 3), *jobs("fail", 1)]
+    heard: list[Outcome] = []
+    outcomes = run_jobs(mixed, engine="ray", retries=1, on_outcome=heard.append)
+    assert [outcome.value for outcome in outcomes] == ["alive", 0, 2, 4, None]
+    assert outcomes[4].error is not None
+    assert "no 0" in outcomes[4].error
+    assert len(heard) == 5
+    deadly = run_jobs([Job("deadly", f"{HERE}:always_die", {})], engine="ray", retries=1)[0]
+    assert deadly.value is None
+    assert deadly.error is not None
+    assert [outcome.value for outcome in run_jobs(jobs("double", 2), workers=2)] == [0, 2]

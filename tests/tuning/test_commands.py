@@ -1,0 +1,110 @@
+"""coref-automl tune from the command line: what is wrong is said in one sentence, with status 2."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coref_automl.cli.app import run
+from coref_automl.config import read_yaml
+from coref_automl.tuning import run as engine
+from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.run import StudyResult, read_tune_recipe, recipe_text
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+@pytest.fixture
+def written(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> Callable[..., list[str]]:
+    def write(**changes: object) -> list[str]:
+        path = tmp_path / "recipe.yaml"
+        path.write_text(recipe_text(recipe(**changes)), "utf-8")
+        return ["tune", "--recipe", str(path)]
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ({"space": {"learning_rat": [1e-4]}}, [], "unknown name 'learning_rat'. Did you mean 'learning_rate'?"),
+        ({"space": {"learning_rate": {"low": 1.0, "high": 0.1}}}, [], "is empty; low must be under high"),
+        ({}, ["--storage", "nonsense"], "The storage nonsense cannot be used"),
+        ({}, ["--metric", "real1_strickt"], "Unknown metric 'real1_strickt'. Did you mean 'real1_strict'?"),
+        ({}, ["--metric", "lambada_top1"], "holds no lambada items"),
+        ({}, ["--dataset", "nowhere"], "The dataset nowhere does not exist"),
+        ({}, ["--trials", "0"], "trials must be at least 1"),
+        ({}, ["--sampler", "grid"], "sampler cannot be 'grid'"),
+        ({}, ["--eval-set", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(
+    written: Callable[..., list[str]],
+    changes: dict[str, object],
+    options: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run([*written(**changes), *options]) == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("coref-automl:")]
+    assert len(told) == 1
+    assert message in told[0]
+
+
+def test_a_study_needs_a_model_and_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tune", "--out", "x"]) == 2
+    assert "pass --model bundled:ko-mini" in capsys.readouterr().err
+    assert run(["tune", "--model", "bundled:ko-mini"]) == 2
+    assert "pass --out studies/first" in capsys.readouterr().err
+
+
+def test_a_dry_run_shows_the_whole_recipe_with_its_space_and_writes_nothing(
+    written: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*written(), "--dry-run", "--trials", "7"]) == 0
+    shown = tmp_path / "shown.yaml"
+    shown.write_text(capsys.readouterr().out, "utf-8")
+    assert read_tune_recipe(shown, {}).trials == 7
+    assert set(read_yaml(shown)["space"]) == {"learning_rate", "objective", "batch"}
+    assert not (tmp_path / "study").exists()
+
+
+def test_options_override_the_recipe_and_json_is_the_result_alone(
+    written: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[TuneRecipe] = []
+
+    def told(recipe: TuneRecipe, **_: object) -> StudyResult:
+        asked.append(recipe)
+        return StudyResult("study", "tpe", "real1_strict", {"complete": 3}, "It is noise.")
+
+    monkeypatch.setattr(engine, "run_study", told)
+    assert run([*written(), "--model", "a", "--model", "b", "--seeds", "5", "--no-prune", "--json"]) == 0
+    assert (asked[0].models, asked[0].seeds, asked[0].prune) == (("a", "b"), 5, False)
+    assert json.loads(capsys.readouterr().out)["sentence"] == "It is noise."
+
+
+def test_the_module_calls_the_same_engine(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from coref_automl import tune
+
+    asked: list[TuneRecipe] = []
+
+    def told(recipe: TuneRecipe, **_: object) -> StudyResult:
+        asked.append(recipe)
+        return StudyResult("study", "tpe", "real1_strict", {"complete": 3}, "It is noise.")
+
+    monkeypatch.setattr(engine, "run_study", told)
+    assert tune.main(["--model", "bundled:ko-mini", "--trials", "5", "--train-limit", "50", "--out", "o", "--workers", "2"]) == 0
+    recipe = asked[0]
+    assert (recipe.models, recipe.trials, recipe.workers, recipe.out) == (("bundled:ko-mini",), 5, 2, "o")
+    assert recipe.texts is not None
+    assert (recipe.texts.limit, recipe.texts.seq_lens) == (50, (512,))
+    assert "It is noise." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["tune-smoke.yaml", "tune.yaml"])
+def test_the_recipes_of_the_repository_read(name: str) -> None:
+    assert read_tune_recipe(RECIPES / name, {"out": "study"}).models

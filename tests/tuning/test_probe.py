@@ -1,0 +1,70 @@
+"""The probe: sizes that train, in order, and an accumulation that makes the batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coref_automl.errors import TrainingError
+from coref_automl.store import read_jsonl
+from coref_automl.training.recipe import TrainRecipe
+from coref_automl.tuning import probe as room
+from coref_automl.workers import Job, Outcome
+from tests.tuning.conftest import World
+
+
+def recipe(world: World) -> TrainRecipe:
+    return TrainRecipe("new:tiny", str(world.dataset), "", tokenizer=str(world.tokenizer), batch=8, device="cpu")
+
+
+def here(jobs: list[Job], **_: object) -> list[Outcome]:
+    """The probe's own process would import everything anew."""
+    return [Outcome(jobs[0], room.climb(**jobs[0].arguments))]
+
+
+def test_sizes_are_tried_upwards_and_the_batch_is_made_of_the_fastest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "run_jobs", here)
+    monkeypatch.setattr(room, "_ENOUGH", 0.0)
+    found = room.probe(recipe(world), largest=4, steps=1)
+    assert [size.rows for size in found.sizes] == [1, 2, 4]
+    assert found.largest == 4
+    assert found.stopped == "no larger one was tried"
+    assert found.fastest * found.accumulation == found.batch == 8
+    assert all(size.tokens_per_second > 0 for size in found.sizes)
+    assert found.lines()[-1].startswith("For a batch of 8: --batch 8 --micro-batch ")
+
+
+def test_a_size_that_does_not_fit_ends_the_climb(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    plain = room._try
+
+    def limited(work: object, rows: int, steps: int) -> room.Size:
+        if rows > 2:
+            raise torch.OutOfMemoryError("too many")
+        return plain(work, rows, steps)
+
+    monkeypatch.setattr(room, "run_jobs", here)
+    monkeypatch.setattr(room, "_ENOUGH", 0.0)
+    monkeypatch.setattr(room, "_try", limited)
+    found = room.probe(recipe(world), largest=64, steps=1)
+    assert (found.largest, found.stopped) == (2, "4 do not fit")
+
+
+def test_a_process_that_was_killed_keeps_what_it_measured(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(jobs: list[Job], **_: object) -> list[Outcome]:
+        room.climb(**{**jobs[0].arguments, "largest": 1})
+        assert list(read_jsonl(Path(jobs[0].arguments["kept"])))
+        return [Outcome(jobs[0], None, "the worker process died 1 times")]
+
+    monkeypatch.setattr(room, "run_jobs", killed)
+    found = room.probe(recipe(world), steps=1)
+    assert found.largest == 1
+    assert "killed" in found.stopped
+
+
+def test_nothing_that_fits_is_an_error_with_the_next_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "run_jobs", lambda jobs, **_: [Outcome(jobs[0], "1 do not fit")])
+    with pytest.raises(TrainingError, match="pass --gradient-checkpointing, or prepare shorter blocks"):
+        room.probe(recipe(world))

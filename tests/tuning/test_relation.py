@@ -1,0 +1,71 @@
+"""The same engine tunes relation extraction: epochs are reports, dev is the judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coref_automl.config import read_recipe
+from coref_automl.errors import RecipeError
+from coref_automl.progress import quiet
+from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.relation import open_relation
+from coref_automl.tuning.run import run_study
+from tests.tuning.conftest import World
+from tests.tuning.inline import InlineLauncher
+
+
+@pytest.fixture(scope="module")
+def encoder(world: World, tmp_path_factory: pytest.TempPathFactory) -> str:
+    from coref_automl.models.build import build_masked_lm
+    from coref_automl.models.load import load_tokenizer
+
+    folder = tmp_path_factory.mktemp("encoder")
+    tokenizer = load_tokenizer(str(world.tokenizer))
+    build_masked_lm("tiny", tokenizer, seq_len=64).save_pretrained(str(folder))
+    tokenizer.save_pretrained(str(folder))
+    return str(folder)
+
+
+def study(encoder: str, out: Path, **changes: object) -> TuneRecipe:
+    values: dict[str, object] = {
+        "models": (encoder,),
+        "out": str(out),
+        "task": "re",
+        "train": "bundled:relations",
+        "dev": "bundled:relations-dev",
+        "epochs": 2,
+        "settings": {"max_rows": 60, "max_length": 64, "patience": 0},
+        "space": {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "scheme": ["typed", "plain"]},
+        "trials": 2,
+        "finalists": 1,
+        "seeds": 2,
+        "device": "cpu",
+        "lang": "en",
+    }
+    return TuneRecipe(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_a_study_of_relation_extraction_ends_with_a_recipe_that_trains(encoder: str, tmp_path: Path) -> None:
+    launcher = InlineLauncher()
+    result = run_study(study(encoder, tmp_path / "study"), launcher=launcher, wait=lambda: None)
+    assert result.trials["complete"] + result.trials["pruned"] == 2
+    assert result.final is not None
+    assert "recommended settings" in result.sentence
+    best = read_recipe(tmp_path / "study" / "best-recipe.yaml", RelationRecipe)
+    assert best.seeds == 3
+    assert best.learning_rate == result.final.winner.params["learning_rate"]
+    assert (tmp_path / "study" / "best-model" / "relation.json").is_file()
+    table = (tmp_path / "study" / "trials.csv").read_text("utf-8").splitlines()
+    assert table[0].startswith("study,trial,state,micro_f1,origin,learning_rate,scheme")
+
+
+def test_settings_that_relation_training_would_refuse_are_refused_at_once(encoder: str, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="Unknown scheme"):
+        open_relation(study(encoder, tmp_path, space={"scheme": ["typed-punct", "typed-punkt"]}), tmp_path, quiet())
+    with pytest.raises(RecipeError, match="label_smoothing must lie between"):
+        open_relation(study(encoder, tmp_path, space={"label_smoothing": {"low": 0.0, "high": 2.0}}), tmp_path, quiet())
+    with pytest.raises(RecipeError, match="budget of a relation trial is in epochs"):
+        study(encoder, tmp_path, max_tokens=100)
