@@ -114,8 +114,10 @@ def run_line(recipe: LineRecipe, out: Path, *, progress: Progress | None = None)
     dataset = _dataset(recipe, evalset, out, progress)
     runs = _train(recipe, dataset, out, progress)
     _evaluate(recipe, runs, evalset, progress)
-    recommendation, report = _report(recipe, runs, evalset, out, progress)
+    recommendation = _recommend(recipe, runs, evalset)
+    progress.note(recommendation.sentence)
     relation = _relation(recipe, recommendation.chosen, out, progress) if recipe.relation else None
+    report = _report(recipe, runs, evalset, out, progress)
     result = LineResult(
         recommendation=recommendation.sentence,
         chosen=recommendation.chosen,
@@ -208,17 +210,22 @@ def _evaluate(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, progress:
     evaluate(list(runs), wanted, progress=progress)
 
 
-def _report(
-    recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, progress: Progress
-) -> tuple[Recommendation, Path]:
+def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path) -> Recommendation:
     from coref_automl.comparison.recommend import recommend
+
+    stage = recipe.evaluate
+    return recommend(*runs, metric=stage.metric, margin=stage.margin, evalset=evalset.name, seed=recipe.seed)
+
+
+def _report(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, progress: Progress) -> Path:
+    """Written last, so that it holds the relation extraction too."""
     from coref_automl.comparison.report import report
 
     stage = recipe.evaluate
-    recommendation = recommend(*runs, metric=stage.metric, margin=stage.margin, evalset=evalset.name, seed=recipe.seed)
     progress.note("Writing the report")
-    page = report(*runs, out=out / "report", metric=stage.metric, margin=stage.margin, lang=recipe.lang, seed=recipe.seed)
-    return recommendation, Path(page)
+    shown = [*runs, out / "relation"] if recipe.relation else list(runs)
+    options: dict[str, Any] = {"metric": stage.metric, "margin": stage.margin, "lang": recipe.lang, "seed": recipe.seed}
+    return Path(report(*shown, out=out / "report", evalset=evalset.name, **options))
 
 
 def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) -> dict[str, Any]:
