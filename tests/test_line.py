@@ -118,3 +118,6 @@ def test_an_unknown_key_names_the_nearest(tmp_path: Path) -> None:
     path.write_text("model: m\nprepare: {sources: [local:a], seq_length: 5}\n", "utf-8")
     with pytest.raises(RecipeError, match="seq_len"):
         read_recipe(path, LineRecipe)
+    path.write_text("modell: m\n", "utf-8")
+    with pytest.raises(RecipeError, match="unknown key 'modell'"):
+        line_recipe(path, {})

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from coref_automl.config import from_mapping, read_yaml
+from coref_automl.config import from_mapping, nearest, read_yaml
 from coref_automl.errors import RecipeError
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record, Task
@@ -281,6 +281,9 @@ def line_recipe(path: Path | None, asked: Mapping[str, Any]) -> LineRecipe:
                 data[key] = {**(data.get(key) or {}), **given}
         elif value is not None:
             data[key] = value
+    for key in data:
+        if key not in LineRecipe.__dataclass_fields__:
+            raise RecipeError(f"{path}: unknown key {key!r}. {nearest(key, LineRecipe.__dataclass_fields__)}")
     if "model" not in data:
         raise RecipeError("Name the model to adapt with --model, for example --model bundled:ko-mini.")
     if not data.get("prepare", {}).get("sources"):
