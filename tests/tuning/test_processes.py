@@ -42,7 +42,7 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are watched through /proc")
 def test_a_killed_study_leaves_no_process_behind_and_goes_on(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
-    wanted = recipe(epochs=40, trials=2, seeds=1, prune=False)
+    wanted = recipe(epochs=20, trials=2, seeds=1, prune=False)
     path = tmp_path / "recipe.yaml"
     path.write_text(recipe_text(wanted), "utf-8")
     command = [sys.executable, "-m", "coref_automl.cli", "tune", "--recipe", str(path)]
@@ -61,7 +61,7 @@ def test_a_killed_study_leaves_no_process_behind_and_goes_on(recipe: Callable[..
 
 
 def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
-    wanted = recipe(epochs=40)
+    wanted = recipe(epochs=20)
     problem = open_masked(wanted, tmp_path / "study", quiet())
     job = problem.job(problem.recommended()[0], 0)
     launcher = LocalLauncher(1, ["cpu"])

@@ -72,6 +72,17 @@ def test_the_same_command_again_trains_nothing(finished: tuple[TuneRecipe, Study
     assert {path: path.stat().st_mtime_ns for path in Path(recipe.out).glob(runs)} == before
 
 
+def test_a_trial_that_gave_up_its_weights_can_still_become_a_finalist(
+    finished: tuple[TuneRecipe, StudyResult, InlineLauncher],
+) -> None:
+    recipe, first, _ = finished
+    wider = run_study(replace(recipe, finalists=3), launcher=InlineLauncher(), wait=lambda: None)
+    assert first.final is not None
+    assert wider.final is not None
+    assert len(wider.final.finalists) == first.trials["complete"]
+    assert len(wider.final.finalists) >= len(first.final.finalists)
+
+
 def test_random_search_stands_beside_the_tuner_in_one_table(finished: tuple[TuneRecipe, StudyResult, InlineLauncher]) -> None:
     recipe, _, _ = finished
     beside = run_study(replace(recipe, sampler="random"), launcher=InlineLauncher(), wait=lambda: None)
@@ -82,6 +93,11 @@ def test_random_search_stands_beside_the_tuner_in_one_table(finished: tuple[Tune
     assert {row["study"] for row in rows} == {"study", "study-random"}
     assert len(rows) == 6
     assert sum(row["origin"] == "recommended" for row in rows) == 4
+    drawn = [row["learning_rate"] for row in rows if row["origin"] == "drawn"]
+    assert len(set(drawn)) == 2
+    for name in ("study.html", "study-random.html"):
+        assert "Winner of study" in (Path(recipe.out) / name).read_text("utf-8")
+    assert {path.name for path in Path(recipe.out).glob("best-recipe*.yaml")} == {"best-recipe.yaml", "best-recipe-random.yaml"}
 
 
 def test_a_study_with_another_space_is_refused_and_nothing_is_overwritten(

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -78,20 +79,18 @@ def test_a_resumed_study_does_not_draw_the_same_again(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """A private server, run by the user postgres, in a folder of the test."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
     if not found:
         pytest.skip("PostgreSQL is not installed (Debian: apt-get install postgresql)")
     pytest.importorskip("psycopg", reason="the `scale` extra is not installed")
-    binaries, folder = found[-1].parent, tmp_path_factory.mktemp("postgres")
+    binaries, folder = found[-1].parent, Path(tempfile.mkdtemp(prefix="coref-automl-postgres-"))  # pytest's own are root's alone
     as_user: list[str] = []
     if os.getuid() == 0:
         if shutil.which("runuser") is None:
             pytest.skip("root cannot run PostgreSQL, and runuser is not installed")
         as_user = ["runuser", "-u", "postgres", "--"]
-        for parent in (folder, *folder.parents[:2]):
-            parent.chmod(0o755)
         shutil.chown(folder, "postgres")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -108,6 +107,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
     finally:
         call(str(binaries / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop", check=False)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_two_processes_share_a_postgresql_study_and_no_trial_is_lost(tmp_path: Path, postgres: str) -> None:

@@ -82,6 +82,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
         facts = {
             "step": step,
             "epoch": round(step / self._plan.steps_per_epoch, 4),
+            "progress": round(self._clock.progress(step), 4),
             "loss": round(loss, 5),
             "rate": float(logs["learning_rate"]),
             "gradient": round(float(logs.get("grad_norm", 0.0)), 4),

@@ -9,11 +9,15 @@ from typing import Any
 
 
 class Follower:
-    """Reads a file that another process appends to. A line that a kill cut in two is passed over, as `watch` does."""
+    """Reads a file that another process appends to. A line that a kill cut in two is passed over, as `watch` does.
+
+    Every row carries how far the run had come: what steps say of it holds until the next one.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._at = 0
+        self._progress = 0.0
 
     def rows(self) -> Iterator[dict[str, Any]]:
         try:
@@ -30,4 +34,5 @@ class Follower:
             except ValueError:
                 continue
             if isinstance(row, dict) and "event" in row:
+                self._progress = row.setdefault("progress", self._progress)
                 yield row

@@ -21,9 +21,10 @@ from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
 from coref_automl.progress import Progress
 from coref_automl.records import Half
 from coref_automl.statistics import MethodVerdict, seed_paired_verdict
-from coref_automl.store import natural_order, read_json, read_jsonl
+from coref_automl.store import natural_order
 from coref_automl.training.recipe import NEW, TrainRecipe, check, recommended
 from coref_automl.tuning.defaults import masked_space
+from coref_automl.tuning.follow import Follower
 from coref_automl.tuning.halves import clusters_of, split_set
 from coref_automl.tuning.hits import Report, decode_hits, encode_hits
 from coref_automl.tuning.problem import Job, job_key
@@ -105,25 +106,16 @@ class MaskedProblem:
 
     def reports(self, job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
         """A report is an evaluation event of the run; its hits are read from the evaluation it speaks of."""
-        budget = job.recipe["max_minutes"]
-        steps = read_json(job.run / "manifest.json")["plan"]["steps"] if (job.run / "manifest.json").is_file() else None
-        seconds: dict[int, float] = {}
         for event in events:
-            if event["event"] == "step":
-                seconds[event["step"]] = event["seconds"]
             if event["event"] != "evaluation":
                 continue
-            at = int(event["checkpoint"].rpartition("-")[2])
-            by_steps = at / steps if steps else 0.0
-            by_time = seconds.get(at, 0.0) / (60 * budget) if budget else 0.0
-            step = min(REPORTS, max(1, int(REPORTS * max(by_steps, by_time) + 1e-9)))
+            step = min(REPORTS, max(1, int(REPORTS * event["progress"] + 1e-3)))
             stored = _evaluation_of(job, event["checkpoint"], self.halves["select"].name)
             yield Report(step, float(event["value"]), encode_hits(stored.scores(), self.metric))
 
     def cost(self, job: Job) -> dict[str, float]:
         last = {"tokens": 0.0, "seconds": 0.0}
-        path = job.run / "events.ndjson"
-        for event in read_jsonl(path) if path.is_file() else ():
+        for event in Follower(job.run / "events.ndjson").rows():
             if event["event"] == "step":
                 last = {name: float(event[name]) for name in last}
         return last

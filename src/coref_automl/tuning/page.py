@@ -17,7 +17,7 @@ from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.table import STATES, arm_of, shown
 
 if TYPE_CHECKING:
-    from coref_automl.tuning.run import StudyResult
+    from coref_automl.tuning.outputs import StudyResult
 
 _LEAST = 5
 """Fewer completed trials say nothing about which dimension matters."""

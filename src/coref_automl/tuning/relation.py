@@ -27,8 +27,9 @@ from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.results import read_predictions
 from coref_automl.relation.train import VALIDATION
 from coref_automl.statistics import MethodVerdict
-from coref_automl.store import read_json, read_jsonl, remove
+from coref_automl.store import read_json, remove
 from coref_automl.tuning.defaults import relation_space
+from coref_automl.tuning.follow import Follower
 from coref_automl.tuning.hits import Report
 from coref_automl.tuning.problem import Job, job_key
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
@@ -68,12 +69,13 @@ class RelationProblem:
             points.append(self.space.point({**plain, "learning_rate": rate, "model": model}, self.fixed))
         return points
 
-    def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:  # noqa: ARG002 - every run scores dev
+    def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
         recipe = self._relation_recipe(params, seed)
         prints = {name: self.prints[name] for name in (f"model {recipe.model}", "train", "dev") if name in self.prints}
         key = job_key(self.task, to_mapping(recipe), prints)
         folder = self.out / "trials" / key
-        return Job(self.task, key, str(folder), to_mapping(dataclasses.replace(recipe, out=str(folder / f"run-{key}"))))
+        recipe = dataclasses.replace(recipe, out=str(folder / f"run-{key}"))
+        return Job(self.task, key, str(folder), to_mapping(recipe), self.judged.split if confirm else None)
 
     def _relation_recipe(self, params: Mapping[str, Any], seed: int) -> RelationRecipe:
         values = {"model": self.recipe.models[0], **self.recipe.settings, **params}
@@ -89,8 +91,7 @@ class RelationProblem:
                 yield Report(max(1, REPORTS * event["epoch"] // event["epochs"]), best)
 
     def cost(self, job: Job) -> dict[str, float]:
-        path = job.run / "events.ndjson"
-        times = [float(event["time"]) for event in read_jsonl(path)] if path.is_file() else []
+        times = [float(event["time"]) for event in Follower(job.run / "events.ndjson").rows()]
         return {"tokens": 0.0, "seconds": times[-1] - times[0] if times else 0.0}
 
     def best_recipe(self, params: Mapping[str, Any], out: Path) -> RelationRecipe:

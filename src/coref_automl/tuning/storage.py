@@ -166,7 +166,7 @@ def _trials_of(storage: Any, name: str) -> Sequence[Any]:
 def _sampler(recipe: TuneRecipe, already: int, owner: str) -> Any:
     """Neither a resumed study nor a second machine may draw what was drawn before: trials so far and owner move the seed."""
     optuna = _optuna()
-    seed = int(fingerprint(recipe.seed, already, owner if recipe.storage else "")[:8], 16)
+    seed = int(fingerprint(recipe.seed, recipe.sampler, already, owner if recipe.storage else "")[:8], 16)
     if recipe.sampler == "random":
         return optuna.samplers.RandomSampler(seed=seed)
     with warnings.catch_warnings():

@@ -17,7 +17,7 @@ from typing import Any
 
 from coref_automl.progress import Progress
 from coref_automl.records import Record
-from coref_automl.store import read_json, write_json
+from coref_automl.store import is_done, read_json, remove, write_json
 from coref_automl.tuning.problem import Job
 
 OUTCOME = "outcome.json"
@@ -91,6 +91,8 @@ def _masked(job: Job) -> None:
     from coref_automl.training.run import train
 
     recipe = from_mapping(TrainRecipe, job.recipe, "trial")
+    if job.confirm is not None and is_done(job.run) and not list(job.run.glob("checkpoint-*/training.json")):
+        remove(job.run)  # its weights were given up when it was not among the best; now it is a finalist
     result = train(recipe, progress=Progress())
     if not list(job.run.glob(f"evaluations/*/checkpoint-{result.steps}/DONE")) and result.checkpoints:
         raise EvaluationError(f"The last checkpoint of {job.run} could not be scored; its log says why.")
@@ -108,6 +110,8 @@ def _relation(job: Job) -> None:
     from coref_automl.relation.train import train_relation
 
     recipe = from_mapping(RelationRecipe, job.recipe, "trial")
+    if job.confirm is not None and is_done(job.run) and not list(job.run.glob("seed-*/model")):
+        remove(job.run)
 
     def heard(_seed: int, epoch: int, scores: Scores) -> None:
         Progress(shown=False, events=job.run / "events.ndjson").event(

@@ -1,0 +1,122 @@
+"""What a study leaves behind. In: its finalists. Out: best-recipe.yaml, best-model/, result.json, trials.csv, study.html.
+
+Random search in the same folder has files of its own (best-recipe-random.yaml ...) and overwrites nothing; the table and the
+pages show both.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from coref_automl.config import to_yaml
+from coref_automl.errors import FolderError
+from coref_automl.records import Record
+from coref_automl.store import read_json, remove, write_json, write_text
+from coref_automl.tuning.finish import Final, Finalist
+from coref_automl.tuning.problem import Problem
+from coref_automl.tuning.recipe import Sampler, TuneRecipe
+from coref_automl.tuning.storage import arms, counts
+
+TABLE = "trials.csv"
+_ONLY_FOR_RESUMING = ("optimizer*", "scheduler*", "rng_state*", "scaler*")
+
+
+@dataclass(frozen=True, slots=True)
+class StudyResult(Record):
+    """What a study leaves behind. `final` is None where other machines still run trials of it."""
+
+    study: str
+    sampler: Sampler
+    metric: str
+    trials: dict[str, int]
+    sentence: str
+    final: Final | None = None
+    best_recipe: str | None = None
+    weights: str | None = None
+    page: str | None = None
+    rival: str | None = None
+
+    def lines(self) -> list[str]:
+        shown = ", ".join(f"{count} {state}" for state, count in self.trials.items() if count)
+        lines = [f"{self.study} ({self.sampler}): {shown}", self.sentence]
+        lines += [self.rival] if self.rival else []
+        named = (("recipe ", self.best_recipe), ("weights", self.weights), ("report ", self.page))
+        return lines + [f"{name} {path}" for name, path in named if path]
+
+
+def states(study: Any) -> dict[str, int]:
+    """How many trials ended how, in words."""
+    words = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL", "running": "RUNNING"}
+    ended = [trial.state.name for trial in study.get_trials(deepcopy=False) if counts(trial)]
+    return {word: ended.count(name) for word, name in words.items()}
+
+
+def write_outputs(study: Any, problem: Problem, recipe: TuneRecipe, final: Final, out: Path) -> StudyResult:
+    """Write everything; pages of other arms in the folder are written again, so that each shows all."""
+    from coref_automl.tuning.table import write_table
+
+    recipe_path, model_path = out / _named("best-recipe", recipe, ".yaml"), out / _named("best-model", recipe)
+    _keep_winner(problem, recipe, final.winner, recipe_path, model_path, out)
+    page = out / _named("study", recipe, ".html")
+    result = StudyResult(
+        recipe.arm, recipe.sampler, problem.metric, states(study), final.sentence, final, str(recipe_path), str(model_path),
+        str(page),
+    )  # fmt: skip
+    write_json(out / _named("result", recipe, ".json"), result.to_json())
+    studies = arms(recipe, out, problem.binding)
+    write_table(studies, problem, out / TABLE)
+    return _write_pages(studies, problem, recipe, out)
+
+
+def _write_pages(studies: Sequence[Any], problem: Problem, recipe: TuneRecipe, out: Path) -> StudyResult:
+    from coref_automl.tuning.page import write_page
+
+    names = {study.study_name for study in studies}
+    found = [StudyResult.from_json(read_json(path)) for path in sorted(out.glob("result*.json"))]
+    finals = {result.study: result.final for result in found if result.study in names and result.final is not None}
+    results = {}
+    for result in found:
+        if result.study not in finals:
+            continue
+        arm = replace(recipe, sampler=result.sampler)
+        results[result.study] = replace(result, rival=against_other_arms(problem, arm, finals))
+        write_json(out / _named("result", arm, ".json"), results[result.study].to_json())
+        write_page(results[result.study], studies, problem, arm, finals, out / _named("study", arm, ".html"))
+    return results[recipe.arm]
+
+
+def _keep_winner(problem: Problem, recipe: TuneRecipe, winner: Finalist, recipe_path: Path, model_path: Path, out: Path) -> None:
+    """The recipe that trains the winner again, and the weights of its best seed on select."""
+    write_text(recipe_path, to_yaml(problem.best_recipe(winner.params, out / _named("best-run", recipe))))
+    seed = recipe.seed + winner.select.index(max(winner.select))
+    source = problem.weights(problem.job(winner.params, seed, confirm=True))
+    aside = out / f".{model_path.name}.part"
+    remove(aside)
+    shutil.copytree(source, aside, ignore=shutil.ignore_patterns(*_ONLY_FOR_RESUMING))
+    if model_path.exists() and not (model_path / "config.json").is_file() and any(model_path.iterdir()):
+        raise FolderError(f"{model_path} holds something that is not a model; move it away and run the same command again.")
+    remove(model_path)
+    aside.rename(model_path)
+
+
+def against_other_arms(problem: Problem, recipe: TuneRecipe, finals: Mapping[str, Final]) -> str | None:
+    """Does the tuner win against random search at the same count of trials? Winners paired by seed, on the confirming half."""
+    mine = finals[recipe.arm].winner
+    lines = []
+    for name, other in finals.items():
+        if name == recipe.arm:
+            continue
+        seeds = range(recipe.seed, recipe.seed + min(len(mine.confirm), len(other.winner.confirm)))
+        ours, theirs = ([problem.job(one.params, seed, confirm=True) for seed in seeds] for one in (mine, other.winner))
+        verdict = problem.verdict(ours, theirs, recipe.seed)
+        told = "shown" if verdict.shown else "not shown: it may be noise"
+        lines.append(f"Winner of {recipe.arm} - winner of {name}: {100 * verdict.difference:+.2f} points ({told}).")
+    return " ".join(lines) or None
+
+
+def _named(what: str, recipe: TuneRecipe, ending: str = "") -> str:
+    return f"{what}{'' if recipe.sampler == 'tpe' else f'-{recipe.sampler}'}{ending}"
