@@ -14,7 +14,7 @@ RECIPE = LineRecipe(
     model=BASE,
     prepare=PrepareStage(sources=("bundled:synthetic-short",), seq_len=512, limit=250, near_duplicates=False),
     train=TrainStage(epochs=1.0, batch=8, micro_batch=4, learning_rate=8e-4, warmup=0.1),
-    evaluate=EvaluateStage(words="none", metric="real1_strict", per_source=36),
+    evaluate=EvaluateStage(words="none", metric="real1_strict", per_source=28),
     relation=RelationStage(rows=400, epochs=3),
 )
 """Half of the generated documents to learn from; the other half, held out, and written cloze passages to be measured by."""
