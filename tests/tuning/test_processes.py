@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 
 from coref_automl.progress import quiet
 from coref_automl.tuning.finish import run_all
-from coref_automl.tuning.launch import LocalLauncher
+from coref_automl.tuning.launch import LocalLauncher, RayLauncher
 from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.recipe import TuneRecipe
@@ -74,6 +75,35 @@ def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRec
     assert run_all([job], launcher, quiet(), wait=lambda: time.sleep(0.05)) == {}
     assert "Going on from checkpoint-" in (job.run / "events.ndjson").read_text("utf-8")
     assert "train:" in job.log.read_text("utf-8")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # ray leaves its own sockets and pipes open
+def test_a_trial_on_ray_that_is_killed_runs_again(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray", reason="ray is not installed (pip install 'coref-automl[scale]')")
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        problem = open_masked(recipe(epochs=20), tmp_path / "study", quiet())
+        job = problem.job(problem.recommended()[0], 0)
+        launcher = RayLauncher(1, "cpu")
+        first = launcher.start(job, 0)
+        until(lambda: bool(list(job.run.glob("checkpoint-*/training.json"))), "a first checkpoint")
+        mine = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and job.key in _command(p)]
+        for pid in mine:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not first.alive, "the end of the trial")
+        assert first.code == -signal.SIGKILL
+        assert run_all([job], launcher, quiet(), wait=lambda: time.sleep(0.05)) == {}
+        assert "Going on from checkpoint-" in job.log.read_text("utf-8")
+    finally:
+        ray.shutdown()
+
+
+def _command(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_text()
+    except OSError:
+        return ""
 
 
 @pytest.mark.parametrize(

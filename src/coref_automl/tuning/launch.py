@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, Protocol
 
 from coref_automl.errors import MissingExtra
+from coref_automl.store import write_json
 from coref_automl.tuning.problem import Job
-from coref_automl.tuning.trial import run_in_process, run_job
+from coref_automl.tuning.trial import MODULE as TRIAL_MODULE
+from coref_automl.tuning.trial import run_in_process
 from coref_automl.workers import Engine, devices_here
 
 PRELOAD = ["torch", "transformers", "coref_automl.training.run", "coref_automl.relation.train"]
@@ -110,8 +115,15 @@ class RayLauncher:
         return _RayTask(self._remote.remote(job.to_json()))
 
 
-def _on_ray(job: dict[str, Any]) -> bool:
-    return run_job(job).done
+def _on_ray(job: dict[str, Any]) -> int:
+    """A trial as a process of the task: Ray uses its workers again, and no trial's memory may lie in the next one's way."""
+    work = Job.from_json(job)
+    path = Path(work.folder) / "job.json"
+    write_json(path, job)
+    with work.log.open("a") as log:
+        command = [sys.executable, "-m", TRIAL_MODULE, str(path), "--with-parent"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT)
+        return process.wait()
 
 
 class _RayTask:
@@ -129,7 +141,7 @@ class _RayTask:
         import ray
 
         try:
-            return 0 if ray.get(self._reference) else 1
+            return int(ray.get(self._reference))
         except ray.exceptions.RayError:
             return -9  # the worker is gone: killed, or out of memory
 

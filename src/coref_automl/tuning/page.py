@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,7 +185,9 @@ def importance(study: Any) -> dict[str, float]:
     import optuna
 
     try:
-        found = optuna.importance.get_param_importances(study)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns of dimensions that few trials drew; the page shows how few there were
+            found = optuna.importance.get_param_importances(study)
     except (ValueError, RuntimeError):
         return {}
     return {name: float(share) for name, share in found.items()}

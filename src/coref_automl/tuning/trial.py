@@ -21,6 +21,7 @@ from coref_automl.store import is_done, read_json, remove, write_json
 from coref_automl.tuning.problem import Job
 
 OUTCOME = "outcome.json"
+MODULE = "coref_automl.tuning.trial"
 _NOT_FINITE = re.compile(r"not a number|\bnan\b|not finite|infinite", re.IGNORECASE)
 _MEMORY = re.compile(r"out of memory|not fit in memory|cannot allocate memory", re.IGNORECASE)
 
@@ -139,5 +140,17 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def main(arguments: list[str]) -> int:
+    """python -m coref_automl.tuning.trial JOB [--with-parent]; with the flag, the end of standard input ends the trial."""
+    if "--with-parent" in arguments:
+
+        def watch() -> None:
+            sys.stdin.buffer.read()
+            os._exit(70)
+
+        threading.Thread(target=watch, daemon=True).start()
+    return 0 if run_job(read_json(Path(arguments[0]))).done else 1
+
+
 if __name__ == "__main__":
-    sys.exit(0 if run_job(read_json(Path(sys.argv[1]))).done else 1)
+    os._exit(main(sys.argv[1:]))
