@@ -107,6 +107,10 @@ def test_options_win_over_the_file_and_what_is_missing_is_named(tmp_path: Path) 
     chosen = line_recipe(smoke, {"model": "other", "prepare": {"seq_len": 64, "sources": None}})
     assert (chosen.model, chosen.prepare.seq_len) == ("other", 64)
     assert chosen.prepare.sources == ("bundled:synthetic",)
+    spoken = tmp_path / "spoken.yaml"
+    spoken.write_text("model: m\nlang: en\nseed: 5\nprepare: {sources: [local:a]}\n", "utf-8")
+    kept, changed = line_recipe(spoken, {"lang": None, "seed": None}), line_recipe(spoken, {"lang": "ko", "seed": 0})
+    assert (kept.lang, kept.seed, changed.lang, changed.seed) == ("en", 5, "ko", 0)
     with pytest.raises(RecipeError, match="--model"):
         line_recipe(None, {"prepare": {"sources": ["local:a"]}})
     with pytest.raises(RecipeError, match="--source"):

@@ -22,7 +22,6 @@ RECIPE = LineRecipe(
 QUICK = replace(
     RECIPE,
     prepare=replace(RECIPE.prepare, seq_len=128, limit=8),
-    train=replace(RECIPE.train, batch=8),
     relation=RelationStage(rows=90, epochs=1),
 )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coref_automl.cli.app import app
-from coref_automl.cli.options import AsJson, OptionalOut, Seed, print_json
+from coref_automl.cli.options import AsJson, OptionalOut, print_json
 from coref_automl.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -67,8 +67,12 @@ def adapt(
     ] = None,
     re_train: Annotated[str | None, typer.Option("--re-train", help="Relation rows to carry the chosen checkpoint into.")] = None,
     re_dev: Annotated[str | None, typer.Option("--re-dev", help="Relation rows that are scored once at the end.")] = None,
-    seed: Seed = 0,
-    lang: Lang = "ko",
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed of everything random; 0 unless the recipe says otherwise.")
+    ] = None,
+    lang: Annotated[
+        str | None, typer.Option("--lang", help="Language of the report, ko or en; ko unless the recipe says otherwise.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """The same line on your model and your text: prepare, train, evaluate, recommend, report.
@@ -80,8 +84,8 @@ def adapt(
 
     asked = {
         "model": model,
-        "seed": seed or None,
-        "lang": _checked(lang),
+        "seed": seed,
+        "lang": _checked(lang) if lang else None,
         "prepare": {"sources": source, "seq_len": seq_len},
         "train": {"epochs": epochs, "objectives": objective},
         "evaluate": {"set": eval_set},
