@@ -93,6 +93,10 @@ def test_predictions_are_kept_a_row_and_give_the_same_scores(trained: RelationRe
     assert probabilities.sum(1) == pytest.approx(np.ones(40), abs=1e-2)
     assert trained.seeds[1].scores is not None
     assert 100 * (probabilities.argmax(1) == gold).mean() == pytest.approx(trained.seeds[1].scores.accuracy)
+    marks = [json.loads(line)["sentence"] for line in path.read_text("utf-8").splitlines()]
+    sentences = [row["sentence"] for row in json.loads(dev_file.read_text("utf-8"))]
+    assert len(set(marks)) == len(set(sentences))
+    assert not set(marks) & set(sentences)
 
 
 def test_evaluating_the_run_again_gives_the_same_numbers(trained: RelationResult, dev_file: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from coref_automl.errors import MissingExtra, RelationDataError
 from coref_automl.records import Record
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.rows import BadRow, RelationRow, parse_row
+from coref_automl.store import fingerprint
 
 BUNDLED = {"bundled:relations": (1200, 0), "bundled:relations-dev": (300, 1)}
 """Generated rows: how many, and the seed."""
@@ -95,6 +96,11 @@ def split_name(name: str) -> str:
 def sentence_key(sentence: str) -> str:
     """Two sentences with one key are the same sentence: composed alike, blanks aside."""
     return " ".join(unicodedata.normalize("NFC", sentence).split())
+
+
+def sentence_mark(sentence: str) -> str:
+    """A short name of a sentence, so that a run can say which rows of another file it has seen."""
+    return fingerprint(sentence_key(sentence))[:12]
 
 
 def split_by_sentence(rows: Sequence[RelationRow], share: float) -> tuple[tuple[RelationRow, ...], tuple[RelationRow, ...]]:

@@ -15,7 +15,7 @@ from coref_automl.errors import ModelError
 from coref_automl.models.load import load_tokenizer, pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.cache import RowCache
-from coref_automl.relation.data import RelationData, sentence_key
+from coref_automl.relation.data import RelationData, sentence_key, sentence_mark
 from coref_automl.relation.intervals import Scored, estimates
 from coref_automl.relation.labels import LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
@@ -162,11 +162,6 @@ def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> Re
         notes=mark_notes,
         fingerprints={**manifest["binding"]["fingerprints"], "data": rows_fingerprint(data.rows)},
     )
-
-
-def sentence_mark(sentence: str) -> str:
-    """A short name of a sentence, so that a run can say which rows of another file it has seen."""
-    return fingerprint(sentence_key(sentence))[:12]
 
 
 def _notes(data: RelationData, manifest: dict[str, Any]) -> tuple[str, ...]:

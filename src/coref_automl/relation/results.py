@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from coref_automl.errors import InputError
 from coref_automl.records import SCHEMA, Estimate, Record
+from coref_automl.relation.data import sentence_mark
 from coref_automl.relation.labels import INDEX, LABELS
 from coref_automl.relation.metrics import LabelScore, Scores
 from coref_automl.relation.rows import RelationRow
@@ -93,12 +94,21 @@ def _interval(estimate: Estimate) -> str:
 
 
 def write_predictions(path: Path, rows: tuple[RelationRow, ...], probabilities: NDArray[np.float32]) -> None:
-    """A line a row: id, gold, prediction, and the probabilities in label order, to four significant digits."""
+    """A line a row: id, a mark of its sentence, gold, prediction, and the probabilities in label order, to four digits.
+
+    The mark tells which rows share a sentence, so that predictions can be compared without the file they were made for.
+    """
     predicted = probabilities.argmax(1)
     write_jsonl(
         path,
         (
-            {"guid": row.guid, "gold": row.label, "pred": LABELS[best], "probs": [float(f"{p:.4g}") for p in line]}
+            {
+                "guid": row.guid,
+                "sentence": sentence_mark(row.sentence),
+                "gold": row.label,
+                "pred": LABELS[best],
+                "probs": [float(f"{p:.4g}") for p in line],
+            }
             for row, best, line in zip(rows, predicted.tolist(), probabilities.tolist(), strict=True)
         ),
     )

@@ -19,7 +19,7 @@ from coref_automl.errors import FolderError
 from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device, weights_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.cache import RowCache
-from coref_automl.relation.data import RelationData, split_by_sentence
+from coref_automl.relation.data import RelationData, sentence_mark, split_by_sentence
 from coref_automl.relation.evaluate import (
     KIND,
     has_predictions,
@@ -27,7 +27,6 @@ from coref_automl.relation.evaluate import (
     predict_seed,
     rows_fingerprint,
     run_model,
-    sentence_mark,
     store_predictions,
     summarise,
 )
