@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coref_automl.comparison.compare import compare
-from coref_automl.comparison.scores import read_groups
+from coref_automl.comparison.groups import read_groups
 from coref_automl.errors import ComparisonError, InputError, RecipeError
 from coref_automl.evaluation.metrics import METRICS, hits, summarise
 from coref_automl.evaluation.stored import find_evaluations

@@ -1,4 +1,4 @@
-"""coref-automl compare and report: which checkpoint is better, whether that is more than noise, and a page that shows it."""
+"""coref-automl compare, report, archive: which checkpoint is better, is it more than noise, a page that shows it, its numbers."""
 
 from __future__ import annotations
 
@@ -97,4 +97,26 @@ def report(
         print_json(made.to_json())
         return
     print(made.sentence)
+    print(made)
+
+
+@app.command(epilog="Example: coref-automl archive runs --out results/experiment")
+def archive(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Evaluated checkpoints, runs, folders of runs; relation runs too.")
+    ],
+    out: Out,
+    as_json: AsJson = False,
+) -> None:
+    """Keep the numbers of evaluations without any text: no passage, answer, predicted word, title or path.
+
+    `compare` and `report` read the folder like the runs it came from and give the same numbers, intervals and verdicts, so that
+    it can be published, or committed, where the texts may not be.
+    """
+    from coref_automl.comparison.archive import archive as keep
+
+    made = keep(paths, out=out)
+    if as_json:
+        print_json(made.to_json())
+        return
     print(made)

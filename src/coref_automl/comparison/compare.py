@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from coref_automl.comparison.groups import flat_paths
 from coref_automl.comparison.pairing import choose_group, find_reference, settle_metric
-from coref_automl.comparison.scores import Columns, Group, flat_paths
+from coref_automl.comparison.scores import Columns, Group
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Estimate, Half, Record

@@ -11,9 +11,9 @@ import numpy as np
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
 from coref_automl.errors import CorefError
+from coref_automl.evaluation.columns import ITEMS, holds_text
 from coref_automl.evaluation.items import EvalSet
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.evaluation.stored import ITEMS
 from coref_automl.records import ClozeItem
 from coref_automl.store import read_jsonl
 
@@ -25,9 +25,11 @@ _AROUND_GAP = 150
 _AROUND_ANTECEDENT = 70
 
 
-def explorer(study: Study) -> dict[str, Any]:
-    """Words are kept once and named by number: twenty models give thirty thousand answers."""
+def explorer(study: Study) -> dict[str, Any] | None:
+    """Words are kept once and named by number: twenty models give thirty thousand answers. None where no text was kept."""
     models = _models(study)
+    if not all(holds_text(model.folder) for model in models):
+        return None
     rows = telling_items(study, models)
     chosen = {item: number for number, item in enumerate(rows)}
     passages, fault = _passages(study, chosen)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from coref_automl.comparison.scores import Entry, Group, read_groups
+from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.scores import Entry, Group
 from coref_automl.config import choose, nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS, PRIMARY

@@ -15,8 +15,9 @@ from typing import Any, Literal
 import numpy as np
 
 from coref_automl.comparison.compare import against, finding
+from coref_automl.comparison.groups import flat_paths
 from coref_automl.comparison.pairing import choose_group, settle_metric
-from coref_automl.comparison.scores import Entry, Group, flat_paths
+from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.sentences import recommendation_sentence
 from coref_automl.errors import ComparisonError
 from coref_automl.records import Comparison, Estimate, Record

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison import plan
+from coref_automl.comparison.groups import flat_paths, read_groups
 from coref_automl.comparison.page import Page, Say, Section, Table, row
 from coref_automl.comparison.recommend import MARGIN, checked_margin, recommend_group
 from coref_automl.comparison.render import render_html, render_markdown
-from coref_automl.comparison.scores import Group, flat_paths, read_groups
+from coref_automl.comparison.scores import Group
 from coref_automl.comparison.sentences import recommendation_sentence
 from coref_automl.comparison.study import study_of
 from coref_automl.comparison.study_page import results_csv, study_page

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coref_automl.evaluation.columns import ITEMS
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.leftright import LeftToRight, check_left_to_right
 from coref_automl.evaluation.one import evaluate_one, items_of, table_fingerprint, wanted_ids
 from coref_automl.evaluation.stored import (
     EVALUATIONS,
-    ITEMS,
     RESULT,
     StoredEvaluation,
     Target,
@@ -190,12 +190,12 @@ class Desk:
             ]
         seen: set[Path] = set()
         for folder in own:
-            if (stored := open_evaluation(folder)) is not None:
+            if (stored := open_evaluation(folder)) is not None and not stored.archived:
                 seen.add(folder.resolve())
                 yield stored
         for root in roots:
             for stored in find_evaluations([root] if root.is_dir() else [], skip_damaged=True):
-                if stored.folder.resolve() not in seen:
+                if stored.folder.resolve() not in seen and not stored.archived:
                     seen.add(stored.folder.resolve())
                     yield stored
 

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.errors import InputError, ModelError
+from coref_automl.evaluation.columns import RANKS, has_items, holds_text, read_scores
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
-from coref_automl.store import fingerprint, is_done, natural_order, read_json, read_jsonl
+from coref_automl.store import fingerprint, is_done, natural_order, read_json
 
-RESULT, ITEMS = "result.json", "items.jsonl"
+RESULT = "result.json"
 EVALUATIONS = "evaluations"
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 _DEEPEST = 3
@@ -49,13 +50,17 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvaluation:
-    """A finished evaluation and its folder; `scores()` reads the items."""
+    """A finished evaluation and its folder; `scores()` reads the items. One of an archive has ranks and no text."""
 
     evaluation: Evaluation
     folder: Path
 
+    @property
+    def archived(self) -> bool:
+        return not holds_text(self.folder)
+
     def scores(self) -> list[ItemScore]:
-        return [ItemScore.from_json(row) for row in read_jsonl(self.folder / ITEMS)]
+        return read_scores(self.folder)
 
 
 def find_targets(paths: Sequence[str | Path], out: Path | None = None) -> list[Target]:
@@ -104,7 +109,8 @@ def find_evaluations(paths: Sequence[str | Path], *, skip_damaged: bool = False)
 
 def open_evaluation(folder: Path) -> StoredEvaluation | None:
     """The evaluation in a folder; None where there is none that is finished."""
-    if not is_done(folder) or not (folder / RESULT).is_file() or not (folder / ITEMS).is_file():
+    finished = is_done(folder) or (folder / RANKS).is_file()
+    if not finished or not (folder / RESULT).is_file() or not has_items(folder):
         return None
     evaluation = Evaluation.from_json(read_json(folder / RESULT))
     if evaluation.schema != SCHEMA:

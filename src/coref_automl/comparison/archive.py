@@ -1,0 +1,46 @@
+"""The numbers of a study, to publish or to keep. In: paths. Out: a folder without any text that `compare` and `report` read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coref_automl.comparison.groups import flat_paths
+from coref_automl.errors import ComparisonError, InputError
+from coref_automl.evaluation.archive import archive_evaluations
+from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.records import Record
+from coref_automl.store import claim_folder, remove
+
+KIND = "archive"
+_MARK = ".coref-automl"
+
+
+@dataclass(frozen=True, slots=True)
+class Archive(Record):
+    """What was kept, and how large it is."""
+
+    folder: str
+    evaluations: int
+    megabytes: float
+
+    def __str__(self) -> str:
+        return f"{self.evaluations:,} evaluations in {self.folder}, {self.megabytes:.2f} MB, without any text"
+
+
+def archive(*paths: Any, out: str | Path) -> Archive:
+    """Keep the finished evaluations under the paths without their text; a folder made so before is made anew."""
+    names, folder = flat_paths(paths), Path(out)
+    stored = find_evaluations(names)
+    if not stored:
+        raise ComparisonError(f"No finished evaluation under {', '.join(names)}; run: coref-automl evaluate {' '.join(names)}")
+    if any(one.folder.resolve().is_relative_to(folder.resolve()) for one in stored):
+        raise InputError(f"{folder} holds evaluations that would be archived into it; choose another --out.")
+    claim_folder(folder, KIND)
+    for inside in folder.iterdir():
+        if inside.name != _MARK:
+            remove(inside) if inside.is_dir() else inside.unlink()
+    archive_evaluations(stored, folder)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return Archive(str(folder), len(stored), size / 1e6)

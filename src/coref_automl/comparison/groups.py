@@ -1,0 +1,128 @@
+"""Which evaluations belong together. In: paths. Out: groups of evaluations of the same items, ranks aligned."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+
+from coref_automl.comparison.scores import Entry, Group, Ints, Items
+from coref_automl.errors import ComparisonError
+from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
+from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations, model_slug, open_evaluation, target_of
+from coref_automl.records import Evaluation, half_of
+
+_CHECKPOINT = re.compile(r"checkpoint-\d+")
+
+
+def flat_paths(paths: Iterable[Any]) -> list[str]:
+    """Paths, and lists of paths, in one list."""
+    out: list[str] = []
+    for path in paths:
+        out += [str(path)] if isinstance(path, str | Path) else flat_paths(path)
+    return out
+
+
+def read_groups(paths: Sequence[str], *, common: bool = False) -> list[Group]:
+    """Finished evaluations under the paths, grouped by items and scorer, the largest first; `common` groups by scorer alone."""
+    stored = find_evaluations(paths)
+    if not stored:
+        raise ComparisonError(f"No finished evaluation under {', '.join(paths)}; run: coref-automl evaluate {' '.join(paths)}")
+    keys: dict[tuple[str, str], list[StoredEvaluation]] = {}
+    for one in [*stored, *_bases(stored)]:
+        items = "" if common else one.evaluation.fingerprints.get("items", "")
+        keys.setdefault((items, one.evaluation.scorer), []).append(one)
+    groups = [_group(found, fingerprint, scorer) for (fingerprint, scorer), found in keys.items()]
+    return sorted(groups, key=lambda group: -len(group.entries))
+
+
+def _bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+    """The un-adapted models behind the checkpoints, where they were evaluated on the same items at the same length."""
+    held = {one.folder.resolve() for one in stored}
+    found: dict[Path, StoredEvaluation] = {}
+    for one in stored:
+        evaluation, made = one.evaluation, one.evaluation.provenance
+        target = target_of(made.base) if made and made.base else None
+        if target is None or target.in_run:
+            continue
+        folder = target.folder(evaluation.evalset, evaluation.seq_len).resolve()
+        base = open_evaluation(folder) if folder not in held | set(found) else None
+        if base and base.evaluation.scorer == evaluation.scorer:
+            found[folder] = base
+    return list(found.values())
+
+
+def _group(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) -> Group:
+    index: dict[str, int] = {}
+    facts: list[tuple[Any, ...]] = []
+    tables = [_read(one.folder, index, facts) for one in stored]
+    columns = {name: np.array([row[k] for row in facts]) for k, name in enumerate(FACTS)}
+    halves = np.array([half_of(str(cluster)) for cluster in columns["cluster"]])
+    starts = _starts([one.evaluation for one in stored])
+    entries = []
+    for one, (rows, read) in zip(stored, tables, strict=True):
+        ranks = np.full((len(index), 4), NOT_RUN, np.int32)
+        ranks[rows] = read
+        by_rule = {rule: ranks[:, k] for k, rule in enumerate(("strict", "lenient", "word"))}
+        start = one.evaluation.checkpoint in starts
+        entries.append(Entry(one.evaluation.checkpoint, one.evaluation, one.folder, by_rule, ranks[:, 3] == 1, start))
+    sets = list(dict.fromkeys(one.evaluation.evalset for one in stored))
+    begun = Counter(same_model(entry.evaluation.provenance.base) for entry in entries if entry.evaluation.provenance)
+    return Group(
+        " + ".join(sets),
+        fingerprint,
+        scorer,
+        Items(index, columns, halves),
+        tuple(
+            sorted(
+                _named(entries), key=lambda entry: (entry.trained, 0 if entry.trained else -begun[entry.evaluation.checkpoint])
+            )
+        ),
+    )
+
+
+def same_model(path: str) -> str:
+    """The name under which the model of a path is evaluated, wherever its folder stood: run and checkpoint, or its own name."""
+    found = PurePath(path)
+    return f"{found.parent.name}/{found.name}" if _CHECKPOINT.fullmatch(found.name) else model_slug(path)
+
+
+def _starts(evaluations: Sequence[Evaluation]) -> set[str]:
+    """Checkpoints that others began from, where no other checkpoint of their run is here: nothing to choose among."""
+    bases = {same_model(one.provenance.base) for one in evaluations if one.provenance}
+    runs: dict[str, set[str]] = {}
+    for one in evaluations:
+        runs.setdefault(one.checkpoint.rpartition("/")[0], set()).add(one.checkpoint)
+    return {name for names in runs.values() if len(names) == 1 for name in names & bases}
+
+
+def _read(folder: Path, index: dict[str, int], facts: list[tuple[Any, ...]]) -> tuple[Ints, Ints]:
+    """Row numbers and ranks of an evaluation; `index` and `facts` grow by the items not seen before."""
+    held = read_columns(folder, (*FACTS, *RULES, "out_of_reach"))
+    at = [index.setdefault(item, len(index)) for item in held["item"]]
+    for number, row in zip(at, zip(*(held[name] for name in FACTS), strict=True), strict=True):
+        if number == len(facts):
+            facts.append(row)
+    ranks = [whole_numbers(held[name]) for name in (*RULES, "out_of_reach")]
+    return np.array(at, np.int32), np.stack(ranks, axis=1)
+
+
+def _named(entries: Sequence[Entry]) -> list[Entry]:
+    """Names that tell the entries apart: no run where there is one, the length where there are several."""
+    one_run = len({entry.run for entry in entries if entry.trained}) == 1
+    names = [
+        Path(entry.evaluation.checkpoint).name if one_run and entry.trained else entry.evaluation.checkpoint for entry in entries
+    ]
+    if len(set(names)) < len(names):
+        names = [f"{name}@{entry.evaluation.seq_len}" for name, entry in zip(names, entries, strict=True)]
+    seen: dict[str, int] = {}
+    out = []
+    for name, entry in zip(names, entries, strict=True):
+        seen[name] = seen.get(name, 0) + 1
+        out.append(replace(entry, name=name if seen[name] == 1 else f"{name} ({seen[name]})"))
+    return out

@@ -1,0 +1,209 @@
+"""An archive holds no text and gives every number, half, draw and verdict of the evaluations it came from."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coref_automl.comparison.archive import archive
+from coref_automl.comparison.compare import compare
+from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.recommend import recommend
+from coref_automl.comparison.report import report
+from coref_automl.errors import CorefError, FolderError, InputError
+from coref_automl.evaluation.archive import document_names, without_paths
+from coref_automl.evaluation.metrics import GROUPINGS, breakdown, summarise
+from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.records import Evaluation, ItemScore, Provenance, half_of
+from coref_automl.store import read_json, write_jsonl
+from tests.comparison.conftest import WORDS, Maker, Model
+
+
+@pytest.fixture(scope="module")
+def kept(study_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("kept") / "archive"
+    archive(study_source, out=out)
+    return out
+
+
+def by_name(root: Path) -> dict[tuple[str, int], tuple[Evaluation, list[ItemScore]]]:
+    stored = find_evaluations([root])
+    return {(one.evaluation.checkpoint, one.evaluation.seq_len): (one.evaluation, one.scores()) for one in stored}
+
+
+def test_every_metric_and_breakdown_is_the_same(study_source: Path, kept: Path) -> None:
+    before, after = by_name(study_source), by_name(kept)
+    assert list(before) == list(after)
+    assert len(before) == 8
+    for name, (evaluation, scores) in before.items():
+        told, others = after[name]
+        assert told.estimates == evaluation.estimates
+        assert told.baselines == evaluation.baselines
+        assert summarise(others, draws=300) == summarise(scores, draws=300)
+        assert [score.half for score in others] == [score.half for score in scores]
+        for by in GROUPINGS:
+            assert breakdown(others, "real_far_word", by, draws=50) == breakdown(scores, "real_far_word", by, draws=50)
+
+
+@pytest.mark.parametrize("metric", [None, "score", "gold_word", "real_far1_strict"])
+def test_every_comparison_and_recommendation_is_the_same(study_source: Path, kept: Path, metric: str | None) -> None:
+    def plain(value: object) -> str:
+        return json.dumps(value, sort_keys=True).replace(str(study_source), "ROOT").replace("runs/", "ROOT/")
+
+    before, after = (compare(root, metric=metric).to_json() for root in (study_source, kept))
+    for table in (before, after):
+        for line in table["rows"]:
+            line.pop("path")
+    assert before == after
+    first, second = (recommend(root, metric=metric).to_json() for root in (study_source, kept))
+    assert plain(first) == plain(second)
+
+
+def test_halves_and_documents_are_kept_item_by_item(study_source: Path, kept: Path) -> None:
+    (before,), (after,) = read_groups([str(study_source)]), read_groups([str(kept)])
+    assert before.items.index == after.items.index
+    assert before.items.halves.tolist() == after.items.halves.tolist()
+    for task in ("real", "gold"):
+        rows = before.items.facts["task"] == task
+        codes = [np.unique(group.items.facts["cluster"][rows], return_inverse=True)[1].tolist() for group in (before, after)]
+        assert codes[0] == codes[1]
+    for one, other in zip(before.entries, after.entries, strict=True):
+        assert all(np.array_equal(one.ranks[rule], other.ranks[rule]) for rule in one.ranks)
+        assert np.array_equal(one.out_of_reach, other.out_of_reach)
+
+
+@given(st.lists(st.text(max_size=8), min_size=1, max_size=40, unique=True))
+def test_numbers_keep_the_order_and_the_half_of_names(names: list[str]) -> None:
+    clean = [name.rstrip("\0") for name in names]  # numpy drops trailing zeros of strings
+    renamed = document_names(clean)
+    known = np.unique(np.array(clean)).tolist()
+    assert [renamed[name] for name in known] == sorted(renamed[name] for name in known)
+    assert all(half_of(name) == half_of(renamed[name]) for name in known)
+    assert len(set(renamed.values())) == len(known)
+
+
+def test_no_text_and_no_path_of_the_machine_is_kept(study_source: Path, kept: Path) -> None:
+    text = b""
+    for path in sorted(kept.rglob("*")):
+        if path.suffix == ".npz":
+            with np.load(path) as held:
+                text += b"".join(repr(held[name].tolist()).encode() for name in held.files)
+        elif path.is_file():
+            text += path.read_bytes()
+    for word in (*WORDS, "문서", "그날", str(study_source), str(study_source.parent)):
+        assert word.encode() not in text
+    assert not list(kept.rglob("items.jsonl"))
+
+
+def test_paths_become_names() -> None:
+    evaluation = by_evaluation(path="/else/runs/a/checkpoint-5", base="/else/runs/b/checkpoint-9", dataset="/else/data/x")
+    told = without_paths(evaluation)
+    assert told.path == "runs/a/checkpoint-5"
+    assert told.evalset_path == ""
+    assert told.provenance is not None
+    assert (told.provenance.run, told.provenance.base, told.provenance.dataset) == ("a", "runs/b/checkpoint-9", "x")
+    hub = without_paths(by_evaluation(path="runs/a/checkpoint-5", base="klue/roberta-base", dataset="prepared_datasets/x"))
+    assert hub.provenance is not None
+    assert (hub.path, hub.provenance.base) == ("runs/a/checkpoint-5", "klue/roberta-base")
+    assert hub.provenance.dataset == "prepared_datasets/x"
+
+
+def by_evaluation(*, path: str, base: str, dataset: str) -> Evaluation:
+    made = Provenance("/else/runs/a", 5, 0.5, 1000, "mlm", base, 128, 0, dataset)
+    return Evaluation(
+        "a/checkpoint-5",
+        path,
+        "set",
+        128,
+        "float32",
+        "1",
+        "2026-01-01",
+        1.0,
+        {"items": "i"},
+        {},
+        {},
+        0.9,
+        0,
+        made,
+        "/else/set",
+    )
+
+
+def test_an_archive_of_an_archive_is_the_same_bytes(kept: Path, tmp_path: Path) -> None:
+    archive(kept, out=tmp_path / "again")
+    files = sorted(path.relative_to(kept) for path in kept.rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(tmp_path / "again") for path in (tmp_path / "again").rglob("*") if path.is_file())
+    assert all((kept / name).read_bytes() == (tmp_path / "again" / name).read_bytes() for name in files)
+
+
+def test_an_evaluation_cut_short_keeps_its_rows(study_folder: Path, tmp_path: Path) -> None:
+    path = next(study_folder.rglob("checkpoint-195/items.jsonl"))
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    write_jsonl(path, [{**row, "word_rank": None, "pieces": 3} for row in rows[5:90]])
+    archive(study_folder, out=tmp_path / "out")
+    before, after = by_name(study_folder), by_name(tmp_path / "out")
+    for name, (_, scores) in before.items():
+        numbers = [replace(score, cluster="", answer="", top=()) for score in scores]
+        assert [replace(score, cluster="", answer="", top=()) for score in after[name][1]] == numbers
+
+
+def test_making_it_again_leaves_nothing_of_before(evaluated: Maker, tmp_path: Path) -> None:
+    root = evaluated([Model("base", 0, -1), Model("run", 100, 0.5), Model("run", 200, 0.6)])
+    archive(root, out=tmp_path / "kept")
+    shutil.rmtree(root / "run" / "evaluations" / "a-128" / "checkpoint-100")
+    made = archive(root / "run", root / "evaluations", out=tmp_path / "kept")
+    assert made.evaluations == 2
+    assert len(find_evaluations([tmp_path / "kept"])) == 2
+
+
+def test_runs_of_one_name_and_foreign_folders_are_refused(evaluated: Maker, tmp_path: Path) -> None:
+    root = evaluated([Model("run", 100, 0.5)])
+    shutil.copytree(root / "run", tmp_path / "elsewhere" / "run")
+    with pytest.raises(InputError, match="same name"):
+        archive(root / "run", tmp_path / "elsewhere", out=tmp_path / "kept")
+    with pytest.raises(FolderError):
+        archive(root / "run", out=tmp_path / "elsewhere")
+    with pytest.raises(CorefError, match="No finished evaluation"):
+        archive(tmp_path / "nothing", out=tmp_path / "kept")
+
+
+def test_an_archive_is_never_written_over_what_it_reads(evaluated: Maker, tmp_path: Path) -> None:
+    root = evaluated([Model("run", 100, 0.5)])
+    archive(root / "run", out=tmp_path / "kept")
+    with pytest.raises(InputError, match="choose another --out"):
+        archive(tmp_path / "kept", out=tmp_path / "kept")
+    assert len(find_evaluations([tmp_path / "kept"])) == 1
+
+
+def test_a_lost_items_file_is_one_sentence(kept: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(kept, tmp_path / "copy")
+    next(copy.glob("items-*.npz")).unlink()
+    with pytest.raises(InputError, match="make the archive again"):
+        compare(copy)
+
+
+def test_scored_again_an_archive_is_not_taken_for_items(evaluated: Maker, tmp_path: Path) -> None:
+    root = evaluated([Model("run", 100, 0.5)])
+    archive(root / "run", out=tmp_path / "kept")
+    (stored,) = find_evaluations([tmp_path / "kept"])
+    assert stored.archived
+    assert not find_evaluations([root / "run"])[0].archived
+    assert read_json(stored.folder / "result.json")["checkpoint"] == "run/checkpoint-100"
+
+
+def test_a_report_of_an_archive_says_the_same_without_the_items(study_source: Path, kept: Path, tmp_path: Path) -> None:
+    before, after = (report(root, tmp_path / root.name, lang="en") for root in (study_source, kept))
+    texts = [Path(made.markdown).read_text("utf-8").replace(f"{study_source}/", "runs/") for made in (before, after)]
+    strip = [re.sub(r"coref-automl evaluate runs/plan.*", "", text) for text in texts]
+    assert strip[0] == strip[1]
+    page = Path(after.page).read_text("utf-8")
+    assert 'id="explorer"' not in page
+    assert not any(word in page for word in WORDS)
