@@ -23,6 +23,7 @@ from coref_automl.statistics import (
     pairwise_ps,
     permutation_draws,
     seed_paired_verdict,
+    seed_paired_verdicts,
     sign_flip_p,
     sign_flip_ps,
     simultaneous_bounds,
@@ -210,9 +211,26 @@ def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:
     assert not verdict.shown
     differences = [float(np.mean(m - b)) for m, b in zip(moody, base, strict=True)]
     assert verdict.p_seeds == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
+    assert verdict.interval.low == verdict.over_seeds.low
+    assert verdict.interval.high == max(verdict.over_seeds.high, verdict.over_documents.high)
+    assert verdict.detectable is not None
+    assert verdict.detectable > verdict.difference
     single = seed_paired_verdict(steady[:1], base[:1], clusters, seed=0)
     assert single.over_seeds is None
     assert not single.shown
+    assert single.interval == single.over_documents
+
+
+def test_several_methods_at_once_are_judged_as_each_alone() -> None:
+    rng = np.random.default_rng(3)
+    clusters = np.repeat(np.arange(60), 4)
+    pairs = [rng.integers(-1, 2, size=(k, len(clusters))).astype(float) for k in (1, 2, 3)]
+    together = seed_paired_verdicts(pairs, clusters, seed=5)
+    for pair, verdict in zip(pairs, together, strict=True):
+        alone = seed_paired_verdict(list(pair), [np.zeros(len(clusters))] * len(pair), clusters, seed=5)
+        assert alone.over_seeds == verdict.over_seeds
+        assert alone.over_documents.low == pytest.approx(verdict.over_documents.low)
+        assert alone.shown == verdict.shown
 
 
 def test_bounds_of_the_best_shrink_with_documents_and_spare_no_clear_loser() -> None:

@@ -19,8 +19,8 @@ from coref_automl.resampling import Floats, Gathered, Part, flipped_sums, gather
 
 __all__ = [
     "Bounds", "MethodVerdict", "Part", "bootstrap_mean", "composite", "concentration", "detectable",
-    "detectable_difference", "difference_intervals", "holm", "mcnemar_exact", "paired_bootstrap", "pairwise_ps",
-    "permutation_draws", "seed_paired_verdict", "sign_flip_p",
+    "detectable_difference", "difference_intervals", "holm", "mcnemar_exact", "method_verdict", "paired_bootstrap",
+    "pairwise_ps", "permutation_draws", "seed_paired_verdict", "seed_paired_verdicts", "sign_flip_p",
     "sign_flip_ps", "simultaneous_bounds", "standard_error", "t_cdf", "t_quantile", "unpaired", "wilson",
 ]  # fmt: skip
 
@@ -133,32 +133,56 @@ def concentration(parts: Sequence[Part]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class MethodVerdict(Record):
-    """Is one way of training better than another? `over_seeds` is the t interval over runs, `over_documents` the bootstrap."""
+    """Is one way of training better than another? `over_seeds` is the t interval over runs, `over_documents` the bootstrap.
+
+    `detectable` is about the true difference that both would show four times in five, were the spreads what they seem.
+    """
 
     difference: float
     over_seeds: Estimate | None
     over_documents: Estimate
     p_seeds: float | None
     shown: bool
+    detectable: float | None = None
+
+    @property
+    def interval(self) -> Estimate:
+        """Both intervals in one, from the lower end to the upper: the difference is shown if and only if it excludes 0."""
+        both = [interval for interval in (self.over_seeds, self.over_documents) if interval is not None]
+        return Estimate(self.difference, min(i.low for i in both), max(i.high for i in both), self.over_documents.n)
 
 
 def seed_paired_verdict(a: Sequence[ArrayLike], b: Sequence[ArrayLike], clusters: ArrayLike, *, seed: int) -> MethodVerdict:
-    """Runs of two methods paired by seed: `a[k]` and `b[k]` are the items' values of the k-th pair, on the same items.
-
-    Another seed or other documents might make the difference vanish; it is shown only if neither can explain it.
-    """
+    """Runs of two methods paired by seed: `a[k]` and `b[k]` are the items' values of the k-th pair, on the same items."""
     differences = np.stack([_minus(one, other) for one, other in zip(a, b, strict=True)])
-    documents = difference_intervals([Part(differences.mean(axis=0), clusters)], seed=seed)[0]
-    per_seed = differences.mean(axis=1)
+    return seed_paired_verdicts([differences], clusters, seed=seed)[0]
+
+
+def seed_paired_verdicts(pairs: Sequence[Floats], clusters: ArrayLike, *, seed: int) -> list[MethodVerdict]:
+    """Several at once on the same items, a matrix each: a row a pair of runs, a column an item, values differences."""
+    parts = [Part(np.stack([pair.mean(axis=0) for pair in pairs], axis=1), clusters)]
+    errors, held = standard_error(parts), concentration(parts)
+    return [
+        method_verdict(pair.mean(axis=1), documents, detectable(float(error), concentration=held))
+        for pair, documents, error in zip(pairs, difference_intervals(parts, seed=seed), errors, strict=True)
+    ]
+
+
+def method_verdict(per_seed: Floats, over_documents: Estimate, could: float | None = None) -> MethodVerdict:
+    """Another seed or other documents might make the difference vanish; it is shown only if neither can explain it.
+
+    `per_seed` are the differences of the pairs of runs; `could` is what the documents alone could show.
+    """
     k, mean = len(per_seed), float(per_seed.mean())
     if k < 2:
-        return MethodVerdict(mean, None, documents, None, False)
+        return MethodVerdict(mean, None, over_documents, None, False, could)
     error = float(per_seed.std(ddof=1)) / math.sqrt(k)
-    half = t_quantile((1 + LEVEL) / 2, k - 1) * error
+    level = t_quantile((1 + LEVEL) / 2, k - 1)
     p = 2 * (1 - t_cdf(abs(mean) / error, k - 1)) if error > 0 else float(mean == 0)
-    seeds = Estimate(mean, mean - half, mean + half, k)
-    shown = all(interval.low > 0 or interval.high < 0 for interval in (seeds, documents))
-    return MethodVerdict(mean, seeds, documents, p, shown)
+    seeds = Estimate(mean, mean - level * error, mean + level * error, k)
+    shown = all(interval.low > 0 or interval.high < 0 for interval in (seeds, over_documents))
+    by_seeds = (level + t_quantile(POWER, k - 1)) * error
+    return MethodVerdict(mean, seeds, over_documents, p, shown, max(by_seeds, could or 0.0) or None)
 
 
 @dataclass(frozen=True, slots=True)

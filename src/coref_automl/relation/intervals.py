@@ -6,19 +6,18 @@ Values are fractions, as in every Estimate.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.closed_forms import t_cdf, t_quantile
 from coref_automl.records import Estimate
 from coref_automl.relation.labels import LABELS, NO_RELATION
 from coref_automl.relation.metrics import Floats, Ints, areas_by_draw, auprc, micro_f1
-from coref_automl.resampling import Part, gather, resampled_means
+from coref_automl.resampling import resampled_f1
 from coref_automl.statistics import MethodVerdict, bootstrap_mean
+from coref_automl.statistics import method_verdict as judge
 
 F1_DRAWS = 10_000
 AUPRC_DRAWS = 1_000
@@ -49,14 +48,11 @@ def estimates(scored: Scored, *, seed: int = 0, auprc_draws: int = AUPRC_DRAWS) 
 
 
 def f1_draws(scored: Scored, *, seed: int, draws: int = F1_DRAWS) -> Floats:
-    """Micro-F1 of resampled sentences, averaged over the seeds. Only three sums a seed are needed, so draws are one product."""
-    predicted = scored.probabilities.argmax(2)
-    relation = scored.gold != NO_RELATION
-    columns = [column for one in predicted for column in ((one == scored.gold) & relation, one != NO_RELATION, relation)]
-    means = resampled_means([gather(Part(np.stack(columns, axis=1), scored.sentences))], seed=seed, draws=draws)
-    right, given, gold = means[:, 0::3], means[:, 1::3], means[:, 2::3]
-    both = given + gold
-    return np.asarray(np.divide(2 * right, both, out=np.zeros_like(both), where=both > 0).mean(1))
+    """Micro-F1 of resampled sentences, averaged over the seeds."""
+    predicted = scored.probabilities.argmax(2).T
+    relation = np.repeat((scored.gold != NO_RELATION)[:, None], predicted.shape[1], axis=1)
+    right = (predicted == scored.gold[:, None]) & relation
+    return resampled_f1(right, predicted != NO_RELATION, relation, scored.sentences, seed=seed, draws=draws)
 
 
 def auprc_by_draw(scored: Scored, *, seed: int, draws: int = AUPRC_DRAWS) -> Floats:
@@ -83,16 +79,7 @@ def method_verdict(a: Scored, b: Scored, *, metric: str = "micro_f1", seed: int 
     over_sentences = difference(a, b, metric=metric, seed=seed)
     one, other = _per_seed(a, metric), _per_seed(b, metric)
     pairs = min(len(one), len(other))
-    differences = one[:pairs] - other[:pairs]
-    mean = float(differences.mean())
-    if pairs < 2:
-        return MethodVerdict(mean, None, over_sentences, None, False)
-    error = float(differences.std(ddof=1)) / math.sqrt(pairs)
-    half = t_quantile(0.975, pairs - 1) * error
-    p = 2 * (1 - t_cdf(abs(mean) / error, pairs - 1)) if error > 0 else float(mean == 0)
-    over_seeds = Estimate(mean, mean - half, mean + half, pairs)
-    shown = all(interval.low > 0 or interval.high < 0 for interval in (over_seeds, over_sentences))
-    return MethodVerdict(mean, over_seeds, over_sentences, p, shown)
+    return judge(one[:pairs] - other[:pairs], over_sentences)
 
 
 def _per_seed(scored: Scored, metric: str) -> Floats:
