@@ -1,11 +1,13 @@
 """The relation-extraction ablation: marker schemes and techniques, seed by seed, within a time limit; resumable.
 
-    python benchmarks/relation_ablation.py --model base=MODEL --train TRAIN.json --dev DEV.json --out ablation --seconds 570
+    python benchmarks/relation_ablation.py --model base=MODEL --model entity=MODEL --others typed-punct --reference typed-punct \\
+        --train TRAIN.json --dev DEV.json --out ablation --workers 8 --seconds 570
     python benchmarks/relation_ablation.py --train TRAIN.json --dev DEV.json --out ablation --table-only
 
-Models: `--model NAME=MODEL`, repeated; each gets the same variants in OUT/NAME/VARIANT. Several models are compared with each
-other on the variant named by `--across`. The tables go to OUT/ablation.md and OUT/ablation.json; `--docs` also puts them between
-the result markers of a document. A run keeps its predictions, not its weights.
+Models: `--model NAME=MODEL`, repeated. The first gets all `--variants`, the others those of `--others` (all without it),
+each in OUT/NAME/VARIANT; models are compared with each other on the variant named by `--across`. All runs stand in one line for
+`--workers` processes that share the device. The tables go to OUT/ablation.md and OUT/ablation.json; `--docs` also puts them
+between the result markers of a document. A run keeps its predictions, not its weights.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from pathlib import Path
 
 from coref_automl.errors import CorefError
 from coref_automl.progress import Progress
-from coref_automl.relation.ablation import Line, fill_section, markdown, run_variants, table, variants_of
-from coref_automl.relation.cache import RowCache
+from coref_automl.relation.ablation import VARIANTS, Ran, run_variants, variants_of
+from coref_automl.relation.ablation_table import Line, fill_section, markdown, table
+from coref_automl.relation.data import read_relations
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.store import write_json, write_text
 
@@ -27,8 +30,7 @@ FIRST = "none,plain,typed,punct,typed-punct"
 def main() -> int:
     options = read_options()
     try:
-        if not options.table_only:
-            train(options)
+        failed = {} if options.table_only else train(options).failed
         write_tables(options)
     except CorefError as error:
         print(f"relation_ablation: {error}", file=sys.stderr)
@@ -36,7 +38,9 @@ def main() -> int:
     except KeyboardInterrupt:
         print("Interrupted. The same command goes on from where it stopped.", file=sys.stderr)
         return 130
-    return 0
+    for name, error in failed.items():
+        print(f"{name} failed: {error}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def read_options() -> argparse.Namespace:
@@ -46,6 +50,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--dev", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--variants", default=FIRST, help=f"comma-separated; default {FIRST}")
+    parser.add_argument("--others", default="", help="variants of the models after the first; default the same as --variants")
     parser.add_argument("--scheme", default="typed", help="the scheme that variants without one of their own use")
     parser.add_argument("--reference", default="", help="variant that the others are compared with; default the first")
     parser.add_argument("--across", default="", help="variant on which several models are compared; default the reference")
@@ -53,8 +58,10 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=3e-4)
+    parser.add_argument("--precision", default="auto", help="auto, float32, tf32 or bfloat16")
     parser.add_argument("--max-rows", type=int, default=None)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--workers", type=int, default=1, help="processes that share the device, a run each at a time")
     parser.add_argument("--seconds", type=float, default=None, help="start no run that would not end within this time")
     parser.add_argument("--keep-weights", action="store_true")
     parser.add_argument("--table-only", action="store_true", help="train nothing; tables from what is there")
@@ -63,12 +70,12 @@ def read_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def train(options: argparse.Namespace) -> None:
+def train(options: argparse.Namespace) -> Ran:
     recipes: dict[str, RelationRecipe] = {}
-    for entry in options.model:
-        name, _, model = entry.partition("=")
+    for place, entry in enumerate(options.model):
+        name, model = named(entry)
         base = RelationRecipe(
-            model=model or name,
+            model=model,
             train=options.train,
             dev=options.dev,
             out=str(options.out / name),
@@ -79,25 +86,38 @@ def train(options: argparse.Namespace) -> None:
             learning_rate=options.lr,
             max_rows=options.max_rows,
             device=options.device,
+            precision=options.precision,
             keep_weights=options.keep_weights,
             epoch_checkpoints=False,
+            compact=True,
         )
-        name = name if model else Path(name).name
-        found = variants_of(base, options.variants.split(","), options.out / name)
+        variants = options.others if place and options.others else options.variants
+        found = variants_of(base, variants.split(","), options.out / name)
         recipes |= {f"{name}/{variant}": recipe for variant, recipe in found.items()}
-    counts = run_variants(recipes, seeds=options.seeds, seconds=options.seconds, progress=Progress(), cache=RowCache())
-    print(", ".join(f"{name}: {count} seeds" for name, count in counts.items()))
+    ran = run_variants(recipes, seeds=options.seeds, seconds=options.seconds, workers=options.workers, progress=Progress())
+    print(", ".join(f"{name}: {count} seeds" for name, count in ran.seeds.items()))
+    return ran
+
+
+def named(entry: str) -> tuple[str, str]:
+    """NAME=MODEL as both; a model without a name is called by its folder."""
+    name, _, model = entry.partition("=")
+    return (name, model) if model else (Path(name).name.replace(":", "-"), name)
 
 
 def write_tables(options: argparse.Namespace) -> None:
     """One table a model over its variants, and one over models on a common variant."""
-    dev = RowCache().read(options.dev, skip_bad=False)
+    dev = read_relations(options.dev)
     found: dict[str, dict[str, Path]] = {}
-    for done in sorted(options.out.glob("*/*/seed-0/DONE")):
+    for done in sorted(options.out.glob("*/*/seed-*/DONE")):
         found.setdefault(done.parents[2].name, {})[done.parents[1].name] = done.parents[1]
-    order = {variant: place for place, variant in enumerate(options.variants.split(","))}
+    models = [named(entry)[0] for entry in options.model]
+    found = dict(sorted(found.items(), key=lambda entry: models.index(entry[0]) if entry[0] in models else len(models)))
+    order = {variant: place for place, variant in enumerate(dict.fromkeys([*options.variants.split(","), *VARIANTS]))}
     parts, record = [], {}
     for model, runs in found.items():
+        if len(runs) < 2:
+            continue
         runs = dict(sorted(runs.items(), key=lambda entry: order.get(entry[0], len(order))))
         reference = options.reference if options.reference in runs else next(iter(runs))
         lines = table(runs, dev, reference=reference, auprc=options.auprc)
@@ -106,7 +126,7 @@ def write_tables(options: argparse.Namespace) -> None:
     across = options.across or options.reference or options.scheme
     same = {model: runs[across] for model, runs in found.items() if across in runs}
     if len(same) > 1:
-        first = next(entry.partition("=")[0] for entry in [*options.model, *same] if entry.partition("=")[0] in same)
+        first = next(iter(same))
         lines = table(same, dev, reference=first, auprc=options.auprc)
         parts.append(f"### Encoders, all with `{across}`\n\n{markdown(lines, dev, first)}")
         record["encoders"] = as_json(lines)

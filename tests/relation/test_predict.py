@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from coref_automl.errors import ComparisonError, InputError, ModelError, RelationDataError
-from coref_automl.relation.ablation import fill_section, markdown, run_variants, table, variants_of
-from coref_automl.relation.data import read_relations
+from coref_automl.errors import ModelError, RelationDataError
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.predict import TextPrediction, predict_file, predict_text, render
 from coref_automl.relation.recipe import RelationRecipe
@@ -110,51 +108,3 @@ def test_the_rendered_sentence_shows_both_entities() -> None:
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no relation run"):
         predict_text(tmp_path, BORN, "이순신", "서울", types=("PER", "LOC"))
-
-
-def test_an_ablation_goes_seed_by_seed_resumes_and_judges(
-    encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path: Path
-) -> None:
-    base = RelationRecipe(
-        model=str(encoder_folder),
-        train=str(relation_file),
-        dev=str(dev_file),
-        out=str(tmp_path),
-        epochs=1,
-        batch_size=16,
-        learning_rate=3e-3,
-        holdout=0.2,
-        max_length=64,
-        keep_weights=False,
-        device="cpu",
-    )
-    recipes = variants_of(base, ["none", "typed"], tmp_path)
-    assert recipes["none"].scheme == "none"
-    with pytest.raises(InputError, match="no variant 'magic'"):
-        variants_of(base, ["magic"], tmp_path)
-    assert run_variants(recipes, seeds=1) == {"none": 1, "typed": 1}
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
-    assert run_variants(recipes, seeds=2) == {"none": 2, "typed": 2}
-    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
-    assert run_variants(variants_of(base, ["none", "typed", "plain"], tmp_path), seeds=1, seconds=-1.0)["plain"] == 0
-    dev = read_relations(str(dev_file))
-    runs = {name: Path(recipe.out) for name, recipe in recipes.items()}
-    lines = table(runs, dev, reference="none")
-    assert [line.name for line in lines] == ["none", "typed"]
-    assert lines[0].verdict is None
-    assert lines[1].verdict is not None
-    assert lines[1].verdict.difference == pytest.approx((lines[1].micro_f1 - lines[0].micro_f1) / 100)
-    shown = markdown(lines, dev, "none")
-    assert "`made_dev`, 40 rows" in shown
-    assert "| none | 2 |" in shown
-    with pytest.raises(ComparisonError, match="not among"):
-        table(runs, dev, reference="plain")
-
-
-def test_only_the_marked_section_of_a_document_is_replaced() -> None:
-    text = "before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n"
-    filled = fill_section(text, "results", "new\n")
-    assert filled == "before\n<!-- results: begin -->\nnew\n<!-- results: end -->\nafter\n"
-    assert fill_section(filled, "results", "new") == filled
-    with pytest.raises(InputError, match="no section"):
-        fill_section("nothing", "results", "new")

@@ -13,9 +13,10 @@ from coref_automl.errors import FolderError, ModelError, RecipeError, RelationDa
 from coref_automl.progress import quiet
 from coref_automl.relation import fit as fit_module
 from coref_automl.relation.evaluate import evaluate_relation
+from coref_automl.relation.metrics import auprc
 from coref_automl.relation.model import RelationModel, build_model, load_model, save_model
 from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.relation.results import RelationResult, read_predictions
+from coref_automl.relation.results import RelationResult, read_predictions, read_probabilities, write_compact
 from coref_automl.relation.train import train_relation
 from coref_automl.training.optimizer import groups_of
 
@@ -97,6 +98,23 @@ def test_predictions_are_kept_a_row_and_give_the_same_scores(trained: RelationRe
     sentences = [row["sentence"] for row in json.loads(dev_file.read_text("utf-8"))]
     assert len(set(marks)) == len(set(sentences))
     assert not set(marks) & set(sentences)
+
+
+def test_compact_predictions_keep_the_answer_and_the_order(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    logits = torch.from_numpy(rng.normal(0, 12, (500, 30)))
+    logits[0, :2] = 40.0  # a tie: the first label is the prediction
+    logits[1, 3] = 90.0  # so sure that every other probability is 0 in half precision
+    sure = torch.softmax(logits, -1).numpy().astype(np.float32)
+    write_compact(tmp_path / "some.npy", sure)
+    found = read_probabilities(tmp_path, "some")
+    assert found.dtype == np.float32
+    assert (found.argmax(1) == sure.argmax(1)).all()
+    near = np.log(np.maximum(sure, 1e-30))
+    assert (np.abs(np.log(found) - near) <= 3e-3 * np.abs(near) + 1e-6).all()
+    gold = rng.integers(0, 30, 500)
+    assert auprc(gold, found) == pytest.approx(auprc(gold, sure), abs=0.05)
+    assert (tmp_path / "some.npy").stat().st_size < 2 * sure.size + 200
 
 
 def test_evaluating_the_run_again_gives_the_same_numbers(trained: RelationResult, dev_file: Path, tmp_path: Path) -> None:

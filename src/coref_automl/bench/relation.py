@@ -83,18 +83,16 @@ class _Trainer:
 
     def steps(self, tensors: Any, batches: list[Any]) -> float:
         """Seconds for one training step a batch."""
-        import torch
-
         from coref_automl.relation.fit import autocast
         from coref_automl.relation.losses import cross_entropy
 
         _wait(tensors.device)
         began = time.perf_counter()
-        for chosen in batches:
+        for chosen in tensors.place(batches):
             batch = tensors.batch(chosen)
             with autocast(tensors.device, "auto"):
                 logits = self.model(batch.ids, batch.mask, batch.starts)
-            cross_entropy(logits, self.gold[torch.from_numpy(chosen).to(tensors.device)]).backward()
+            cross_entropy(logits, self.gold[chosen.rows]).backward()
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
         _wait(tensors.device)

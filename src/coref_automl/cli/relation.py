@@ -67,7 +67,7 @@ def train(
     hard_negatives: Annotated[
         float | None, _option("Share of no_relation rows repeated next epoch (0).", "--hard-negatives")
     ] = None,
-    precision: Annotated[str | None, _option("auto, float32 or bfloat16.", "--precision")] = None,
+    precision: Annotated[str | None, _option("auto, float32, tf32 or bfloat16.", "--precision")] = None,
     keep_weights: Annotated[
         bool | None, _option("Keep each seed's best weights (default yes).", "--keep-weights/--no-keep-weights")
     ] = None,

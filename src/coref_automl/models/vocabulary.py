@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.models.entries import read_entries
+from coref_automl.models.entries import Entries, read_entries
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -63,10 +63,17 @@ def word_ids(tokenizer: PreTrainedTokenizerFast, word: str) -> list[int]:
 
 def tokenize(tokenizer: PreTrainedTokenizerFast, text: str) -> Pieces:
     """The pieces of a text, without special entries. A literal `[MASK]` in the text is read as characters."""
+    return tokenize_all(tokenizer, [text])[0]
+
+
+def tokenize_all(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> list[Pieces]:
+    """The same for many texts at once: the tokenizer reads them side by side, on all cores."""
     entries = read_entries(tokenizer)
+    if not texts:
+        return []
     # This call lifts a cut-off that an earlier one left on the tokenizer. `verbose` would warn about the length.
     read = tokenizer(
-        text,
+        list(texts),
         add_special_tokens=False,
         return_offsets_mapping=True,
         return_attention_mask=False,
@@ -74,10 +81,14 @@ def tokenize(tokenizer: PreTrainedTokenizerFast, text: str) -> Pieces:
         split_special_tokens=True,
         verbose=False,
     )
-    ids = np.array(read["input_ids"], np.int32)
+    return [_pieces(entries, *one) for one in zip(texts, read["input_ids"], read["offset_mapping"], strict=True)]
+
+
+def _pieces(entries: Entries, text: str, read: list[int], offsets: list[tuple[int, int]]) -> Pieces:
+    ids = np.array(read, np.int32)
     if entries.unknown is not None:  # a unigram model finds `[MASK]` among its own entries all the same
         ids[np.isin(ids, entries.reserved)] = entries.unknown
-    starts, ends = np.array(read["offset_mapping"], np.int32).reshape(-1, 2).T
+    starts, ends = np.array(offsets, np.int32).reshape(-1, 2).T
     first, last = _letters(text)
     trimmed, cut = first[starts], last[ends]
     lone = ids == entries.lone_mark

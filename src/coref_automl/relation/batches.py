@@ -20,6 +20,14 @@ _POOL = 40
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen:
+    """Row numbers on the device, and how wide their batch is."""
+
+    rows: Any
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     ids: Any
     mask: Any
@@ -34,7 +42,7 @@ class RowTensors:
         self._fixed = fixed
         self._pad = pad
         offsets = np.concatenate([[0], np.cumsum(self.lengths)[:-1]])
-        self._flat = torch.from_numpy(np.concatenate([row.ids for row in rows]).astype(np.int32)).to(device)
+        self._flat = torch.from_numpy(np.concatenate([row.ids for row in rows]).astype(np.int64)).to(device)
         self._offsets = torch.from_numpy(offsets).to(device)
         self._sizes = torch.from_numpy(self.lengths).to(device)
         self._starts = torch.tensor([[row.subject_at, row.object_at] for row in rows], dtype=torch.int64, device=device)
@@ -43,14 +51,19 @@ class RowTensors:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def batch(self, chosen: NDArray[np.int64]) -> Batch:
-        """The rows with these numbers."""
-        width = self._fixed or self._width(int(self.lengths[chosen].max()))
-        index = torch.from_numpy(chosen).to(self.device, non_blocking=True)
-        columns = torch.arange(width, device=self.device)
+    def place(self, order: Sequence[NDArray[np.int64]]) -> list[Chosen]:
+        """All batches of an order, on the device at once: a copy for every batch would hold up what launches the kernels."""
+        widths = [self._fixed or self._width(int(self.lengths[chosen].max())) for chosen in order]
+        parts = torch.from_numpy(np.concatenate(order)).to(self.device).split([len(chosen) for chosen in order])
+        return [Chosen(rows, width) for rows, width in zip(parts, widths, strict=True)]
+
+    def batch(self, chosen: Chosen, copies: int = 1) -> Batch:
+        """The tokens of the chosen rows, all of them `copies` times."""
+        index = chosen.rows.repeat(copies) if copies > 1 else chosen.rows
+        columns = torch.arange(chosen.width, device=self.device)
         mask = columns < self._sizes[index, None]
         places = torch.where(mask, self._offsets[index, None] + columns, 0)
-        ids = torch.where(mask, self._flat[places].long(), self._pad)
+        ids = torch.where(mask, self._flat[places], self._pad)
         return Batch(ids, mask.long(), self._starts[index])
 
     def _width(self, longest: int) -> int:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from coref_automl.errors import RelationDataError
-from coref_automl.models.vocabulary import Pieces, tokenize
+from coref_automl.models.vocabulary import Pieces, tokenize_all
 from coref_automl.progress import Progress
 from coref_automl.relation.data import Problem, RelationData, read_relations
 from coref_automl.relation.markers import MarkedRow, Marker
 from coref_automl.relation.rows import BadRow, RelationRow
+
+_AT_ONCE = 2_000
 
 
 class RowCache:
@@ -31,6 +33,7 @@ class RowCache:
         self, rows: Sequence[RelationRow], marker: Marker, *, progress: Progress, skip_bad: bool = False
     ) -> tuple[tuple[RelationRow, ...], list[MarkedRow], list[Problem]]:
         """(rows, the same marked, what could not be); the last is an error unless `skip_bad`."""
+        self._tokenize(rows, marker)
         kept: list[RelationRow] = []
         marked: list[MarkedRow] = []
         problems: list[Problem] = []
@@ -45,12 +48,23 @@ class RowCache:
             raise RelationDataError(f"{problems[0]}{more}. Correct the file, or pass --skip-bad to go on without them.")
         return tuple(kept), marked, problems
 
+    def _tokenize(self, rows: Sequence[RelationRow], marker: Marker) -> None:
+        """All sentences that are not held yet, many at a time: one by one, reading them would take longer than marking them."""
+        held = ((marker.vocabulary, row.sentence) for row in rows if _key(row, marker) not in self._marked)
+        missing = list(dict.fromkeys(key for key in held if key not in self._pieces))
+        for low in range(0, len(missing), _AT_ONCE):
+            part = missing[low : low + _AT_ONCE]
+            read = tokenize_all(marker.tokenizer, [sentence for _, sentence in part])
+            self._pieces.update(zip(part, read, strict=True))
+
     def _mark(self, row: RelationRow, marker: Marker) -> MarkedRow:
-        a, b = row.subject, row.object
-        key = (marker.name, row.sentence, a.start, a.end, a.type, b.start, b.end, b.type)
+        key = _key(row, marker)
         if key not in self._marked:
-            held = (marker.vocabulary, row.sentence)
-            if held not in self._pieces:
-                self._pieces[held] = tokenize(marker.tokenizer, row.sentence)
-            self._marked[key] = marker.mark(row, self._pieces[held])
+            self._marked[key] = marker.mark(row, self._pieces[marker.vocabulary, row.sentence])
         return self._marked[key]
+
+
+def _key(row: RelationRow, marker: Marker) -> tuple[Any, ...]:
+    """All that decides what a marked row is."""
+    a, b = row.subject, row.object
+    return (marker.name, row.sentence, a.start, a.end, a.type, b.start, b.end, b.type)

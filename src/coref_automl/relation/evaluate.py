@@ -20,7 +20,7 @@ from coref_automl.relation.intervals import Scored, estimates
 from coref_automl.relation.labels import LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Scores, label_table, score
-from coref_automl.relation.results import RelationResult, SeedResult, read_predictions, write_predictions
+from coref_automl.relation.results import RelationResult, SeedResult, read_probabilities, write_compact, write_predictions
 from coref_automl.relation.rows import RelationRow
 from coref_automl.store import fingerprint, kind_of_folder, natural_order, read_json, write_json
 
@@ -76,11 +76,14 @@ def has_predictions(seed: Path, data: RelationData) -> bool:
     return held.is_file() and read_json(held)["rows"] == rows_fingerprint(data.rows)
 
 
-def store_predictions(seed: Path, data: RelationData, probabilities: Any) -> Scores:
+def store_predictions(seed: Path, data: RelationData, probabilities: Any, *, compact: bool = False) -> Scores:
     """Predictions first, then the file that says whose they are: a kill in between leaves nothing that looks whole."""
     folder = seed / "predictions"
     (folder / f"{data.split}.json").unlink(missing_ok=True)
-    write_predictions(folder / f"{data.split}.jsonl", data.rows, probabilities)
+    if compact:
+        write_compact(folder / f"{data.split}.npy", probabilities)
+    else:
+        write_predictions(folder / f"{data.split}.jsonl", data.rows, probabilities)
     scores = score(gold_indices(data.rows), probabilities)
     write_json(folder / f"{data.split}.json", {"rows": rows_fingerprint(data.rows), **scores.to_json()})
     return scores
@@ -130,7 +133,7 @@ def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> Re
     gold = gold_indices(data.rows)
     found, seeds = [], []
     for seed in (folder for folder in finished_seeds(run) if has_predictions(folder, data)):
-        _, _, probabilities = read_predictions(seed / "predictions" / f"{data.split}.jsonl")
+        probabilities = read_probabilities(seed / "predictions", data.split)
         found.append(probabilities)
         held = SeedResult.from_json(read_json(seed / "result.json"))
         seeds.append(SeedResult.from_json({**held.to_json(), "scores": score(gold, probabilities).to_json()}))

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from coref_automl.errors import ModelError
+from coref_automl.models.attention import packed_masks
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder
 from coref_automl.models.vocabulary import word_ids
@@ -43,10 +44,15 @@ class RelationModel(nn.Module):  # type: ignore[misc]
         )
 
     def forward(self, ids: Any, mask: Any, starts: Any) -> Any:
-        states = encode(self.encoder, ids, mask)
+        states = encode(self.encoder, ids, _masks(self.encoder, mask))
         places = torch.cat([torch.zeros_like(starts[:, :1]), starts], dim=1)[:, self.parts]
         read = states.gather(1, places[:, :, None].expand(-1, -1, states.shape[-1]))
         return self.head(read.flatten(1)).float()
+
+
+def _masks(encoder: Any, mask: Any) -> Any:
+    """Ready-made masks of pairs: given a mask of tokens, the library looks whether it is all ones, and a GPU waits for that."""
+    return mask if encoder.config.model_type == "deberta-v2" else packed_masks(encoder, mask)
 
 
 def build_model(

@@ -13,7 +13,7 @@ from coref_automl.relation.markers import SCHEMES
 Head = Literal["auto", "cls", "starts", "both"]
 ChooseBy = Literal["micro_f1", "auprc", "loss"]
 
-FREE = ("out", "seeds", "device", "epoch_checkpoints", "keep_weights", "dev")
+FREE = ("out", "seeds", "device", "epoch_checkpoints", "keep_weights", "compact", "dev")
 """What may change between two calls on one folder: it decides where and how often, not what one seed computes."""
 
 
@@ -23,7 +23,8 @@ class RelationRecipe:
 
     `learning_rate` None: 3e-4 below a hidden size of 512, else 5e-5. `head` auto: [CLS] for a scheme without start marks, else
     [CLS] and both start marks. `threshold` is in points of 100 (in the loss's own unit when `choose_by` is loss); `patience`
-    counts epochs, 0 never stops. Techniques are off unless our own ablation shows a gain.
+    counts epochs, 0 never stops. `compact` keeps the probabilities alone, one small array a split, instead of a line a row.
+    Techniques are off unless our own ablation shows a gain.
     """
 
     model: str
@@ -54,9 +55,10 @@ class RelationRecipe:
     hard_negatives: float = 0.0
     skip_bad: bool = False
     device: str = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
     keep_weights: bool = True
     epoch_checkpoints: bool = True
+    compact: bool = False
 
     def __post_init__(self) -> None:
         scheme = choose(self.scheme, SCHEMES, "scheme")

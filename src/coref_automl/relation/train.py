@@ -146,7 +146,7 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
     for data in (work.valid, work.dev):
         if data is not None:
             rows, marked, _ = cache.mark(data.rows, marker, progress=quiet())
-            store_predictions(folder, data, run_model(model, marker, rows, marked, settings, device))
+            store_predictions(folder, data, run_model(model, marker, rows, marked, settings, device), compact=recipe.compact)
     if recipe.keep_weights:
         save_model(folder / "model", model, marker, settings)
     done = SeedResult(
