@@ -48,6 +48,15 @@ def devices_here() -> list[str]:
     return [f"cuda:{index}" for index in range(count)] or ["cpu"]
 
 
+def environment_of(device: str) -> dict[str, str]:
+    """What a process must be told so that it sees this device alone. Numbers count among the GPUs that are visible here."""
+    if not device.startswith("cuda:"):
+        return {"CUDA_VISIBLE_DEVICES": "-1"}
+    number = int(device.removeprefix("cuda:"))
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return {"CUDA_VISIBLE_DEVICES": visible[number] if number < len(visible) else str(number)}
+
+
 def run_jobs(
     jobs: Sequence[Job],
     *,
@@ -134,7 +143,7 @@ class _Pool:
     def _start(self, slot: int) -> _Worker:
         ours, theirs = _SPAWN.Pipe()
         device = self.devices[slot % len(self.devices)] if self.devices else None
-        process = _SPAWN.Process(target=_serve, args=(theirs, device), daemon=False)
+        process = _SPAWN.Process(target=_serve, args=(theirs, environment_of(device) if device else {}), daemon=False)
         process.start()
         theirs.close()
         return _Worker(process, ours, slot)
@@ -169,10 +178,9 @@ class _Pool:
                 worker.process.kill()
 
 
-def _serve(pipe: Any, device: str | None) -> None:
+def _serve(pipe: Any, environment: dict[str, str]) -> None:
     """A worker's life: take a job, answer, until the pipe closes."""
-    if device is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = device.removeprefix("cuda:") if device.startswith("cuda") else "-1"
+    os.environ.update(environment)
     try:
         while True:
             target, arguments = pipe.recv()

@@ -105,6 +105,6 @@ def test_the_module_calls_the_same_engine(monkeypatch: pytest.MonkeyPatch, capsy
     assert "It is noise." in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["tune-smoke.yaml", "tune.yaml"])
+@pytest.mark.parametrize("name", ["tune-smoke.yaml", "tune.yaml", "tune-entity-2048.yaml"])
 def test_the_recipes_of_the_repository_read(name: str) -> None:
     assert read_tune_recipe(RECIPES / name, {"out": "study"}).models

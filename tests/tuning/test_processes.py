@@ -10,18 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 from coref_automl.progress import quiet
 from coref_automl.tuning.finish import run_all
-from coref_automl.tuning.launch import LocalLauncher, RayLauncher
+from coref_automl.tuning.launch import LocalLauncher, RayLauncher, launcher_of
 from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import recipe_text, run_study
-from coref_automl.tuning.trial import TrialOutcome, failure, read_outcome
+from coref_automl.tuning.trial import TrialOutcome, failure, read_outcome, run_in_process
 from tests.tuning.inline import InlineLauncher
 
 WAIT = 240.0
@@ -75,6 +76,37 @@ def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRec
     assert run_all([job], launcher, quiet(), wait=lambda: time.sleep(0.05)) == {}
     assert "Going on from checkpoint-" in (job.run / "events.ndjson").read_text("utf-8")
     assert "train:" in job.log.read_text("utf-8")
+
+
+def test_more_workers_than_gpus_share_them_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("coref_automl.tuning.launch.devices_here", lambda: ["cuda:0"])
+    one = launcher_of("local", 4, "auto")
+    assert isinstance(one, LocalLauncher)
+    assert one.slots == 4
+    assert [one.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(4)] == ["0", "0", "0", "0"]
+    two = LocalLauncher(4, ["cuda:0", "cuda:1"])
+    assert [two.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(4)] == ["0", "1", "0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert [two.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(2)] == ["5", "7"]
+
+
+def test_a_trial_forked_from_a_process_that_touched_a_gpu_starts_anew(
+    recipe: Callable[..., TuneRecipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    problem = open_masked(recipe(epochs=1), tmp_path / "study", quiet())
+    job = problem.job(problem.recommended()[0], 0)
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    forked = get_context("fork").Process(target=run_in_process, args=(job.to_json(), {}))
+    forked.start()
+    forked.join()
+    assert forked.exitcode == 0
+    assert read_outcome(job) == TrialOutcome(True)
+    assert problem.weights(job).name.startswith("checkpoint-")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")

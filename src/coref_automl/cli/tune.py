@@ -60,7 +60,7 @@ def tune(
     finalists: Annotated[int | None, _option("Trials trained with further seeds at the end (3).", "--finalists")] = None,
     seeds: Annotated[int | None, _option("Seeds of a finalist in all (3).", "--seeds")] = None,
     seed: Annotated[int | None, _option("Seed of everything random (0).", "--seed")] = None,
-    workers: Annotated[int | None, _option("Trials at a time on this machine, one a GPU (1).", "--workers")] = None,
+    workers: Annotated[int | None, _option("Trials at a time (1); they take the GPUs in turn.", "--workers")] = None,
     engine: Annotated[str | None, _option("local (default) or ray.", "--engine")] = None,
     storage: Annotated[str | None, _option("postgresql://... for many machines; a file unless given.", "--storage")] = None,
     study: Annotated[str | None, _option("Name of the study in its storage.", "--study")] = None,

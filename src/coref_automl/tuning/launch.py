@@ -1,28 +1,23 @@
 """Trials as processes. In: a Job and a slot. Out: a handle that says whether it runs, how it ended, and that can stop it.
 
-Locally a trial is a process with one device to itself. Where no GPU is visible, processes are forked from a server that has
-imported torch already: a trial starts in a tenth of a second instead of seven. With Ray a trial is a task somewhere in the
-cluster; the study's folder must then be one that all machines see.
+Locally a trial is a process that sees one device; with more workers than GPUs, trials share them. Processes are forked from a
+server that has imported torch already: a trial starts in a tenth of a second instead of seven. With Ray a trial is a task
+somewhere in the cluster; the study's folder must then be one that all machines see.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any, Protocol
 
 from coref_automl.errors import MissingExtra
-from coref_automl.store import write_json
 from coref_automl.tuning.problem import Job
-from coref_automl.tuning.trial import MODULE as TRIAL_MODULE
-from coref_automl.tuning.trial import run_in_process
-from coref_automl.workers import Engine, devices_here
+from coref_automl.tuning.trial import run_apart, run_in_process
+from coref_automl.workers import Engine, devices_here, environment_of
 
 PRELOAD = ["torch", "transformers", "coref_automl.training.run", "coref_automl.relation.train"]
 
@@ -46,7 +41,7 @@ class Launcher(Protocol):
 
 
 def launcher_of(engine: Engine, workers: int, device: str) -> Launcher:
-    """One slot a worker; with GPUs, worker i has device i modulo their number to itself."""
+    """One slot a worker; worker i has device i modulo their number, so that four workers share one GPU."""
     if engine == "ray":
         return RayLauncher(workers, device)
     devices = devices_here() if device in ("auto", "cuda") else [device]
@@ -57,18 +52,18 @@ class LocalLauncher:
     def __init__(self, workers: int, devices: Sequence[str]) -> None:
         self.slots = workers
         self._devices = devices
-        self._gpus = any(name.startswith("cuda") for name in devices)
-        self._context: Any = get_context("spawn" if self._gpus else "forkserver")
-        if not self._gpus:
-            # a process that has touched CUDA must not fork, and importing torch may touch it: on GPUs every trial imports anew
-            threads = max(1, (os.cpu_count() or 1) // workers)
-            os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-            self._context.set_forkserver_preload(PRELOAD)
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
+        # the server looks for GPUs while it imports; asked through NVML they stay untouched, and only then may it fork
+        os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+        self._context: Any = get_context("forkserver")
+        self._context.set_forkserver_preload(PRELOAD)
+
+    def environment(self, slot: int) -> dict[str, str]:
+        return environment_of(self._devices[slot % len(self._devices)])
 
     def start(self, job: Job, slot: int) -> Running:
-        device = self._devices[slot % len(self._devices)]
-        visible = {"CUDA_VISIBLE_DEVICES": device.removeprefix("cuda:")} if device.startswith("cuda:") else {}
-        process = self._context.Process(target=run_in_process, args=(job.to_json(), visible), name=f"trial-{job.key}")
+        arguments = (job.to_json(), self.environment(slot))
+        process = self._context.Process(target=run_in_process, args=arguments, name=f"trial-{job.key}")
         process.start()
         return _Process(process)
 
@@ -109,21 +104,10 @@ class RayLauncher:
             ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level=logging.ERROR)
         self.slots = workers
         gpus = 1 if device != "cpu" and ray.cluster_resources().get("GPU") else 0
-        self._remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(_on_ray)
+        self._remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(run_apart)
 
     def start(self, job: Job, _slot: int) -> Running:
         return _RayTask(self._remote.remote(job.to_json()))
-
-
-def _on_ray(job: dict[str, Any]) -> int:
-    """A trial as a process of the task: Ray uses its workers again, and no trial's memory may lie in the next one's way."""
-    work = Job.from_json(job)
-    path = Path(work.folder) / "job.json"
-    write_json(path, job)
-    with work.log.open("a") as log:
-        command = [sys.executable, "-m", TRIAL_MODULE, str(path), "--with-parent"]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT)
-        return process.wait()
 
 
 class _RayTask:

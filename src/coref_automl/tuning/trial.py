@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import subprocess
 import sys
 import threading
 import traceback
@@ -44,10 +45,26 @@ def run_in_process(job: dict[str, Any], environment: dict[str, str]) -> None:
     with log.open("a") as handle:
         os.dup2(handle.fileno(), 1)
         os.dup2(handle.fileno(), 2)
-    outcome = run_job(job)
+    code = run_apart(job) if _cannot_use_cuda() else int(not run_job(job).done)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0 if outcome.done else 1)  # threads of libraries must not hold back a trial that is over
+    os._exit(code)  # threads of libraries must not hold back a trial that is over
+
+
+def run_apart(job: dict[str, Any]) -> int:
+    """A trial in a fresh interpreter, for a process that is used again (Ray's) or that cannot work itself. Gives its status."""
+    work = Job.from_json(job)
+    path = Path(work.folder) / "job.json"
+    write_json(path, job)
+    with work.log.open("a") as log:
+        command = [sys.executable, "-m", MODULE, str(path), "--with-parent"]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT).wait()
+
+
+def _cannot_use_cuda() -> bool:
+    """Was this process forked from one that had touched a GPU? Then it can use none itself."""
+    torch = sys.modules.get("torch")
+    return bool(torch is not None and getattr(torch.cuda, "_is_in_bad_fork", lambda: False)())
 
 
 def run_job(job: dict[str, Any]) -> TrialOutcome:
