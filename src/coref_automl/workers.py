@@ -2,7 +2,8 @@
 
 Engines: `local` processes (one a device), or `ray` over a cluster. A job's function is named as "package.module:function" and its
 arguments and result are plain JSON values, so that the same job runs here, in another process, or on another machine. A worker
-that dies (killed, out of memory) is replaced and its job tried again; an exception is the job's own answer and is not.
+that dies (killed, out of memory) is replaced and its job tried again; an exception is the job's own answer and is not. On Ray a
+job works in the folder of the caller, which all machines must see: relative paths mean the same everywhere.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import platform
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import chdir, suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection, get_context
+from pathlib import Path
 from typing import Any, Literal
 
 from coref_automl.errors import MissingExtra
@@ -69,10 +72,11 @@ def run_jobs(
     """Run every job and wait for all. `on_outcome` hears of each as it ends; the list keeps the order of the jobs.
 
     One worker without a device of its own runs in this process. With `devices`, worker i sees only device i modulo their number.
+    On Ray the cluster decides how many run at a time; a job asks for a GPU where there is one, unless `devices` names the CPU.
     """
     tell = on_outcome or (lambda _: None)
     if engine == "ray":
-        return _on_ray(jobs, devices, retries, tell)
+        return _on_ray(jobs, retries, tell, cpu=devices is not None and set(devices) <= {"cpu"})
     if workers <= 1 and not devices:
         return _in_this_process(jobs, tell)
     return _Pool(min(max(workers, 1), len(jobs)), devices, retries, tell).run(jobs)
@@ -189,16 +193,30 @@ def _serve(pipe: Any, environment: dict[str, str]) -> None:
         return
 
 
-def _on_ray(jobs: Sequence[Job], devices: Sequence[str] | None, retries: int, tell: Callable[[Outcome], None]) -> list[Outcome]:
+def ray_remote(function: Callable[..., Any], *, retries: int, cpu: bool) -> Any:
+    """The function as a Ray task of one CPU, and of one GPU where the cluster has any. Joins the cluster, or starts one here."""
     try:
         import ray
     except ImportError as missing:
         raise MissingExtra("ray", "scale", "--engine ray") from missing
     if not ray.is_initialized():
         ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level=logging.ERROR)
-    gpus = 1 if devices and any(device.startswith("cuda") for device in devices) else 0
-    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(_call)
-    pending = {remote.remote(job.target, job.arguments): index for index, job in enumerate(jobs)}
+    gpus = 1 if not cpu and ray.cluster_resources().get("GPU") else 0
+    return ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(function)
+
+
+def _call_in(folder: str, target: str, arguments: dict[str, Any]) -> tuple[Any, str | None]:
+    if not Path(folder).is_dir():
+        return None, f"{folder} is not there on {platform.node()}; start the command in a folder that all machines see."
+    with chdir(folder):
+        return _call(target, arguments)
+
+
+def _on_ray(jobs: Sequence[Job], retries: int, tell: Callable[[Outcome], None], *, cpu: bool) -> list[Outcome]:
+    remote = ray_remote(_call_in, retries=retries, cpu=cpu)
+    import ray
+
+    pending = {remote.remote(str(Path.cwd()), job.target, job.arguments): index for index, job in enumerate(jobs)}
     outcomes: dict[int, Outcome] = {}
     while pending:
         done, _ = ray.wait(list(pending), num_returns=1)

@@ -56,6 +56,10 @@ def evaluate(
     new_head: Annotated[
         bool, typer.Option("--new-head", help="Allow a mask head with new weights: it knows nothing yet.")
     ] = False,
+    engine: Annotated[
+        str,
+        typer.Option("--engine", help="local: one process a GPU; ray: a task a checkpoint on a cluster that sees this folder."),
+    ] = "local",
     lang: Language = "ko",
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -80,6 +84,7 @@ def evaluate(
     settings = {
         "eval_sets": [str(folder) for folder in eval_set or ()], "seq_len": seq_len, "out": out, "device": device, "dtype": dtype,
         "words": words, "budget": tokens_per_batch, "base": base, "new_head": new_head, "seed": seed,
+        "engine": engine,
     }  # fmt: skip
     recipe = from_mapping(EvaluateRecipe, settings, "evaluate")
     shown: list[Evaluation] = []

@@ -1,7 +1,8 @@
 """Evaluate checkpoints. In: paths and a recipe. Out: one Evaluation a checkpoint and set, on disk and returned, in natural order.
 
 Finished work is recognised by bytes (weights, items, noun table, scorer version, dtype, length), wherever its folder now is.
-Items are appended as they are scored, so that an interrupted evaluation goes on from the middle.
+Items are appended as they are scored, so that an interrupted evaluation goes on from the middle. Several GPUs, or a Ray cluster,
+score several checkpoints at a time, each in a process of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.errors import CorefError, EvaluationError, StorageError
@@ -21,16 +22,20 @@ from coref_automl.evaluation.words import WordMode
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Evaluation
 from coref_automl.store import claim_folder
-
-if TYPE_CHECKING:
-    from coref_automl.workers import Outcome
+from coref_automl.workers import Engine, Outcome
 
 __all__ = ["EvaluateRecipe", "StoredEvaluation", "evaluate", "evaluate_one", "find_evaluations"]
+
+JOB = f"{__name__}:evaluate_job"
+"""What a worker is given to run."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluateRecipe:
-    """How to evaluate. No set: the bundled one. No length: each model's own. `base`: also the model training began from."""
+    """How to evaluate. No set: the bundled one. No length: each model's own. `base`: also the model training began from.
+
+    `engine`: processes of this machine, one a GPU, or tasks of a Ray cluster that sees the same folders.
+    """
 
     eval_sets: tuple[Path, ...] = ()
     seq_len: int | None = None
@@ -42,6 +47,7 @@ class EvaluateRecipe:
     base: bool = True
     new_head: bool = False
     seed: int = 0
+    engine: Engine = "local"
 
 
 def evaluate(
@@ -60,8 +66,9 @@ def evaluate(
     targets = find_targets(paths, recipe.out)
     if recipe.out:
         claim_folder(recipe.out, "evaluations")
-    failures: dict[str, Exception] = {}
+    devices = _devices(recipe, len(targets))
     done: list[Evaluation] = []
+    failures: dict[str, Exception] = {}
 
     def take(found: list[Evaluation]) -> None:
         done.extend(found)
@@ -69,11 +76,32 @@ def evaluate(
             for evaluation in found[:1]:
                 on_result(evaluation)
 
+    def lose(name: str, error: Exception) -> None:
+        failures[name] = error
+        progress.note(f"{name} could not be scored: {error}")
+
     if recipe.base:
-        _evaluate_bases(targets, sets, recipe, progress)
-    devices = _devices(recipe, len(targets))
-    left: list[Target] = []
-    for target in targets:
+        _evaluate_bases(targets, sets, recipe, devices, progress)
+    _evaluate_all(targets, sets, recipe, devices, progress, take, lose)
+    order = {target.name: place for place, target in enumerate(targets)}
+    done.sort(key=lambda evaluation: order[evaluation.checkpoint])
+    if failures:
+        _raise(failures, len(targets))
+    return done
+
+
+def _evaluate_all(
+    targets: Sequence[Target],
+    sets: Sequence[EvalSet],
+    recipe: EvaluateRecipe,
+    devices: Sequence[str],
+    progress: Progress,
+    take: Callable[[list[Evaluation]], None],
+    lose: Callable[[str, Exception], None],
+) -> None:
+    """Every target, here or spread over workers; each is taken, or lost with its error."""
+    left = list(targets) if recipe.engine == "ray" else []  # only there is known which device and dtype `auto` stands for
+    for target in targets if recipe.engine == "local" else ():
         try:
             found = _evaluate_target(target, sets, recipe, progress, only_known=len(devices) > 1)
             if found is None:
@@ -83,15 +111,9 @@ def evaluate(
         except StorageError:
             raise  # the next checkpoint would meet the same disk
         except Exception as error:
-            failures[target.name] = error
-            progress.note(f"{target.name} could not be scored: {error}")
+            lose(target.name, error)
     if left:
-        failures |= _spread(left, recipe, devices, take)
-    order = {target.name: place for place, target in enumerate(targets)}
-    done.sort(key=lambda evaluation: order[evaluation.checkpoint])
-    if failures:
-        _raise(failures, len(targets))
-    return done
+        _spread(left, recipe, devices, progress, take, lose)
 
 
 def _raise(failures: dict[str, Exception], count: int) -> None:
@@ -131,7 +153,9 @@ def _evaluate_target(
     return out
 
 
-def _evaluate_bases(targets: Sequence[Target], sets: Sequence[EvalSet], recipe: EvaluateRecipe, progress: Progress) -> None:
+def _evaluate_bases(
+    targets: Sequence[Target], sets: Sequence[EvalSet], recipe: EvaluateRecipe, devices: Sequence[str], progress: Progress
+) -> None:
     """The models that the checkpoints started from, where they are at hand: every table shows them. Never a reason to fail."""
     wanted: dict[tuple[str, int | None], Target] = {}
     mine = {target.model for target in targets}
@@ -145,12 +169,11 @@ def _evaluate_bases(targets: Sequence[Target], sets: Sequence[EvalSet], recipe: 
         except CorefError:
             continue  # the target's own evaluation will say what is wrong
     for (name, length), base in wanted.items():
-        try:
-            _evaluate_target(base, sets, replace(recipe, seq_len=length), progress)
-        except StorageError:
-            raise
-        except Exception as error:
+
+        def lose(_: str, error: Exception, name: str = name) -> None:
             progress.note(f"The un-adapted model {name} is left out of the tables: {_first_line(error)}")
+
+        _evaluate_all([base], sets, replace(recipe, seq_len=length), devices[:1], progress, lambda _: None, lose)
 
 
 def _at_hand(model: str) -> bool:
@@ -159,7 +182,8 @@ def _at_hand(model: str) -> bool:
 
 
 def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:
-    if recipe.device not in ("auto", "cuda") or targets < 2:
+    """The devices of this machine to spread over; a cluster has its own, and is only told what was asked for."""
+    if recipe.device not in ("auto", "cuda") or targets < 2 or recipe.engine == "ray":
         return [recipe.device]
     from coref_automl.workers import devices_here
 
@@ -167,28 +191,33 @@ def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:
 
 
 def _spread(
-    targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence[str], take: Callable[[list[Evaluation]], None]
-) -> dict[str, Exception]:
-    """One worker process a GPU takes the next checkpoint."""
+    targets: Sequence[Target],
+    recipe: EvaluateRecipe,
+    devices: Sequence[str],
+    progress: Progress,
+    take: Callable[[list[Evaluation]], None],
+    lose: Callable[[str, Exception], None],
+) -> None:
+    """One worker process a GPU, or a task of the cluster, takes the next checkpoint. One that is killed goes on in another."""
     from coref_automl.workers import Job, run_jobs
 
     settings = {key: str(value) if isinstance(value, Path) else value for key, value in to_mapping(recipe).items()}
     settings["eval_sets"] = [str(folder) for folder in recipe.eval_sets]
-    jobs = [Job(target.name, f"{__name__}:evaluate_job", {"target": _plain(target), "recipe": settings}) for target in targets]
-    failures: dict[str, Exception] = {}
+    jobs = [Job(target.name, JOB, {"target": _plain(target), "recipe": settings}) for target in targets]
+    with progress.stage("scoring", len(jobs), "checkpoints") as stage:
 
-    def heard(outcome: Outcome) -> None:
-        if outcome.error is not None:
-            failures[outcome.job.name] = EvaluationError(outcome.error.strip().splitlines()[-1])
-        else:
-            take([Evaluation.from_json(row) for row in outcome.value])
+        def heard(outcome: Outcome) -> None:
+            stage.advance()
+            if outcome.error is not None:
+                lose(outcome.job.name, EvaluationError(outcome.error.strip().splitlines()[-1]))
+            else:
+                take([Evaluation.from_json(row) for row in outcome.value])
 
-    run_jobs(jobs, workers=len(devices), devices=devices, retries=0, on_outcome=heard)
-    return failures
+        run_jobs(jobs, workers=len(devices), devices=devices, engine=recipe.engine, retries=1, on_outcome=heard)
 
 
 def evaluate_job(target: dict[str, Any], recipe: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a worker process runs: one model, on the one GPU it can see."""
+    """What a worker runs: one model, on the one device it can see."""
     settings = from_mapping(EvaluateRecipe, recipe, "evaluate")
     sets = [EvalSet.open(folder) for folder in settings.eval_sets or (bundled_eval_set(),)]
     chosen = Target(**{**target, "base": Path(target["base"])})

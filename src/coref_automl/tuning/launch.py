@@ -7,17 +7,15 @@ somewhere in the cluster; the study's folder must then be one that all machines 
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import get_context
 from typing import Any, Protocol
 
-from coref_automl.errors import MissingExtra
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.trial import run_apart, run_in_process
-from coref_automl.workers import Engine, devices_here, environment_of
+from coref_automl.workers import Engine, devices_here, environment_of, ray_remote
 
 PRELOAD = ["torch", "transformers", "coref_automl.training.run", "coref_automl.relation.train"]
 
@@ -93,18 +91,11 @@ class _Process:
 
 
 class RayLauncher:
-    """Tasks of one CPU, and of one GPU where the cluster has any; Ray decides where."""
+    """A task a trial; Ray decides where."""
 
     def __init__(self, workers: int, device: str) -> None:
-        try:
-            import ray
-        except ImportError as missing:
-            raise MissingExtra("ray", "scale", "--engine ray") from missing
-        if not ray.is_initialized():
-            ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level=logging.ERROR)
         self.slots = workers
-        gpus = 1 if device != "cpu" and ray.cluster_resources().get("GPU") else 0
-        self._remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(run_apart)
+        self._remote = ray_remote(run_apart, retries=0, cpu=device == "cpu")
 
     def start(self, job: Job, _slot: int) -> Running:
         return _RayTask(self._remote.remote(job.to_json()))
