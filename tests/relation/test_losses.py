@@ -1,15 +1,27 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
+from coref_automl.relation.averaging import Average, pushed
 from coref_automl.relation.batches import RowTensors, scoring_order, training_order
-from coref_automl.relation.losses import cross_entropy, masked, r_drop
+from coref_automl.relation.losses import (
+    LOSSES,
+    LossSettings,
+    class_balanced,
+    cross_entropy,
+    effective_number_weights,
+    focal,
+    masked,
+    r_drop,
+)
 from coref_automl.relation.markers import MarkedRow
 from coref_automl.relation.negatives import hard_negatives, margins
+from coref_automl.relation.recipe import Loss
 
 LOGITS = torch.tensor([[2.0, 0.0, -1.0], [0.5, 0.5, 0.0]])
 GOLD = torch.tensor([0, 2])
@@ -20,7 +32,74 @@ def test_label_smoothing_moves_the_target_by_its_share() -> None:
     plain = -(log_p[0, 0] + log_p[1, 2]) / 2
     assert float(cross_entropy(LOGITS, GOLD)) == pytest.approx(float(plain))
     smooth = 0.9 * plain + 0.1 * (-log_p.mean())
-    assert float(cross_entropy(LOGITS, GOLD, smoothing=0.1)) == pytest.approx(float(smooth))
+    assert float(cross_entropy(LOGITS, GOLD, LossSettings(smoothing=0.1))) == pytest.approx(float(smooth))
+
+
+def test_every_loss_can_be_asked_for() -> None:
+    assert set(LOSSES) == set(get_args(Loss))
+
+
+def test_focal_leaves_easy_rows_alone() -> None:
+    right = torch.softmax(LOGITS, -1)[[0, 1], GOLD]
+    worked = float((-((1 - right) ** 2) * right.log()).mean())
+    assert float(focal(LOGITS, GOLD, LossSettings(gamma=2.0))) == pytest.approx(worked)
+    assert float(focal(LOGITS, GOLD, LossSettings(gamma=0.0))) == pytest.approx(float(cross_entropy(LOGITS, GOLD)))
+    shares = []
+    for loss in (cross_entropy, focal):
+        logits = LOGITS.clone().requires_grad_()
+        loss(logits, GOLD).backward()
+        assert logits.grad is not None
+        easy, hard = logits.grad.norm(dim=1).tolist()
+        shares.append(easy / hard)
+    assert shares[1] < shares[0] / 3
+
+
+def test_class_balance_weighs_a_label_by_its_effective_number() -> None:
+    gold = np.array([0] * 90 + [1] * 10)
+    weights = effective_number_weights(gold, 3, beta=0.9)
+    assert weights[1] / weights[0] == pytest.approx((1 - 0.9**90) / (1 - 0.9**10))
+    assert weights[gold].mean() == pytest.approx(1.0)
+    assert effective_number_weights(gold, 3, beta=0.0).tolist() == [1.0, 1.0, 1.0]
+    log_p = torch.log_softmax(LOGITS, -1)
+    worked = -(2 * log_p[0, 0] + 5 * log_p[1, 2]) / 7
+    found = class_balanced(LOGITS, GOLD, LossSettings(weights=torch.tensor([2.0, 1.0, 5.0])))
+    assert float(found) == pytest.approx(float(worked))
+
+
+def test_a_push_goes_up_the_gradient_and_comes_back() -> None:
+    table = torch.nn.Parameter(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    before = table.detach().clone()
+
+    def loss() -> torch.Tensor:
+        return (table[0] ** 2).sum()
+
+    loss().backward()
+    assert table.grad is not None
+    first = table.grad.clone()
+    with pushed(table, 0.5):
+        assert float((table.detach() - before).norm()) == pytest.approx(0.5)
+        assert torch.equal(table[1], before[1])  # words that the batch does not hold stay
+        assert loss().item() > float((before[0] ** 2).sum())
+        loss().backward()
+    assert torch.equal(table.detach(), before)
+    assert not torch.equal(table.grad, 2 * first)
+
+
+def test_an_average_of_weights_is_lent_to_the_model_and_taken_back() -> None:
+    model = torch.nn.Linear(1, 1, bias=False)
+    model.weight.data.fill_(0.0)
+    average = Average(model, decay=0.9)
+    model.weight.data.fill_(1.0)
+    average.follow(step=1000)
+    assert float(average.held[0]) == pytest.approx(0.1)
+    with average.in_place():
+        assert model.weight.item() == pytest.approx(0.1)
+    assert model.weight.item() == 1.0
+    assert float(average.held[0]) == pytest.approx(0.1)
+    quick = Average(model, decay=0.9)
+    model.weight.data.fill_(0.0)
+    quick.follow(step=1)  # at first it follows faster
+    assert float(quick.held[0]) == pytest.approx(2 / 11)
 
 
 def test_r_drop_is_the_symmetric_divergence_and_pulls_both_passes_together() -> None:

@@ -11,6 +11,7 @@ import torch
 
 from coref_automl.errors import FolderError, ModelError, RecipeError, RelationDataError
 from coref_automl.progress import quiet
+from coref_automl.relation import evaluate as evaluate_module
 from coref_automl.relation import fit as fit_module
 from coref_automl.relation.evaluate import evaluate_relation
 from coref_automl.relation.metrics import auprc
@@ -160,12 +161,12 @@ class _Stop(Exception):
 def test_an_interrupted_seed_goes_on_from_its_last_epoch_and_ends_the_same(
     recipe: RelationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = change(recipe, epochs=3, hard_negatives=0.5)
+    recipe = change(recipe, epochs=3, hard_negatives=0.5, ema=0.9)
     whole = train_relation(change(recipe, out=str(tmp_path / "whole")))
     true_epoch, epochs = fit_module._epoch, []
 
     def cut_short(*arguments: Any) -> None:
-        epochs.append(arguments[6].epoch)
+        epochs.append(arguments[1].epoch)
         if len(epochs) == 3:
             raise _Stop
         true_epoch(*arguments)
@@ -224,7 +225,21 @@ def test_a_run_without_weights_cannot_score_another_file(recipe: RelationRecipe,
         evaluate_relation(recipe.out, str(path))
 
 
-@pytest.mark.parametrize("technique", [{"r_drop": 1.0}, {"label_smoothing": 0.2}, {"label_mask": "soft"}, {"layer_decay": 0.5}])
+@pytest.mark.parametrize(
+    "technique",
+    [
+        {"r_drop": 1.0},
+        {"label_smoothing": 0.2},
+        {"label_mask": "soft"},
+        {"layer_decay": 0.5},
+        {"loss": "focal"},
+        {"loss": "class-balanced"},
+        {"fgm": 1.0},
+        {"ema": 0.9},
+        {"distance": True},
+        {"encoder_dropout": 0.5},
+    ],
+)
 def test_each_technique_changes_what_is_learned(recipe: RelationRecipe, tmp_path: Path, technique: dict[str, Any]) -> None:
     plain = train_relation(change(recipe, epochs=1, out=str(tmp_path / "plain")))
     with_it = train_relation(change(recipe, epochs=1, out=str(tmp_path / "with"), **technique))
@@ -285,6 +300,54 @@ def test_a_head_reads_only_its_places_and_survives_saving(encoder_folder: Path, 
     assert again.marks == marker.marks
 
 
+def test_the_head_hears_of_the_distance_and_survives_saving(encoder_folder: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"dropout": 0.0, "max_length": 64, "seed": 0}
+    plain, _ = build_model(str(encoder_folder), "typed", "cls", **options)
+    model, marker = build_model(str(encoder_folder), "typed", "cls", distance=True, **options)
+    plain.eval()
+    model.eval()
+    ids = torch.arange(2, 22)[None]
+    mask = torch.ones_like(ids)
+    near, far, behind = (torch.tensor([places]) for places in ([4, 5], [4, 14], [5, 4]))
+    with torch.inference_mode():
+        assert torch.equal(model(ids, mask, near), plain(ids, mask, near))  # it starts as the model without
+        model.distance.weight.normal_(generator=torch.Generator().manual_seed(0))
+        found = [model(ids, mask, starts) for starts in (near, far, behind)]
+        assert not torch.equal(found[0], found[1])
+        assert not torch.equal(found[0], found[2])
+        save_model(tmp_path, model, marker, {"head": "cls", "dropout": 0.0, "scheme": "typed", "distance": True})
+        loaded, _, _ = load_model(tmp_path)
+        assert torch.allclose(loaded(ids, mask, far), found[1], atol=1e-6)
+
+
+def test_a_distance_needs_marks_in_the_sentence(recipe: RelationRecipe) -> None:
+    for scheme in ("none", "typed-prompt"):
+        with pytest.raises(RecipeError, match="no marks in the sentence"):
+            change(recipe, scheme=scheme, distance=True)
+
+
+def test_the_encoders_dropout_is_set_on_its_own_layers_alone(encoder_folder: Path) -> None:
+    model, _ = build_model(str(encoder_folder), "typed", "both", dropout=0.0, max_length=64, seed=0, encoder_dropout=0.3)
+    layers = [layer.p for layer in model.encoder.modules() if isinstance(layer, torch.nn.Dropout)]
+    assert set(layers) == {0.3}
+    assert model.head[0].p == 0.0
+
+
+def test_the_prior_is_corrected_on_the_scored_rows_alone(
+    recipe: RelationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate_module, "LEAST_ROWS", 40)
+    plain = train_relation(change(recipe, epochs=1, out=str(tmp_path / "plain")))
+    result = train_relation(change(recipe, epochs=1, prior="em"))
+    one, other = (read_predictions(Path(run.run) / "seed-0/predictions/made_dev.jsonl")[2] for run in (plain, result))
+    assert np.abs(one - other).max() > 0.01
+    assert plain.seeds[0].validation == result.seeds[0].validation
+    assert any("no gold label entered" in note for note in result.notes)
+    settings = json.loads((Path(result.run) / "seed-0/model/relation.json").read_text("utf-8"))["prior"]
+    assert settings["temperature"] > 0
+    assert sum(settings["source"]) == pytest.approx(1.0)
+
+
 def test_layer_decay_goes_by_layer_index(encoder_folder: Path) -> None:
     model, _ = build_model(str(encoder_folder), "punct", "both", dropout=0.0, max_length=64, seed=0)
     rates: dict[str, float] = {
@@ -299,7 +362,7 @@ def test_layer_decay_goes_by_layer_index(encoder_folder: Path) -> None:
 def test_a_padded_batch_gives_the_same_answers_as_single_rows(trained: RelationResult, rows: Any) -> None:
     from coref_automl.relation.batches import RowTensors
     from coref_automl.relation.cache import RowCache
-    from coref_automl.relation.fit import Side, probabilities
+    from coref_automl.relation.forward import Side, probabilities
 
     model, marker, _ = load_model(Path(trained.run) / "seed-0" / "model")
     assert isinstance(model, RelationModel)

@@ -83,7 +83,7 @@ class _Trainer:
 
     def steps(self, tensors: Any, batches: list[Any]) -> float:
         """Seconds for one training step a batch."""
-        from coref_automl.relation.fit import autocast
+        from coref_automl.relation.forward import autocast
         from coref_automl.relation.losses import cross_entropy
 
         _wait(tensors.device)

@@ -67,6 +67,16 @@ def train(
     hard_negatives: Annotated[
         float | None, _option("Share of no_relation rows repeated next epoch (0).", "--hard-negatives")
     ] = None,
+    loss: Annotated[str | None, _option("cross-entropy (default), focal or class-balanced.", "--loss")] = None,
+    focal_gamma: Annotated[float | None, _option("How little easy rows count under focal (2).", "--focal-gamma")] = None,
+    balance_beta: Annotated[float | None, _option("Effective number, class-balanced (0.9999).", "--balance-beta")] = None,
+    fgm: Annotated[float | None, _option("Length of an adversarial push on the word embeddings (0).", "--fgm")] = None,
+    ema: Annotated[float | None, _option("Decay of the average of weights that is scored, say 0.999 (0: off).", "--ema")] = None,
+    distance: Annotated[
+        bool | None, _option("Tell the head how far the entities stand apart (no).", "--distance/--no-distance")
+    ] = None,
+    encoder_dropout: Annotated[float | None, _option("Set the encoder's dropout (as it is).", "--encoder-dropout")] = None,
+    prior: Annotated[str | None, _option("off, or em: correct the label prior of the rows scored.", "--prior")] = None,
     precision: Annotated[str | None, _option("auto, float32, tf32 or bfloat16.", "--precision")] = None,
     keep_weights: Annotated[
         bool | None, _option("Keep each seed's best weights (default yes).", "--keep-weights/--no-keep-weights")

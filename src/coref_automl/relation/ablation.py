@@ -41,6 +41,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "r-drop": {"r_drop": 1.0},
     "smoothing": {"label_smoothing": 0.1},
     "layer-decay": {"layer_decay": 0.9},
+    "focal": {"loss": "focal"},
+    "class-balanced": {"loss": "class-balanced"},
+    "fgm": {"fgm": 1.0},
+    "ema": {"ema": 0.999},
+    "distance": {"distance": True},
+    "encoder-dropout": {"encoder_dropout": 0.1},
+    "r-drop-dropout": {"r_drop": 1.0, "encoder_dropout": 0.1},
+    "prior": {"prior": "em"},
+    "longer": {"epochs": 8, "patience": 0},
 }
 """What each variant changes in the base recipe."""
 

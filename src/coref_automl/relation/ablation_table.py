@@ -25,7 +25,10 @@ from coref_automl.store import read_json
 
 @dataclass(frozen=True, slots=True)
 class Line(Record):
-    """One variant on one split. Numbers are points of 100, means over seeds; verdicts are against the reference."""
+    """One variant on one split. Numbers are points of 100, means over seeds; verdicts are against the reference.
+
+    `together` is the micro-F1 of all seeds as one model, their probabilities averaged; None for one seed.
+    """
 
     name: str
     seeds: int
@@ -34,6 +37,7 @@ class Line(Record):
     auprc: float
     accuracy: float
     seconds: float
+    together: float | None = None
     verdict: MethodVerdict | None = None
     auprc_verdict: MethodVerdict | None = None
 
@@ -73,6 +77,7 @@ def table(runs: dict[str, Path], data: RelationData, *, reference: str, seed: in
                 auprc=float(np.mean([one.auprc for one in each])),
                 accuracy=float(np.mean([one.accuracy for one in each])),
                 seconds=float(np.mean([read_json(runs[name] / one / "result.json")["seconds"] for one in seeds[name]])),
+                together=score(scored.gold, scored.probabilities.mean(0)).micro_f1 if len(each) > 1 else None,
                 verdict=verdicts[0],
                 auprc_verdict=verdicts[1],
             )
@@ -88,16 +93,21 @@ def _of(scored: Scored, seeds: Sequence[str], chosen: Sequence[str]) -> Scored:
 def markdown(lines: Sequence[Line], data: RelationData, reference: str) -> str:
     """The table as documentation prints it; the split's name stands above every number."""
     head = (
-        f"Split `{data.split}`, {len(data.rows):,} rows; means over seeds; difference to `{reference}` with the 95% interval\n"
-        "over sentences, and over seeds in brackets where there are two or more.\n\n"
-        "| variant | seeds | micro-F1 | spread | AUPRC | accuracy | difference in micro-F1 | verdict |\n"
-        "|---|---:|---:|---:|---:|---:|---|---|\n"
+        f"Split `{data.split}`, {len(data.rows):,} rows; means over seeds; `together` is the micro-F1 of all seeds with their\n"
+        f"probabilities averaged; difference to `{reference}` with the 95% interval over sentences, and over seeds in brackets\n"
+        "where there are two or more.\n\n"
+        "| variant | seeds | micro-F1 | spread | together | AUPRC | accuracy | difference in micro-F1 | verdict |\n"
+        "|---|---:|---:|---:|---:|---:|---:|---|---|\n"
     )
     return head + "".join(
-        f"| {line.name} | {line.seeds} | {line.micro_f1:.1f} | {'–' if line.spread is None else f'{line.spread:.1f}'} "
+        f"| {line.name} | {line.seeds} | {line.micro_f1:.1f} | {_or_dash(line.spread)} | {_or_dash(line.together)} "
         f"| {line.auprc:.1f} | {line.accuracy:.1f} | {_difference(line.verdict)} | {_say(line.verdict)} |\n"
         for line in lines
     )
+
+
+def _or_dash(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
 
 
 def _difference(verdict: MethodVerdict | None) -> str:

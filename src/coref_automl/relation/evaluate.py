@@ -20,6 +20,7 @@ from coref_automl.relation.intervals import Scored, estimates
 from coref_automl.relation.labels import LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Scores, label_table, score
+from coref_automl.relation.prior import LEAST_ROWS, corrected, shares, temperature
 from coref_automl.relation.results import RelationResult, SeedResult, read_probabilities, write_compact, write_predictions
 from coref_automl.relation.rows import RelationRow
 from coref_automl.store import fingerprint, kind_of_folder, natural_order, read_json, write_json
@@ -108,15 +109,23 @@ def predict_seed(seed: Path, data: RelationData, *, device: str, progress: Progr
 
 
 def run_model(model: Any, marker: Any, rows: Sequence[RelationRow], marked: Any, settings: dict[str, Any], device: str) -> Any:
-    """Probabilities of marked rows under a trained model, its label mask included."""
+    """Probabilities of marked rows under a trained model, its label mask and the correction of the label prior included."""
     from coref_automl.relation.batches import RowTensors
-    from coref_automl.relation.fit import Side, probabilities
+    from coref_automl.relation.forward import Side, probabilities
 
     bias = None
     if settings.get("label_mask", "off") != "off":
         bias = mask_rows(LabelMask(settings["label_mask"], np.array(settings["mask_bias"], np.float32)), rows, device)
     tensors = RowTensors(marked, marker.tokenizer.pad_token_id or 0, device)
-    return probabilities(model, Side(tensors, np.zeros(len(rows), np.int64), bias), settings.get("precision", "auto"))
+    found = probabilities(model, Side(tensors, np.zeros(len(rows), np.int64), bias), settings.get("precision", "auto"))
+    if (known := settings.get("prior")) and len(rows) >= LEAST_ROWS:
+        found, _ = corrected(found, known["temperature"], np.array(known["source"]))
+    return found
+
+
+def settle_prior(probabilities: Any, gold: Any, train: Any) -> dict[str, Any]:
+    """What a correction of the label prior needs: the temperature that the held-out slice asks for, and train's label shares."""
+    return {"temperature": temperature(probabilities, gold), "source": shares(train).tolist()}
 
 
 def mask_rows(mask: LabelMask, rows: Sequence[RelationRow], device: str) -> Any:

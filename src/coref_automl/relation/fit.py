@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,11 @@ from numpy.typing import NDArray
 
 from coref_automl.errors import TrainingError
 from coref_automl.progress import Progress, Stage
-from coref_automl.relation.batches import Chosen, RowTensors, scoring_order, training_order
-from coref_automl.relation.losses import cross_entropy, masked, r_drop
+from coref_automl.relation.averaging import Average, pushed
+from coref_automl.relation.batches import Chosen, training_order
+from coref_automl.relation.forward import Side, logits_of, matmuls, probabilities
+from coref_automl.relation.labels import LABELS
+from coref_automl.relation.losses import LOSSES, LossSettings, effective_number_weights, masked, r_drop
 from coref_automl.relation.metrics import Scores, score
 from coref_automl.relation.model import RelationModel
 from coref_automl.relation.negatives import hard_negatives, margins
@@ -38,15 +41,6 @@ _LOOK_EVERY = 50
 _CLIP = 1.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Side:
-    """One side of the data on the device: tokens, gold labels, and each row's label mask (None when it is off)."""
-
-    tensors: RowTensors
-    gold: NDArray[np.int64]
-    bias: Any | None = None
-
-
 @dataclass(slots=True)
 class State:
     """Where a fit stands after a whole epoch; all of it is in resume.pt."""
@@ -60,7 +54,25 @@ class State:
     best: Scores = field(default_factory=lambda: Scores(0.0, 0.0, 0.0, 0))
     best_weights: dict[str, Any] = field(default_factory=dict)
     margins: Any | None = None
+    averaged: Any | None = None
     rows_seen: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """What does not change from epoch to epoch."""
+
+    model: RelationModel
+    optimizer: Any
+    peaks: tuple[float, ...]
+    train: Side
+    gold: Any
+    recipe: RelationRecipe
+    settings: LossSettings
+    average: Average | None
+    seed: int
+    total: int
+    stage: Stage
 
 
 def fit(
@@ -82,19 +94,26 @@ def fit(
         groups_of(model, rate=rate_of(recipe, model), weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay),
         fused=True,
     )
-    peaks = [group["lr"] for group in optimizer.param_groups]
+    peaks = tuple(group["lr"] for group in optimizer.param_groups)
     state = _resume(folder / RESUME, model, optimizer)
-    steps = math.ceil(len(train.tensors) / recipe.batch_size)
-    total = recipe.epochs * steps
+    average = Average(model, recipe.ema) if recipe.ema else None
+    if average is not None and state.averaged is not None:
+        average.load(state.averaged)
+    total = recipe.epochs * math.ceil(len(train.tensors) / recipe.batch_size)
+    gold = torch.from_numpy(train.gold).to(device)
+    settings = loss_settings(recipe, train.gold, device)
     with progress.stage(f"seed {seed}", total, "steps") as stage, _own_randomness(device), matmuls(recipe.precision):
+        run = _Run(model, optimizer, peaks, train, gold, recipe, settings, average, seed, total, stage)
         stage.skip(state.step)
         while state.epoch < recipe.epochs and not _flat(state, recipe):
             began = time.monotonic()
             torch.manual_seed(1_000_003 * seed + state.epoch)
-            _epoch(model, optimizer, peaks, train, recipe, seed, state, total, stage)
-            scores = _look(model, valid, recipe, state, stage)
+            _epoch(run, state)
+            with average.in_place() if average else nullcontext():
+                scores = _look(model, valid, recipe, state, stage)
             state.seconds += time.monotonic() - began
             if recipe.epoch_checkpoints:
+                state.averaged = average.held if average else None
                 _save(folder / RESUME, model, optimizer, state)
             if on_epoch is not None:
                 on_epoch(seed, state.epoch, scores)
@@ -109,94 +128,68 @@ def rate_of(recipe: RelationRecipe, model: RelationModel) -> float:
     return 3e-4 if model.config.hidden_size < 512 else 5e-5
 
 
-def probabilities(model: RelationModel, side: Side, precision: str, *, tokens: int | None = None) -> NDArray[np.float32]:
-    """The distribution over labels for every row, in row order."""
-    device = side.tensors.device
-    tokens = tokens or (65_536 if device.startswith("cuda") else 4_096)
-    model.eval()
-    found = torch.empty((len(side.tensors), model.head[-1].out_features), device=device)
-    with torch.inference_mode(), matmuls(precision):
-        for chosen in side.tensors.place(scoring_order(side.tensors.lengths, tokens)):
-            logits = _logits(model, side, chosen, precision)
-            found[chosen.rows] = torch.softmax(logits if side.bias is None else masked(logits, side.bias[chosen.rows]), -1)
-    return found.cpu().numpy().astype(np.float32)  # type: ignore[no-any-return]
-
-
-def _logits(model: RelationModel, side: Side, chosen: Chosen, precision: str, copies: int = 1) -> Any:
-    batch = side.tensors.batch(chosen, copies)
-    with autocast(side.tensors.device, precision):
-        return model(batch.ids, batch.mask, batch.starts)
-
-
-def autocast(device: str, precision: str) -> Any:
-    """bfloat16 where it pays (CUDA) unless told otherwise; weights and the loss stay in float32."""
-    enabled = precision == "bfloat16" or (precision == "auto" and device.startswith("cuda"))
-    return torch.autocast(device.split(":")[0], dtype=torch.bfloat16, enabled=enabled)
-
-
-@contextmanager
-def matmuls(precision: str) -> Iterator[None]:
-    """tf32: a GPU's matrix units round inputs to ten bits. Without casts, a small encoder's step has a third fewer kernels."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else before)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-def _epoch(
-    model: RelationModel,
-    optimizer: Any,
-    peaks: list[float],
-    train: Side,
-    recipe: RelationRecipe,
-    seed: int,
-    state: State,
-    total: int,
-    stage: Stage,
-) -> None:
-    device = train.tensors.device
-    gold = torch.from_numpy(train.gold).to(device)
-    seen = torch.full((len(train.gold),), math.nan, device=device)
+def _epoch(run: _Run, state: State) -> None:
+    model, train, recipe, total = run.model, run.train, run.recipe, run.total
+    seen = torch.full((len(train.gold),), math.nan, device=train.tensors.device)
     rows = np.arange(len(train.gold))
     if recipe.hard_negatives and state.margins is not None:
         rows = np.concatenate([rows, hard_negatives(train.gold, state.margins.numpy(), recipe.hard_negatives)])
-    order = training_order(train.tensors.lengths, rows, recipe.batch_size, np.random.default_rng((seed, state.epoch)))
+    order = training_order(train.tensors.lengths, rows, recipe.batch_size, np.random.default_rng((run.seed, state.epoch)))
     model.train()
     begin = state.step
     for number, chosen in enumerate(train.tensors.place(order), 1):
         # repeated negatives make an epoch longer: progress within it is by share, so that the decay still ends at its end
         state.step = begin + round(number / len(order) * (total // recipe.epochs))
-        for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+        for group, peak in zip(run.optimizer.param_groups, run.peaks, strict=True):
             group["lr"] = peak * rate_factor((state.step - 0.5) / total, "linear", recipe.warmup)
-        loss, logits = _loss(model, train, chosen, gold[chosen.rows], recipe)
+        loss, logits = _step(run, chosen)
         if recipe.hard_negatives:
             seen[chosen.rows] = margins(logits.detach())
-        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), _CLIP)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        run.optimizer.step()
+        run.optimizer.zero_grad(set_to_none=True)
+        if run.average is not None:
+            run.average.follow(state.step)
         state.rows_seen += len(chosen.rows)
         if number % _LOOK_EVERY == 0 or number == len(order):
             value = float(loss.detach())
             if not math.isfinite(value):
                 raise TrainingError(f"The loss is not a number at step {state.step}; lower --lr or pass --precision float32.")
-            stage.advance(begin + round(number / len(order) * (total // recipe.epochs)) - stage.done, loss=value)
+            run.stage.advance(begin + round(number / len(order) * (total // recipe.epochs)) - run.stage.done, loss=value)
     state.margins = seen.cpu() if recipe.hard_negatives else None
 
 
-def _loss(model: RelationModel, train: Side, chosen: Chosen, gold: Any, recipe: RelationRecipe) -> tuple[Any, Any]:
+def _step(run: _Run, chosen: Chosen) -> tuple[Any, Any]:
+    """The gradients of a batch; its loss and logits come back. FGM adds those of the same batch with its words pushed."""
+    gold = run.gold[chosen.rows]
+    loss, logits = _loss(run, chosen, gold)
+    loss.backward()
+    if run.recipe.fgm:
+        with pushed(run.model.encoder.get_input_embeddings().weight, run.recipe.fgm):
+            _loss(run, chosen, gold)[0].backward()
+    return loss, logits
+
+
+def _loss(run: _Run, chosen: Chosen, gold: Any) -> tuple[Any, Any]:
     """The loss of a batch and its logits. R-Drop passes every row twice, under two draws of dropout."""
+    recipe, bias = run.recipe, run.train.bias
     copies = 2 if recipe.r_drop else 1
-    logits = _logits(model, train, chosen, recipe.precision, copies)
+    logits = logits_of(run.model, run.train, chosen, recipe.precision, copies)
     first = logits[: len(gold)]
-    if train.bias is not None:
-        logits = masked(logits, train.bias[chosen.rows].repeat(copies, 1), gold.repeat(copies))
-    loss = cross_entropy(logits, gold.repeat(copies), smoothing=recipe.label_smoothing)
+    if bias is not None:
+        logits = masked(logits, bias[chosen.rows].repeat(copies, 1), gold.repeat(copies))
+    loss = LOSSES[recipe.loss](logits, gold.repeat(copies), run.settings)
     if recipe.r_drop:
         loss = loss + recipe.r_drop * r_drop(logits[: len(gold)], logits[len(gold) :])
     return loss, first
+
+
+def loss_settings(recipe: RelationRecipe, gold: NDArray[np.int64], device: str) -> LossSettings:
+    """What the loss of a recipe needs to know; the labels' weights come from the rows that are trained on."""
+    weights = None
+    if recipe.loss == "class-balanced":
+        weights = torch.from_numpy(effective_number_weights(gold, len(LABELS), recipe.balance_beta)).to(device)
+    return LossSettings(recipe.label_smoothing, recipe.focal_gamma, weights)
 
 
 def _look(model: RelationModel, valid: Side, recipe: RelationRecipe, state: State, stage: Stage) -> Scores:

@@ -22,14 +22,21 @@ from coref_automl.store import read_json, write_json
 HeadKind = Literal["cls", "starts", "both"]
 _PARTS = {"cls": (0,), "starts": (1, 2), "both": (0, 1, 2)}
 _NOISE = 0.1
+_DISTANCE = "distance.weight"
+_EDGES = (2, 4, 8, 16, 32, 64, 128)
+"""Where a distance in tokens counts as longer."""
 
 
 class RelationModel(nn.Module):  # type: ignore[misc]
-    """Reads [CLS], the start marks, or both; one hidden layer; 30 logits."""
+    """Reads [CLS], the start marks, or both; one hidden layer; 30 logits.
+
+    With `distance`, what the head reads is first moved by a learned vector for how far the object's mark stands from the
+    subject's, and on which side. The vectors start at zero: before training, the model is the one without them.
+    """
 
     base_model_prefix = "encoder"
 
-    def __init__(self, encoder: Any, head: HeadKind, dropout: float) -> None:
+    def __init__(self, encoder: Any, head: HeadKind, dropout: float, *, distance: bool = False) -> None:
         super().__init__()
         self.encoder = encoder
         self.config = encoder.config
@@ -42,12 +49,22 @@ class RelationModel(nn.Module):  # type: ignore[misc]
             nn.Dropout(dropout),
             nn.Linear(hidden, len(LABELS)),
         )
+        self.distance = nn.Embedding(2 * (len(_EDGES) + 1), len(self.parts) * hidden) if distance else None
+        if self.distance is not None:
+            nn.init.zeros_(self.distance.weight)
+        self.register_buffer("edges", torch.tensor(_EDGES), persistent=False)
 
     def forward(self, ids: Any, mask: Any, starts: Any) -> Any:
         states = encode(self.encoder, ids, _masks(self.encoder, mask))
         places = torch.cat([torch.zeros_like(starts[:, :1]), starts], dim=1)[:, self.parts]
-        read = states.gather(1, places[:, :, None].expand(-1, -1, states.shape[-1]))
-        return self.head(read.flatten(1)).float()
+        read = states.gather(1, places[:, :, None].expand(-1, -1, states.shape[-1])).flatten(1)
+        if self.distance is not None:
+            read = read + self.distance(self._bucket(starts[:, 1] - starts[:, 0]))
+        return self.head(read).float()
+
+    def _bucket(self, tokens: Any) -> Any:
+        """Distances in powers of two; those to the left come after those to the right."""
+        return torch.bucketize(tokens.abs(), self.edges, right=True) + (tokens < 0) * (len(_EDGES) + 1)
 
 
 def _masks(encoder: Any, mask: Any) -> Any:
@@ -56,15 +73,29 @@ def _masks(encoder: Any, mask: Any) -> Any:
 
 
 def build_model(
-    model: str, scheme: str, head: HeadKind, *, dropout: float, max_length: int, seed: int
+    model: str,
+    scheme: str,
+    head: HeadKind,
+    *,
+    dropout: float,
+    max_length: int,
+    seed: int,
+    distance: bool = False,
+    encoder_dropout: float | None = None,
 ) -> tuple[RelationModel, Marker]:
-    """A model to train, with its marker. New marks start as the mean of words that say what they mean, with a little noise."""
+    """A model to train, with its marker. New marks start as the mean of words that say what they mean, with a little noise.
+
+    `encoder_dropout` is set on every dropout layer that the encoder has; None leaves them as its makers did.
+    """
     encoder, tokenizer = load_encoder(model)  # on the CPU: at a sentence's length, DeBERTa's compiled attention does not pay
     marker = Marker(tokenizer, scheme, max_length)
+    for layer in encoder.modules() if encoder_dropout is not None else ():
+        if isinstance(layer, nn.Dropout):
+            layer.p = encoder_dropout
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         _add_marks(encoder, tokenizer, scheme)
-        return RelationModel(encoder, head, dropout), marker
+        return RelationModel(encoder, head, dropout, distance=distance), marker
 
 
 def _add_marks(encoder: Any, tokenizer: Any, scheme: str) -> None:
@@ -91,9 +122,8 @@ def save_model(folder: Path, model: RelationModel, marker: Marker, settings: dic
     with _without_bars():
         model.encoder.save_pretrained(folder)
     marker.tokenizer.save_pretrained(folder)
-    save_file(
-        {name: value.detach().cpu().contiguous() for name, value in model.head.state_dict().items()}, folder / "head.safetensors"
-    )
+    own = model.head.state_dict() | ({_DISTANCE: model.distance.weight} if model.distance is not None else {})
+    save_file({name: value.detach().cpu().contiguous() for name, value in own.items()}, folder / "head.safetensors")
     write_json(folder / "relation.json", {**settings, "max_length": marker.max_length, "labels": list(LABELS)})
 
 
@@ -121,6 +151,9 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker
     if settings["labels"] != list(LABELS):
         raise ModelError(f"{folder} was trained for other labels; train it again with this version.")
     encoder, tokenizer = load_encoder(str(folder))
-    model = RelationModel(encoder, settings["head"], settings["dropout"])
-    model.head.load_state_dict(load_file(folder / "head.safetensors"))
+    model = RelationModel(encoder, settings["head"], settings["dropout"], distance=settings.get("distance", False))
+    own = load_file(folder / "head.safetensors")
+    if model.distance is not None:
+        model.distance.weight.data.copy_(own.pop(_DISTANCE))
+    model.head.load_state_dict(own)
     return model.to(device).eval(), Marker(tokenizer, settings["scheme"], settings["max_length"]), settings

@@ -11,6 +11,8 @@ from coref_automl.relation.labels import MaskKind
 from coref_automl.relation.markers import SCHEMES
 
 Head = Literal["auto", "cls", "starts", "both"]
+Loss = Literal["cross-entropy", "focal", "class-balanced"]
+Prior = Literal["off", "em"]
 ChooseBy = Literal["micro_f1", "auprc", "loss"]
 
 FREE = ("out", "seeds", "device", "epoch_checkpoints", "keep_weights", "compact", "dev")
@@ -48,11 +50,19 @@ class RelationRecipe:
     choose_by: ChooseBy = "micro_f1"
     patience: int = 2
     threshold: float = 0.0
+    loss: Loss = "cross-entropy"
+    focal_gamma: float = 2.0
+    balance_beta: float = 0.9999
     label_smoothing: float = 0.0
     r_drop: float = 0.0
     label_mask: MaskKind = "off"
     mask_support: int = 1
     hard_negatives: float = 0.0
+    fgm: float = 0.0
+    ema: float = 0.0
+    distance: bool = False
+    encoder_dropout: float | None = None
+    prior: Prior = "off"
     skip_bad: bool = False
     device: str = "auto"
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
@@ -64,6 +74,8 @@ class RelationRecipe:
         scheme = choose(self.scheme, SCHEMES, "scheme")
         if self.head in ("starts", "both") and not scheme.has_starts:
             raise RecipeError(f"The scheme {self.scheme!r} has no start marks for the head {self.head!r} to read; use head: cls.")
+        if self.distance and not (scheme.inline and scheme.has_starts):
+            raise RecipeError(f"The scheme {self.scheme!r} has no marks in the sentence to measure a distance between.")
         for name in ("seeds", "epochs", "batch_size", "mask_support"):
             if getattr(self, name) < 1:
                 raise RecipeError(f"{name} must be at least 1, not {getattr(self, name)}.")
@@ -92,5 +104,10 @@ _RANGES = (
     ("label_smoothing", 0.0, 0.9),
     ("r_drop", 0.0, 100.0),
     ("hard_negatives", 0.0, 1.0),
+    ("focal_gamma", 0.0, 10.0),
+    ("balance_beta", 0.0, 0.9999999),
+    ("fgm", 0.0, 10.0),
+    ("ema", 0.0, 0.99999),
+    ("encoder_dropout", 0.0, 0.9),
     ("first_seed", 0, 2**31),
 )

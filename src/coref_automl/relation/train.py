@@ -27,6 +27,7 @@ from coref_automl.relation.evaluate import (
     predict_seed,
     rows_fingerprint,
     run_model,
+    settle_prior,
     store_predictions,
     summarise,
 )
@@ -117,12 +118,20 @@ def _usable(name: str, marker: Marker, recipe: RelationRecipe, cache: RowCache, 
 
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache) -> None:
     from coref_automl.relation.batches import RowTensors
-    from coref_automl.relation.fit import RESUME, Side, fit
+    from coref_automl.relation.fit import RESUME, fit
+    from coref_automl.relation.forward import Side
     from coref_automl.relation.model import build_model, save_model
 
     recipe, mask, device = work.recipe, work.mask, pick_device(work.recipe.device)
     model, marker = build_model(
-        recipe.model, recipe.scheme, recipe.head_kind, dropout=recipe.dropout, max_length=work.max_length, seed=seed
+        recipe.model,
+        recipe.scheme,
+        recipe.head_kind,
+        dropout=recipe.dropout,
+        max_length=work.max_length,
+        seed=seed,
+        distance=recipe.distance,
+        encoder_dropout=recipe.encoder_dropout,
     )
     model.to(device)
 
@@ -136,6 +145,7 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
         "scheme": recipe.scheme,
         "head": recipe.head_kind,
         "dropout": recipe.dropout,
+        "distance": recipe.distance,
         "precision": recipe.precision,
         "label_mask": recipe.label_mask,
         "base": recipe.model,
@@ -146,7 +156,10 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
     for data in (work.valid, work.dev):
         if data is not None:
             rows, marked, _ = cache.mark(data.rows, marker, progress=quiet())
-            store_predictions(folder, data, run_model(model, marker, rows, marked, settings, device), compact=recipe.compact)
+            found = run_model(model, marker, rows, marked, settings, device)
+            store_predictions(folder, data, found, compact=recipe.compact)
+            if data is work.valid and recipe.prior == "em":  # from here on; the slice itself has the prior of train
+                settings["prior"] = settle_prior(found, gold_indices(data.rows), gold_indices(work.train.rows))
     if recipe.keep_weights:
         save_model(folder / "model", model, marker, settings)
     done = SeedResult(
@@ -205,6 +218,8 @@ def _notes(work: _Work) -> tuple[str, ...]:
     notes = []
     if work.train.problems:
         notes.append(f"{len(work.train.problems):,} bad rows of {work.train.split} were skipped.")
+    if work.recipe.prior == "em":
+        notes.append("Answers are under the label prior that the model estimates on the rows it labels; no gold label entered.")
     if work.mask is not None:
         forbidden = int(work.mask.forbids(work.train.rows).sum())
         notes.append(
