@@ -156,7 +156,10 @@ class Evaluation(Record):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Record):
-    """A paired answer: is `name` different from `reference` on `metric`? Points are fractions, not percent."""
+    """A paired answer: is `name` different from `reference` on `metric`? Points are fractions, not percent.
+
+    `family` is the count of comparisons that `p_adjusted` allows for.
+    """
 
     name: str
     reference: str
@@ -168,6 +171,7 @@ class Comparison(Record):
     detectable: float | None
     verdict: str
     notes: tuple[str, ...] = field(default=())
+    family: int = 1
 
 
 def half_of(cluster: str) -> Half:

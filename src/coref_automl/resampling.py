@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 _CELLS = 1 << 20
 """Counts held at once: 8 MB of them."""
 _EXACT_IN_FLOAT32 = 1 << 24
@@ -81,7 +82,7 @@ def resampled_means(parts: Sequence[Gathered], *, seed: int, draws: int) -> Floa
     return out
 
 
-def resampled_f1(right: Floats, given: Floats, gold: Floats, clusters: ArrayLike, *, seed: int, draws: int) -> Floats:
+def resampled_f1(right: Bools, given: Bools, gold: Bools, clusters: ArrayLike, *, seed: int, draws: int) -> Floats:
     """Micro-F1 of `draws` bootstrap samples, averaged over the runs. A row an item, a column a run; three sums a run suffice."""
     columns = np.stack([right, given, gold], axis=2).reshape(len(right), -1)
     means = resampled_means([gather(Part(columns, clusters))], seed=seed, draws=draws)

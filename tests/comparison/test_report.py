@@ -19,8 +19,8 @@ from coref_automl.store import mark_done, write_json
 from tests.comparison.conftest import Maker, Model
 
 SECTIONS = {
-    "conclusions", "curves", "families", "differences", "matrix", "lengths", "efficiency", "over-fitting", "methods", "rating",
-    "next", "plan", "checkpoints", "data", "reading",
+    "conclusions", "arms", "entity-or-mlm", "lengths", "over-fitting", "transfer", "recommended", "curves", "families",
+    "differences", "matrix", "efficiency", "rating", "next", "plan", "checkpoints", "data", "reading",
 }  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def test_relation_results_are_shown_with_their_split(study_source: Path, tmp_pat
     text = Path(report([study_source, tmp_path / "re", tmp_path / "broken"], tmp_path / "out", lang="en").markdown).read_text(
         "utf-8"
     )
-    assert "| re | m | 66.12 | 65.50 | 70.00 | official dev | 3 |" in text
+    assert "| re | m | 3 | 66.12 | 65.50 | 70.00 | – | official dev |" in text
     assert "No relation-extraction result" not in text
 
 

@@ -70,12 +70,14 @@ def report(
     margin: Margin = 2.0,
     eval_set: EvalSetName = None,
     seed: Seed = 0,
+    title: Annotated[str, typer.Option("--title", help="Title of the page.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Write report.html (one file, opens anywhere, asks no network), report.md and results.csv.
 
-    The recommendation comes first, then what the data cannot tell, then curves, paired differences, lengths, over-fitting,
-    ratings, the next experiments with their commands, and the items on which the models part.
+    The recommendation comes first, then what the data cannot tell, then the questions that these runs can answer (entity or mlm,
+    a mix, length, over-fitting, other tasks, relation extraction), curves, paired differences, ratings, the next experiments
+    with their commands, and the items on which the models part.
     """
     from coref_automl.comparison.report import report as write
     from coref_automl.errors import RecipeError
@@ -92,6 +94,7 @@ def report(
         margin=margin / 100,
         evalset=eval_set,
         seed=seed,
+        title=title,
     )
     if as_json:
         print_json(made.to_json())

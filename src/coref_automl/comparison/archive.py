@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.groups import flat_paths
+from coref_automl.comparison.relation_runs import archive_relation, find_relation
 from coref_automl.errors import ComparisonError, InputError
 from coref_automl.evaluation.archive import archive_evaluations
 from coref_automl.evaluation.stored import find_evaluations
@@ -23,24 +24,28 @@ class Archive(Record):
 
     folder: str
     evaluations: int
+    relation_runs: int
     megabytes: float
 
     def __str__(self) -> str:
-        return f"{self.evaluations:,} evaluations in {self.folder}, {self.megabytes:.2f} MB, without any text"
+        runs = f" and {self.relation_runs:,} relation runs" if self.relation_runs else ""
+        return f"{self.evaluations:,} evaluations{runs} in {self.folder}, {self.megabytes:.2f} MB, without any text"
 
 
 def archive(*paths: Any, out: str | Path) -> Archive:
-    """Keep the finished evaluations under the paths without their text; a folder made so before is made anew."""
+    """Keep the finished evaluations and relation runs under the paths without their text; an older archive is made anew."""
     names, folder = flat_paths(paths), Path(out)
     stored = find_evaluations(names)
     if not stored:
         raise ComparisonError(f"No finished evaluation under {', '.join(names)}; run: coref-automl evaluate {' '.join(names)}")
     if any(one.folder.resolve().is_relative_to(folder.resolve()) for one in stored):
         raise InputError(f"{folder} holds evaluations that would be archived into it; choose another --out.")
+    relation = find_relation(names)
     claim_folder(folder, KIND)
     for inside in folder.iterdir():
         if inside.name != _MARK:
             remove(inside) if inside.is_dir() else inside.unlink()
     archive_evaluations(stored, folder)
+    archive_relation(relation, folder)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return Archive(str(folder), len(stored), size / 1e6)
+    return Archive(str(folder), len(stored), len(relation), size / 1e6)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from coref_automl.comparison import charts
+from coref_automl.comparison.arms import Arm, arms, means
 from coref_automl.comparison.page import Block, Cell, Charts, Section, Table, Text, Tone, estimate_cells, in_percent, row
 from coref_automl.comparison.pairs import verdict_cell
 from coref_automl.comparison.scores import Entry
@@ -16,6 +18,8 @@ from coref_automl.comparison.study import SHOWN_METRICS, WORD_METRICS, Study
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Estimate
 
+_MOST_BARS = 40
+"""Rows above which a table has numbers without bars: a page of a hundred checkpoints stays light."""
 _CURVES = ("real1", "real5", "lambada_top1", "score", "real_word", "gold_word")
 
 
@@ -90,13 +94,9 @@ def learning_curves(study: Study) -> Section | None:
     by_tokens = all(entry.evaluation.provenance for entry in study.entries if entry.trained)
     axis = say("학습 토큰", "training tokens") if by_tokens else say("스텝", "steps")
     out = []
+    grouped = arms(study) if any(arm.seeds > 1 for arm in arms(study)) else []
     for metric in dict.fromkeys([study.metric, *study.metrics(_CURVES)]):
-        rows = [
-            {"run": run, "x": entry.tokens, "name": entry.name, **in_percent(estimate)}
-            for run, entries in study.runs().items()
-            for entry in entries
-            if (estimate := entry.evaluation.estimates.get(metric)) is not None
-        ]
+        rows = _by_arm(study, grouped, metric) if grouped else _by_run(study, metric)
         base = study.base.evaluation.estimates.get(metric) if study.base else None
         target = study.target.get(metric)
         spec = charts.learning_curve(
@@ -110,6 +110,26 @@ def learning_curves(study: Study) -> Section | None:
         out.append((METRICS[metric].label, spec))
     note = say("띠는 95% 구간, 파선은 원래 모델입니다.", "Bands are 95% intervals; the dashed line is the base model.")
     return Section("curves", say("학습 곡선", "Learning curves"), (Charts(tuple(out)), Text(note, "quiet")))
+
+
+def _by_run(study: Study, metric: str) -> list[dict[str, Any]]:
+    return [
+        {"run": run, "x": entry.tokens, "name": entry.name, **in_percent(estimate)}
+        for run, entries in study.runs().items()
+        for entry in entries
+        if (estimate := entry.evaluation.estimates.get(metric)) is not None
+    ]
+
+
+def _by_arm(study: Study, grouped: Sequence[Arm], metric: str) -> list[dict[str, Any]]:
+    """A line an arm: means over its seeds."""
+    steps = [(arm, list(step.values())) for arm in grouped for step in arm.steps()]
+    values = means(study, [entries for _, entries in steps], metric)
+    return [
+        {"run": arm.name, "x": entries[0].tokens, "name": entries[0].name, **in_percent(value)}
+        for (arm, entries), value in zip(steps, values, strict=True)
+        if value is not None
+    ]
 
 
 def best_of_families(study: Study) -> Section | None:
@@ -137,7 +157,9 @@ def best_of_families(study: Study) -> Section | None:
 def _map_table(study: Study, title: str, metrics: list[str]) -> Table:
     say = study.say
     ordered = sorted(study.entries, key=lambda entry: (entry.trained, entry.run, entry.tokens))
-    columns = [estimate_cells([entry.evaluation.estimates.get(name) for entry in ordered]) for name in metrics]
+    found = [[entry.evaluation.estimates.get(name) for entry in ordered] for name in metrics]
+    many = len(ordered) > _MOST_BARS
+    columns = [[Cell(cell.text) for cell in estimate_cells(f)] if many else estimate_cells(f) for f in found]
     lines = []
     for number, entry in enumerate(ordered):
         mark: Tone = "strong" if entry.name == study.recommendation.name else ""
@@ -149,11 +171,9 @@ def _map_table(study: Study, title: str, metrics: list[str]) -> Table:
         )
         lines.append(row(*first, *(column[number] for column in columns)))
     baselines = {name: found for entry in ordered for name, found in entry.evaluation.baselines.items()}
-    for name, found in baselines.items():
-        if any(metric in found for metric in metrics):
-            lines.append(
-                row(Cell(name, "quiet"), "–", "–", "–", *estimate_cells_plain([found.get(metric) for metric in metrics]))
-            )
+    for name, held in baselines.items():
+        if any(metric in held for metric in metrics):
+            lines.append(row(Cell(name, "quiet"), "–", "–", "–", *estimate_cells_plain([held.get(metric) for metric in metrics])))
     head = (say("체크포인트", "checkpoint"), say("에폭", "epoch"), say("토큰", "tokens"), say("길이", "length"))
     return Table((*head, *(METRICS[name].label for name in metrics)), tuple(lines), frozenset(range(1, 4 + len(metrics))), title)
 

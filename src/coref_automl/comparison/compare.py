@@ -184,6 +184,7 @@ def against(columns: Columns, names: Sequence[str], reference: int, metric: str,
             mcnemar_p=_mcnemar(columns, number, reference) if not METRICS[metric].parts else None,
             detectable=detectable(float(errors[number]), ALPHA / len(others), held),
             verdict="",
+            family=len(others),
         )
         same = all(not np.asarray(part.values)[:, number].any() for part in parts)
         out[number] = replace(answer, verdict=SAME if same else in_words(answer))
@@ -203,7 +204,18 @@ def in_words(comparison: Comparison) -> str:
     if found != "not shown":
         return found
     could = f"; this set could show {100 * comparison.detectable:.1f} points" if comparison.detectable else ""
-    return f"no difference shown{could}"
+    return f"no difference shown{by_holm(comparison)}{could}"
+
+
+def outdone_by_holm(comparison: Comparison) -> bool:
+    """Not shown although it would be if it were the only comparison: p alone is under the level, or the interval excludes 0."""
+    change = comparison.difference
+    alone = comparison.p < ALPHA or change.low > 0 or change.high < 0
+    return comparison.family > 1 and finding(comparison) == "not shown" and alone
+
+
+def by_holm(comparison: Comparison) -> str:
+    return f" after Holm's adjustment for {comparison.family} comparisons" if outdone_by_holm(comparison) else ""
 
 
 def _mcnemar(columns: Columns, a: int, b: int) -> float:

@@ -1,15 +1,19 @@
-"""What follows from the numbers. In: a Study. Out: conclusions, what the data cannot tell, relation extraction, how to read."""
+"""What follows from the numbers. In: a Study. Out: conclusions, what the data cannot tell, how to read."""
 
 from __future__ import annotations
 
-from coref_automl.comparison.page import Points, Section, Table, Text, row
-from coref_automl.comparison.runs import method_verdicts
+from collections.abc import Sequence
+
+from coref_automl.comparison.arms import arms
+from coref_automl.comparison.page import Points, Section
+from coref_automl.comparison.question import Question
 from coref_automl.comparison.study import Study, shown
 
 
-def conclusions(study: Study) -> Section | None:
-    say, it = study.say, study.recommendation
-    out = []
+def conclusions(study: Study, questions: Sequence[Question]) -> Section | None:
+    """Every question with its answer, then what follows for single checkpoints."""
+    say = study.say
+    out = [f"{question.title} {question.answer}" for question in questions]
     better = [name for name, answer in study.against_base().items() if shown(answer) and answer.difference.value > 0]
     if study.base is not None and study.table is not None:
         count = len(study.table.rows) - 1
@@ -27,19 +31,6 @@ def conclusions(study: Study) -> Section | None:
             say(
                 f"상위 {len(entries)}개의 짝 {pairs}개 중 {pairs - known}개는 이 세트로 구별되지 않습니다.",
                 f"{pairs - known} of the {pairs} pairs among the top {len(entries)} cannot be told apart on this set.",
-            )
-        )
-    fallen = [one.run for one in it.over_fitting if one.shown]
-    if fallen:
-        out.append(say(f"과적합이 보이는 학습: {', '.join(fallen)}.", f"Over-fitting is shown in {', '.join(fallen)}."))
-    elif it.over_fitting:
-        out.append(say("과적합은 어느 학습에서도 보이지 않습니다.", "Over-fitting is shown in no run."))
-    for b, a, seeds, answer in method_verdicts(study):
-        told = say("보임", "shown") if answer.shown else say("보이지 않음", "not shown")
-        out.append(
-            say(
-                f"{b} - {a}: {100 * answer.difference:+.1f}점, 시드 {seeds}쌍, {told}.",
-                f"{b} - {a}: {100 * answer.difference:+.1f} points over {seeds} seed pairs, {told}.",
             )
         )
     return Section("conclusions", say("결론", "Conclusions"), (Points(tuple(out)),)) if out else None
@@ -78,7 +69,7 @@ def cannot_tell(study: Study) -> tuple[str, ...]:
                 f"says nothing.",
             )
         )
-    if all(seeds < 2 for _, _, seeds, _ in method_verdicts(study)):
+    if all(arm.seeds < 2 for arm in arms(study)):
         out.append(
             say(
                 "학습 방법마다 시드가 하나라면, 방법의 차이와 시드의 운을 가릴 수 없습니다.",
@@ -129,32 +120,3 @@ def how_to_read(study: Study) -> Section:
             ),
         ),
     )
-
-
-def relation(study: Study) -> Section | None:
-    """Relation-extraction results, as `re train` left them."""
-    if not study.relation:
-        return None
-    say = study.say
-    lines = []
-    for one in study.relation:
-        seeds = one.get("seeds")
-        count = len(seeds) if isinstance(seeds, list | tuple) else seeds
-        numbers = [
-            f"{one[key]:.2f}" if isinstance(one.get(key), int | float) else "–" for key in ("micro_f1", "auprc", "accuracy")
-        ]
-        lines.append(
-            row(str(one.get("name", "")), str(one.get("model", "–")), *numbers, str(one.get("split", "–")), str(count or "–"))
-        )
-    head = (
-        say("학습", "run"),
-        say("모델", "model"),
-        "micro-F1",
-        "AUPRC",
-        say("정확도", "accuracy"),
-        say("분할", "split"),
-        say("시드", "seeds"),
-    )
-    table = Table(head, tuple(lines), frozenset({2, 3, 4, 6}))
-    note = say("분할이 다른 숫자끼리는 견줄 수 없습니다.", "Numbers on different splits cannot be compared.")
-    return Section("relation", say("관계 추출", "Relation extraction"), (table, Text(note, "quiet")))

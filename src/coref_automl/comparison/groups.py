@@ -14,7 +14,7 @@ import numpy as np
 from coref_automl.comparison.scores import Entry, Group, Ints, Items
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
-from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations, model_slug, open_evaluation, target_of
+from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations, open_evaluation, target_of
 from coref_automl.records import Evaluation, half_of
 
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
@@ -80,16 +80,19 @@ def _group(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) ->
         Items(index, columns, halves),
         tuple(
             sorted(
-                _named(entries), key=lambda entry: (entry.trained, 0 if entry.trained else -begun[entry.evaluation.checkpoint])
+                _named(entries),
+                key=lambda entry: (entry.trained, 0 if entry.trained else -begun[same_model(entry.evaluation.checkpoint)]),
             )
         ),
     )
 
 
 def same_model(path: str) -> str:
-    """The name under which the model of a path is evaluated, wherever its folder stood: run and checkpoint, or its own name."""
+    """A name for the model of a path, wherever its folder stood and as whatever it was evaluated: run/checkpoint, or its own."""
     found = PurePath(path)
-    return f"{found.parent.name}/{found.name}" if _CHECKPOINT.fullmatch(found.name) else model_slug(path)
+    if _CHECKPOINT.fullmatch(found.name):
+        return f"{found.parent.name}/{found.name}"
+    return re.sub(r"[^\w.-]+", "-", re.split(r"/|--", path.rstrip("/"))[-1])
 
 
 def _starts(evaluations: Sequence[Evaluation]) -> set[str]:
@@ -118,8 +121,8 @@ def _named(entries: Sequence[Entry]) -> list[Entry]:
     names = [
         Path(entry.evaluation.checkpoint).name if one_run and entry.trained else entry.evaluation.checkpoint for entry in entries
     ]
-    if len(set(names)) < len(names):
-        names = [f"{name}@{entry.evaluation.seq_len}" for name, entry in zip(names, entries, strict=True)]
+    count = Counter(names)
+    names = [f"{name}@{e.evaluation.seq_len}" if count[name] > 1 else name for name, e in zip(names, entries, strict=True)]
     seen: dict[str, int] = {}
     out = []
     for name, entry in zip(names, entries, strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from coref_automl.comparison.sentences import Lang
+from coref_automl.comparison.sentences import Lang, points
 from coref_automl.records import Estimate
 
 Tone = Literal["", "good", "bad", "quiet", "strong"]
@@ -128,13 +128,12 @@ def estimate_cells(estimates: Sequence[Estimate | None], *, difference: bool = F
         low, high = min(low, 0.0), max(high, 0.0)
     span = (high - low) or 1.0
     zero = (0 - low) / span if difference else None
-    sign = "+" if difference else ""
     out = []
     for e in estimates:
         if e is None:
             out.append(Cell(missing, "quiet"))
             continue
-        text = f"{100 * e.value:{sign}.1f} [{100 * e.low:{sign}.1f}, {100 * e.high:{sign}.1f}]"
+        text = points(e) if difference else f"{100 * e.value:.1f} [{100 * e.low:.1f}, {100 * e.high:.1f}]"
         out.append(Cell(text, bar=Bar((e.low - low) / span, (e.value - low) / span, (e.high - low) / span, zero)))
     return out
 

@@ -109,7 +109,6 @@ def recommend_group(
     group: Group, metric: str, *, margin: float = MARGIN, seed: int = 0, notes: Sequence[str] = ()
 ) -> Recommendation:
     eligible = eligible_entries(group)
-    base = next((entry for entry in group.entries if entry not in eligible), None)
     select = group.columns(metric, half="select", entries=eligible)
     told = list(notes)
     if not select.items:
@@ -125,6 +124,7 @@ def recommend_group(
     within = next((number for number, one in enumerate(candidates) if one.bound <= margin), None)
     chosen = best if within is None or eligible[best].tokens <= eligible[within].tokens else within
     need, promising = _documents_needed(bounds, chosen, margin)
+    base = _base_for(group, eligible[chosen])
     over_base, best_over, beaten = _judge(group, metric, eligible, base, chosen, best, seed)
     confirm = group.columns(metric, half="confirm", entries=[eligible[chosen]])
     value = composite(confirm.parts, seed=seed)[0] if confirm.items else candidates[chosen].value
@@ -159,6 +159,15 @@ def eligible_entries(group: Group) -> list[Entry]:
     return sorted(trained, key=lambda entry: entry.tokens)
 
 
+def _base_for(group: Group, chosen: Entry) -> Entry | None:
+    """The un-adapted model to set a checkpoint beside: in windows of the same length where it was evaluated so."""
+    bases = [entry for entry in group.entries if not entry.trained and entry is not chosen]
+    if not any(entry.trained for entry in group.entries):
+        return None
+    same = [entry for entry in bases if entry.evaluation.seq_len == chosen.evaluation.seq_len]
+    return next(iter([*same, *bases]), None)
+
+
 def over_fitting(
     group: Group, metric: str, eligible: Sequence[Entry], values: Sequence[Estimate], *, seed: int
 ) -> tuple[OverFitting, ...]:
@@ -172,8 +181,9 @@ def over_fitting(
         if len(numbers) > 1:
             pairs.append((run, max(numbers, key=lambda n: (values[n].value, -eligible[n].tokens)), numbers[-1]))
     answers = [_answer(group, metric, eligible[peak], eligible[last], seed) if peak != last else None for _, peak, last in pairs]
-    adjusted = iter(holm([answer.p for answer in answers if answer]))
-    answers = [replace(answer, p_adjusted=float(next(adjusted))) if answer else None for answer in answers]
+    ps = [answer.p for answer in answers if answer]
+    adjusted = iter(holm(ps))
+    answers = [replace(answer, p_adjusted=float(next(adjusted)), family=len(ps)) if answer else None for answer in answers]
     return tuple(
         OverFitting(run, eligible[peak].name, eligible[last].name, answer, answer is not None and finding(answer) == "better")
         for (run, peak, last), answer in zip(pairs, answers, strict=True)

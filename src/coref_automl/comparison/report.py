@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from coref_automl.comparison import plan
 from coref_automl.comparison.groups import flat_paths, read_groups
 from coref_automl.comparison.page import Page, Say, Section, Table, row
 from coref_automl.comparison.recommend import MARGIN, checked_margin, recommend_group
+from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.comparison.render import render_html, render_markdown
 from coref_automl.comparison.scores import Group
 from coref_automl.comparison.sentences import recommendation_sentence
@@ -20,9 +21,9 @@ from coref_automl.comparison.study_page import results_csv, study_page
 from coref_automl.comparison.table_page import table_page
 from coref_automl.comparison.tables import read_table
 from coref_automl.config import nearest
-from coref_automl.errors import ComparisonError, CorefError, RecipeError
+from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.records import Record
-from coref_automl.store import claim_folder, is_done, read_json, write_text
+from coref_automl.store import claim_folder, is_done, write_text
 
 KIND = "report"
 LANGUAGES = ("ko", "en")
@@ -58,6 +59,7 @@ def report(
     margin: float = MARGIN,
     evalset: str | None = None,
     seed: int = 0,
+    title: str = "",
 ) -> Report:
     """Write the report of evaluated checkpoints (or of a CSV `table` without items) to the folder `out`.
 
@@ -78,6 +80,7 @@ def report(
         page, results = table_page(rows, say, source=Path(table).name, target=goal), ""
     else:
         page, results = _study_page(flat_paths(paths), say, metric=metric, margin=margin, evalset=evalset, seed=seed, target=goal)
+    page = replace(page, title=title or page.title)
     folder = Path(out)
     claim_folder(folder, KIND)
     write_text(folder / "report.md", render_markdown(page))
@@ -113,26 +116,11 @@ def _study_page(
         margin=margin,
         seed=seed,
         target=target,
-        relation=_relation(paths),
+        relation=find_relation(paths),
         notes=_still_training(chosen, say),
     )
     others = _other_sets([group for group in groups if group is not chosen], say, margin=margin, seed=seed)
     return study_page(study, others), results_csv(study)
-
-
-def _relation(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Results that `re train` left under the paths; a file that cannot be read is left out."""
-    out = []
-    for path in paths:
-        folder = Path(path)
-        for found in sorted(folder.rglob("re_results.json")) if folder.is_dir() else []:
-            try:
-                held = read_json(found)
-            except CorefError:
-                continue
-            if isinstance(held, dict) and "micro_f1" in held:
-                out.append({"name": found.parent.name, **held})
-    return out
 
 
 def _still_training(group: Group, say: Say) -> list[str]:

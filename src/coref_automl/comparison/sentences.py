@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from coref_automl.comparison.compare import finding
+from coref_automl.comparison.compare import finding, outdone_by_holm
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Estimate
 
@@ -19,7 +19,10 @@ def percent(estimate: Estimate) -> str:
 
 
 def points(estimate: Estimate) -> str:
-    return f"{100 * estimate.value:+.1f} [{100 * estimate.low:+.1f}, {100 * estimate.high:+.1f}]"
+    value, low, high = (
+        f"{100 * number:+.1f}".replace("-0.0", "+0.0") for number in (estimate.value, estimate.low, estimate.high)
+    )
+    return f"{value} [{low}, {high}]"
 
 
 def tokens(count: int) -> str:
@@ -38,7 +41,8 @@ def verdict(comparison: Comparison | None, lang: Lang) -> str:
     found = finding(comparison)
     if found == "not shown":
         could = f" (이 세트로 보일 수 있는 차이: {100 * comparison.detectable:.1f}점)" if comparison.detectable else ""
-        return f"차이가 보이지 않음{could}"
+        holm = f", 비교 {comparison.family}개에 대한 Holm 보정 뒤에는" if outdone_by_holm(comparison) else ""
+        return f"차이가 보이지 않음{holm}{could}"
     return {"better": "더 좋음", "worse": "더 나쁨", "same": "모든 문항에서 같음"}[found]
 
 
@@ -88,13 +92,23 @@ def _against_base(it: Recommendation, lang: Lang) -> str:
     change, shown = points(it.over_base.difference), finding(it.over_base)
     if lang == "ko":
         if it.beaten_base is False:
-            return f"다만 어느 체크포인트도 원래 모델({it.base})보다 낫다고 보이지 않습니다 (차이 {change}점)."
+            return f"다만 어느 체크포인트도 원래 모델({it.base})보다 낫다고 보이지 않습니다 (차이 {change}점{_holm(it, lang)})."
         known = {"better": "낫다고 보입니다", "worse": "나쁘다고 보입니다"}.get(shown, "다르다고 보이지 않습니다")
-        return f"원래 모델({it.base})보다 {change}점: {known}."
+        return f"원래 모델({it.base})보다 {change}점: {known}{_holm(it, lang)}."
     if it.beaten_base is False:
-        return f"But nothing here is shown to beat the base model {it.base} (difference {change} points)."
+        return f"But nothing here is shown to beat the base model {it.base} (difference {change} points{_holm(it, lang)})."
     known = {"better": "shown better", "worse": "shown worse"}.get(shown, "no difference shown")
-    return f"Against the base model {it.base}: {change} points, {known}."
+    return f"Against the base model {it.base}: {change} points, {known}{_holm(it, lang)}."
+
+
+def _holm(it: Recommendation, lang: Lang) -> str:
+    """Why an interval that excludes 0 shows nothing: it is one of many."""
+    if it.over_base is None or not outdone_by_holm(it.over_base):
+        return ""
+    count = it.over_base.family
+    if lang == "ko":
+        return f"; 비교를 {count}개 했기 때문이며(Holm), 이것 하나였다면 보였을 것입니다"
+    return f"; it would be if it were the only comparison, but {count} were made (Holm)"
 
 
 def _confirmed(it: Recommendation, lang: Lang) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from coref_automl.comparison.compare import ALPHA, ComparisonTable, against, com
 from coref_automl.comparison.page import Say
 from coref_automl.comparison.pairing import settle_metric
 from coref_automl.comparison.recommend import Recommendation, recommend_group
+from coref_automl.comparison.relation_runs import RelationRun
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.errors import ComparisonError
 from coref_automl.records import Comparison, Estimate
@@ -35,7 +35,7 @@ class Study:
     table: ComparisonTable | None
     recommendation: Recommendation
     target: Mapping[str, float] = field(default_factory=dict)
-    relation: Sequence[dict[str, Any]] = ()
+    relation: Sequence[RelationRun] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -116,15 +116,16 @@ def study_of(
     margin: float,
     seed: int,
     target: Mapping[str, float],
-    relation: Sequence[dict[str, Any]] = (),
+    relation: Sequence[RelationRun] = (),
     notes: Sequence[str] = (),
 ) -> Study:
     metric, more = settle_metric(group, metric)
     table = None
     told = [*notes, *more]
+    recommendation = recommend_group(group, metric, margin=margin, seed=seed)
     if len(group.entries) > 1:
         try:
-            table = compare_group(group, metric, common=True, seed=seed)
+            table = compare_group(group, metric, reference=recommendation.base, common=True, seed=seed)
         except ComparisonError as error:
             told.append(str(error))
     dropped = group.columns(metric).dropped
@@ -135,7 +136,6 @@ def study_of(
                 f"{dropped:,} items are missing from some evaluations (a file cut short) and were left out; evaluate again.",
             )
         )
-    recommendation = recommend_group(group, metric, margin=margin, seed=seed)
     return Study(group, metric, say, seed, margin, table, recommendation, target, relation, tuple(told))
 
 

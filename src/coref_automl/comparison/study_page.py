@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Any
 
-from coref_automl.comparison import checkpoints, conclusions, explorer, pairs, plan, rating, runs
+from coref_automl.comparison import checkpoints, conclusions, explorer, objectives, pairs, plan, questions, rating, runs
 from coref_automl.comparison.compare import Finding, finding
 from coref_automl.comparison.page import Page, Section, Tile, Tone
 from coref_automl.comparison.recommend import Confirmation
@@ -20,17 +20,17 @@ _TONES: dict[Finding | Confirmation, Tone] = {"better": "good", "worse": "bad", 
 
 def study_page(study: Study, others: Section | None = None) -> Page:
     say, it = study.say, study.recommendation
+    asked = questions.answered(study)
     sections = [
-        conclusions.conclusions(study),
+        conclusions.conclusions(study, asked),
+        objectives.side_by_side(study),
+        *(question.section() for question in asked),
         checkpoints.learning_curves(study),
         checkpoints.best_of_families(study),
         pairs.differences(study),
         pairs.paired_matrix(study),
-        runs.lengths(study),
         runs.efficiency(study),
-        runs.over_fitting(study),
-        runs.methods(study),
-        conclusions.relation(study),
+        objectives.variants(study),
         rating.rating(study),
         plan.next_actions(study),
         plan.experiment_plan(study),

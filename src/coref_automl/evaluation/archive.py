@@ -74,12 +74,12 @@ def document_names(clusters: Sequence[str]) -> dict[str, str]:
 def without_paths(evaluation: Evaluation) -> Evaluation:
     """The same evaluation with names where paths of this machine stood, and no way back to the texts."""
     made = evaluation.provenance
-    told = made and replace(made, run=PurePath(made.run).name, base=_name(made.base), dataset=_name(made.dataset))
+    told = made and replace(made, run=PurePath(made.run).name, base=place_of(made.base), dataset=place_of(made.dataset))
     path = evaluation.path if not PurePath(evaluation.path).is_absolute() else f"runs/{evaluation.checkpoint}"
     return replace(evaluation, path=path, evalset_path="", provenance=told)
 
 
-def _name(path: str) -> str:
+def place_of(path: str) -> str:
     """A hub id or a relative path as it is; of an absolute path its last part, with the run before a checkpoint."""
     found = PurePath(path)
     if not found.is_absolute():

@@ -1,0 +1,46 @@
+"""The question of choosing. In: a Study. Out: which checkpoint to keep, and whether the half that did not choose agrees."""
+
+from __future__ import annotations
+
+from coref_automl.comparison.page import Cell, Table, Text, Tone, row
+from coref_automl.comparison.question import Question
+from coref_automl.comparison.sentences import percent, points, recommendation_sentence, tokens
+from coref_automl.comparison.study import Study
+from coref_automl.statistics import composite
+
+_MOST = 8
+
+
+def recommended(study: Study) -> Question | None:
+    """Which checkpoint would one keep, and is it confirmed?"""
+    say, it = study.say, study.recommendation
+    by_name = {candidate.name: candidate for candidate in it.candidates}
+    ranked = sorted(it.candidates, key=lambda one: -one.value.value)[:_MOST]
+    shown = list(dict.fromkeys([it.name, it.best, *(one.name for one in ranked)]))
+    entries = [*(entry for entry in (study.base,) if entry), *(study.entry(name) for name in shown)]
+    columns = study.group.columns(study.metric, half="confirm", entries=entries)
+    judged = composite(columns.parts, seed=study.seed) if columns.items else [None] * len(entries)
+    lines = []
+    for entry, value in zip(entries, judged, strict=True):
+        candidate = by_name.get(entry.name)
+        tone: Tone = "strong" if entry.name == it.name else ""
+        kept = percent(candidate.value) if candidate else "–"
+        bound = f"{100 * candidate.bound:.1f}" if candidate else "–"
+        trained = tokens(entry.tokens) if entry.trained else "–"
+        lines.append(row(Cell(entry.name, tone), trained, kept, bound, percent(value) if value else "–"))
+    head = (
+        say("체크포인트", "checkpoint"), say("토큰", "tokens"), say("선택 쪽", "select"),
+        say("최고와의 차이, 많아야 (점)", "behind the best, at most (points)"), say("확인 쪽", "confirm"),
+    )  # fmt: skip
+    parts = []
+    if it.over_base is not None:
+        parts.append(
+            say(f"선택 - 원래 모델 {points(it.over_base.difference)}", f"chosen - base {points(it.over_base.difference)}")
+        )
+    if it.best_over_chosen is not None:
+        change = points(it.best_over_chosen.difference)
+        parts.append(say(f"최고 - 선택 {change}", f"best - chosen {change}"))
+    note = say("확인 쪽에서: ", "On confirm: ") + "; ".join(parts) + "." if parts else ""
+    blocks = (Table(head, tuple(lines), frozenset({1, 2, 3, 4})), *((Text(note, "quiet"),) if note else ()))
+    title = say("어느 체크포인트를 권하며, 확인되었는가?", "Which checkpoint would one keep, and is it confirmed?")
+    return Question("recommended", title, recommendation_sentence(it, say.lang), blocks)

@@ -1,0 +1,195 @@
+"""Ways of training, side by side. In: a Study. Out: arms (method, length, base; runs by seed), and verdicts between them.
+
+Arms are compared at the last checkpoint of each run, paired by seed, on the `confirm` half: nothing was chosen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.comparison.groups import same_model
+from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.study import Study
+from coref_automl.evaluation.columns import NOT_RUN
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.records import Estimate, Half, Provenance
+from coref_automl.statistics import MethodVerdict, composite, seed_paired_verdicts
+
+OBJECTIVES = ("mlm", "combined", "entity")
+Pick = Callable[[Sequence[Entry]], Entry]
+Among = NDArray[np.bool_] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arm:
+    """One way of training at one length from one base: its runs by seed, checkpoints in order of training."""
+
+    method: str
+    objective: str
+    base: str
+    length: int
+    runs: dict[int, list[Entry]]
+    name: str = ""
+
+    @property
+    def seeds(self) -> int:
+        return len(self.runs)
+
+    @property
+    def tokens(self) -> int:
+        return max(entries[-1].tokens for entries in self.runs.values())
+
+    def steps(self) -> list[dict[int, Entry]]:
+        """Its checkpoints in order, of all seeds at once: what all runs have."""
+        count = min(len(entries) for entries in self.runs.values())
+        return [{seed: entries[number] for seed, entries in self.runs.items()} for number in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class Versus:
+    """One arm against another on one metric: the values of both, and the verdict over the seeds they share."""
+
+    a: str
+    b: str
+    seeds: int
+    values: tuple[float, float]
+    answer: MethodVerdict
+
+
+def arms(study: Study) -> list[Arm]:
+    """The arms of a study, by base, length and objective; runs without a record of their training belong to none."""
+    found: list[tuple[Provenance, list[Entry]]] = []
+    for entries in study.runs().values():
+        if (made := entries[-1].evaluation.provenance) is not None:
+            found.append((made, entries))
+    twice = _ambiguous(found)
+    held: dict[tuple[str, int, int, str], Arm] = {}
+    for made, entries in found:
+        length = entries[-1].evaluation.seq_len
+        for method in (_stem(made) if made.objective in twice else made.objective, PurePath(made.run).name):
+            arm = held.setdefault(
+                (made.base, length, made.seq_len, method), Arm(method, made.objective, same_model(made.base), length, {})
+            )
+            if made.seed not in arm.runs:  # a second run of that name and seed is a method of its own
+                arm.runs[made.seed] = entries
+                break
+    rank = {objective: number for number, objective in enumerate(OBJECTIVES)}
+    ordered = sorted(held.items(), key=lambda one: (_order(study, one[1]), one[0][1], rank.get(one[1].objective, 9), one[0][3]))
+    return [_named(arm, key[2], _order(study, arm) > 0) for key, arm in ordered]
+
+
+def base_of(study: Study, arm: Arm) -> Entry | None:
+    """The model an arm began from, evaluated in windows of the arm's length."""
+    found = [entry for entry in study.entries if not entry.trained and same_model(entry.evaluation.checkpoint) == arm.base]
+    return next((entry for entry in found if entry.evaluation.seq_len == arm.length), None)
+
+
+def last(entries: Sequence[Entry]) -> Entry:
+    return entries[-1]
+
+
+def versus(
+    study: Study,
+    pairs: Sequence[tuple[Arm, Arm | Entry]],
+    metric: str,
+    *,
+    among: Among = None,
+    half: Half | None = "confirm",
+    picks: Sequence[tuple[Pick, Pick]] | None = None,
+) -> list[Versus | None]:
+    """Every first against its second, paired by seed; a single evaluation (the base) stands beside every seed.
+
+    None where a pair shares no seed, or the metric was not run by both. `picks` choose a checkpoint of each side's runs.
+    """
+    out: list[Versus | None] = [None] * len(pairs)
+    if METRICS[metric].parts:
+        return out
+    chosen = picks or [(last, last)] * len(pairs)
+    sides: dict[int, tuple[list[Entry], list[Entry]]] = {}
+    for number, ((a, b), (pick_a, pick_b)) in enumerate(zip(pairs, chosen, strict=True)):
+        seeds = [seed for seed in sorted(a.runs) if isinstance(b, Entry) or seed in b.runs]
+        ours = [pick_a(a.runs[seed]) for seed in seeds]
+        theirs = [b if isinstance(b, Entry) else pick_b(b.runs[seed]) for seed in seeds]
+        if seeds and all(was_run(study, entry, metric) for entry in (*ours, *theirs)):
+            sides[number] = (ours, theirs)
+    entries = list({id(entry): entry for ours, theirs in sides.values() for entry in (*ours, *theirs)}.values())
+    columns = study.group.columns(metric, half=half, entries=entries, among=among) if entries else None
+    if columns is None or not columns.items:
+        return out
+    values = np.asarray(columns.parts[0].values).T
+    at = {id(entry): number for number, entry in enumerate(entries)}
+    rows = {number: [values[[at[id(entry)] for entry in side]] for side in two] for number, two in sides.items()}
+    answers = seed_paired_verdicts([a - b for a, b in rows.values()], columns.parts[0].clusters, seed=study.seed)
+    for (number, (one, other)), answer in zip(rows.items(), answers, strict=True):
+        names = [side.name for side in pairs[number]]
+        out[number] = Versus(names[0], names[1], len(one), (float(one.mean()), float(other.mean())), answer)
+    return out
+
+
+def means(
+    study: Study, sides: Sequence[Sequence[Entry]], metric: str, *, among: Among = None, half: Half | None = None
+) -> list[Estimate | None]:
+    """The mean over the evaluations of each side, with the interval that other documents would give."""
+    usable = {n: list(side) for n, side in enumerate(sides) if side and all(was_run(study, entry, metric) for entry in side)}
+    entries = list({id(entry): entry for side in usable.values() for entry in side}.values())
+    out: list[Estimate | None] = [None] * len(sides)
+    columns = study.group.columns(metric, half=half, entries=entries, among=among) if entries else None
+    if columns is None or not columns.items:
+        return out
+    at = {id(entry): number for number, entry in enumerate(entries)}
+    parts = [
+        type(part)(
+            np.stack([np.asarray(part.values)[:, [at[id(e)] for e in side]].mean(axis=1) for side in usable.values()], axis=1),
+            part.clusters,
+        )
+        for part in columns.parts
+    ]
+    for number, estimate in zip(usable, composite(parts, seed=study.seed), strict=True):
+        out[number] = estimate
+    return out
+
+
+def was_run(study: Study, entry: Entry, metric: str) -> bool:
+    """Did this evaluation run the metric, every part of it?"""
+    for name, _ in METRICS[metric].parts or ((metric, 1.0),):
+        part = METRICS[name]
+        rows = study.group.items.facts["task"] == part.task
+        if not rows.any() or (entry.ranks[part.rule][rows] == NOT_RUN).all():
+            return False
+    return True
+
+
+def _ambiguous(found: Sequence[tuple[Provenance, list[Entry]]]) -> set[str]:
+    """Objectives under which two runs have the same base, length and seed: their runs' names tell them apart."""
+    seen: set[tuple[object, ...]] = set()
+    twice = set()
+    for made, entries in found:
+        key = (made.objective, made.base, made.seq_len, entries[-1].evaluation.seq_len, made.seed)
+        if key in seen:
+            twice.add(made.objective)
+        seen.add(key)
+    return twice
+
+
+def _stem(made: Provenance) -> str:
+    """A run's name without its length and its seed."""
+    words = [word for word in re.split(r"[-_]", PurePath(made.run).name) if word]
+    gone = {str(made.seq_len), f"s{made.seed}", f"seed{made.seed}"}
+    return "-".join(word for word in words if word not in gone) or made.objective
+
+
+def _order(study: Study, arm: Arm) -> int:
+    """Arms of the study's own base first."""
+    return 0 if study.base is not None and same_model(study.base.evaluation.checkpoint) == arm.base else 1
+
+
+def _named(arm: Arm, trained: int, other_base: bool) -> Arm:
+    name = f"{arm.method} {trained:,}" + (f" @{arm.length:,}" if trained != arm.length else "")
+    name += f" ({arm.base.split('/')[0]})" if other_base else ""
+    return Arm(arm.method, arm.objective, arm.base, arm.length, dict(sorted(arm.runs.items())), name)

@@ -1,0 +1,173 @@
+"""The question of over-fitting. In: a Study. Out: curves by checkpoint; the peak (on select) against the last (confirm)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coref_automl.comparison.arms import Arm, Pick, Versus, arms, means, versus
+from coref_automl.comparison.page import Block, Cell, Table, Text, row
+from coref_automl.comparison.pairs import p_text
+from coref_automl.comparison.question import Question, estimate_text, verdict_cell
+from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.sentences import points
+from coref_automl.comparison.study import Study
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.records import Estimate
+
+
+def over_fitting(study: Study) -> Question | None:
+    """When does over-fitting start?"""
+    say = study.say
+    runs = _runs_table(study)
+    if runs is None:
+        return None
+    several = [arm for arm in arms(study) if len(arm.steps()) > 1 and not METRICS[study.metric].parts]
+    title = say("과적합은 언제 시작되는가?", "When does over-fitting start?")
+    blocks: list[Block] = []
+    fallen = [one.run for one in study.recommendation.over_fitting if one.shown]
+    answer = _of_runs(fallen, study)
+    if several:
+        curves = {arm.name: _curve(study, arm) for arm in several}
+        peaks = {name: _peak(values) for name, values in curves.items()}
+        falls = _falls(study, several, peaks)
+        answer = f"{_of_arms(study, several, peaks, falls)} {answer}"
+        blocks += [_curve_table(study, several, curves, peaks), _fall_table(study, several, peaks, falls)]
+    note = say(
+        "최고는 선택 쪽 절반에서 찾고, 최고와 마지막의 차이는 확인 쪽 절반에서 재므로 최고를 골랐다는 이유로 부풀지 않습니다.",
+        "The peak is found on the select half and its lead over the last measured on confirm, so that choosing it does not "
+        "flatter it.",
+    )
+    return Question("over-fitting", title, answer, (*blocks, runs, Text(note, "quiet")))
+
+
+def _curve(study: Study, arm: Arm) -> list[Estimate | None]:
+    """Means over seeds on the select half, a value a checkpoint."""
+    return means(study, [list(step.values()) for step in arm.steps()], study.metric, half="select")
+
+
+def _peak(values: Sequence[Estimate | None]) -> int:
+    """The highest; the earlier of equals."""
+    return max(range(len(values)), key=lambda number: (one.value if (one := values[number]) else 0.0, -number))
+
+
+def _falls(study: Study, several: Sequence[Arm], peaks: dict[str, int]) -> list[Versus | None]:
+    """Peak minus last of each arm; None where the last is the peak."""
+
+    def at(number: int) -> Pick:
+        return lambda entries: entries[number]
+
+    asked = [arm for arm in several if peaks[arm.name] != len(arm.steps()) - 1]
+    picks = [(at(peaks[arm.name]), at(len(arm.steps()) - 1)) for arm in asked]
+    found = versus(study, [(arm, arm) for arm in asked], study.metric, picks=picks)
+    by_name = {arm.name: one for arm, one in zip(asked, found, strict=True)}
+    return [by_name.get(arm.name) for arm in several]
+
+
+def _of_arms(study: Study, several: Sequence[Arm], peaks: dict[str, int], falls: Sequence[Versus | None]) -> str:
+    say, count = study.say, len(several)
+    still = sum(peaks[arm.name] == len(arm.steps()) - 1 for arm in several)
+    shown = [
+        f"{arm.name} ({say('최고', 'peak')} {_when(arm, peaks[arm.name])}, {points(one.answer.interval)})"
+        for arm, one in zip(several, falls, strict=True)
+        if one is not None and one.answer.shown and one.answer.difference > 0
+    ]
+    rising = say(
+        f"방법과 길이 {count}가지 중 {still}가지는 마지막이 최고입니다.",
+        f"In {still} of {count} arms the last checkpoint is the peak.",
+    )
+    if shown:
+        return f"{rising} " + say(
+            f"떨어짐이 보이는 것: {', '.join(shown)}.", f"A fall from the peak is shown in {', '.join(shown)}."
+        )
+    could = [one.answer.detectable for one in falls if one is not None and one.answer.detectable and one.seeds > 1]
+    limit = (
+        say(f" (약 {100 * max(could):.1f}점이면 보였을 것)", f" (about {100 * max(could):.1f} points could be)") if could else ""
+    )
+    return f"{rising} " + say(
+        f"최고에서 떨어짐은 어디에서도 보이지 않습니다{limit}.", f"A fall from the peak is shown in none{limit}."
+    )
+
+
+def _of_runs(fallen: Sequence[str], study: Study) -> str:
+    if fallen:
+        return study.say(
+            f"과적합이 보이는 학습: {', '.join(fallen)}.", f"Run by run, over-fitting is shown in {', '.join(fallen)}."
+        )
+    return study.say("과적합은 어느 학습에서도 보이지 않습니다.", "Run by run, over-fitting is shown in no run.")
+
+
+def _curve_table(study: Study, several: Sequence[Arm], curves: dict[str, list[Estimate | None]], peaks: dict[str, int]) -> Table:
+    """Values on the select half by checkpoint; the peak is marked."""
+    say = study.say
+    width = max(len(arm.steps()) for arm in several)
+    lines = []
+    for arm in several:
+        cells = [
+            Cell(f"{_when(arm, n)}: {estimate_text(value)}", "strong" if n == peaks[arm.name] else "")
+            for n, value in enumerate(curves[arm.name])
+        ]
+        lines.append(row(arm.name, *cells, *([Cell("–", "quiet")] * (width - len(cells)))))
+    numbers = (say(f"{n + 1}번째", f"checkpoint {n + 1}") for n in range(width))
+    caption = say(
+        f"{METRICS[study.metric].label}, 선택 쪽 절반, 시드 평균; 굵은 것이 최고",
+        f"{METRICS[study.metric].label} on select, means over seeds, by epoch; the peak in bold",
+    )
+    return Table((say("방법과 길이", "method, length"), *numbers), tuple(lines), frozenset(range(1, width + 1)), caption)
+
+
+def _fall_table(study: Study, several: Sequence[Arm], peaks: dict[str, int], falls: Sequence[Versus | None]) -> Table:
+    say = study.say
+    lines = []
+    for arm, one in zip(several, falls, strict=True):
+        end = len(arm.steps()) - 1
+        if peaks[arm.name] == end:
+            told, change = Cell(say("마지막이 최고", "the last is the peak"), "quiet"), "–"
+        else:
+            told, change = verdict_cell(one, say), points(one.answer.interval) if one else "–"
+            if one is not None and one.answer.shown and one.answer.difference > 0:
+                told = Cell(say("과적합: 떨어짐이 보임", "over-fitting: the fall is shown"), "bad")
+        lines.append(row(arm.name, str(arm.seeds), _when(arm, peaks[arm.name]), _when(arm, end), change, told))
+    head = (
+        say("방법과 길이", "method, length"), say("시드", "seeds"), say("최고", "peak"), say("마지막", "last"),
+        say("최고 - 마지막 (확인 쪽, 점)", "peak - last (confirm, points)"), say("판정", "verdict"),
+    )  # fmt: skip
+    return Table(head, tuple(lines), frozenset({1, 4}))
+
+
+def _when(arm: Arm, number: int) -> str:
+    made = next(iter(arm.steps()[number].values())).evaluation.provenance
+    return f"{made.epoch:.2g}" if made else str(number + 1)
+
+
+def _runs_table(study: Study) -> Table | None:
+    """Every run by itself: peak against last, Holm over the runs."""
+    found, say = study.recommendation.over_fitting, study.say
+    if not found:
+        return None
+    lines = []
+    for one in found:
+        if one.comparison is None:
+            told = Cell(say("마지막이 최고", "the last is the peak"), "quiet")
+        elif one.shown:
+            told = Cell(say("과적합: 떨어짐이 보임", "over-fitting: the fall is shown"), "bad")
+        else:
+            told = Cell(say("보이지 않음", "not shown") + _could(one.comparison.detectable, study), "quiet")
+        change = points(one.comparison.difference) if one.comparison else "–"
+        p = p_text(one.comparison.p_adjusted if one.comparison else None)
+        lines.append(row(one.run, _label(study, one.peak), _label(study, one.last), change, p, told))
+    head = (
+        say("학습", "run"), say("최고 (선택 쪽)", "peak (select)"), say("마지막", "last"),
+        say("최고 - 마지막 (확인 쪽, 점)", "peak - last (confirm, points)"), "p (Holm)", say("판정", "verdict"),
+    )  # fmt: skip
+    return Table(head, tuple(lines), frozenset({3, 4}), say("학습마다", "run by run"))
+
+
+def _label(study: Study, name: str) -> str:
+    entry: Entry = study.entry(name)
+    return entry.evaluation.checkpoint.rsplit("/", 1)[-1]
+
+
+def _could(detectable: float | None, study: Study) -> str:
+    if detectable is None:
+        return ""
+    return study.say(f" (보일 수 있는 차이 {100 * detectable:.1f}점)", f" (this set could show {100 * detectable:.1f} points)")

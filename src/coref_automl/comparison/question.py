@@ -1,0 +1,118 @@
+"""A question and its answer. In: verdicts between arms. Out: one sentence with its numbers; cells that say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coref_automl.comparison.arms import Versus
+from coref_automl.comparison.page import Block, Cell, Say, Section, Text, Tone, row
+from coref_automl.comparison.sentences import points
+from coref_automl.records import Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked, the answer in one sentence, and what it rests on."""
+
+    id: str
+    title: str
+    answer: str
+    blocks: tuple[Block, ...]
+
+    def section(self) -> Section:
+        return Section(self.id, self.title, (Text(self.answer, "strong"), *self.blocks))
+
+
+def lead(found: Sequence[Versus], say: Say) -> str:
+    """Yes, no, in part, or not shown: the answer before its numbers. One-seed pairs have no say where others have several."""
+    firm = [one.answer for one in found if one.seeds > 1]
+    if not firm:
+        return say("시드가 하나뿐이라 판정할 수 없습니다.", "One seed only, so no verdict.")
+    signs = {(answer.difference > 0) - (answer.difference < 0) if answer.shown else 0 for answer in firm}
+    if signs == {1}:
+        return say("그렇습니다.", "Yes.")
+    if signs == {-1}:
+        return say("아닙니다, 더 나쁩니다.", "No, it is worse.")
+    return say("차이가 보이지 않습니다.", "No difference shown.") if signs == {0} else say("일부에서만.", "In part.")
+
+
+def phrase(found: Versus, say: Say) -> str:
+    """The difference in points, and whether it is shown."""
+    answer, change = found.answer, points(found.answer.interval)
+    could = f"{100 * answer.detectable:.1f}" if answer.detectable else ""
+    if found.seeds < 2:
+        return f"{change} " + say("(시드 하나)", "(one seed)")
+    if answer.shown:
+        return f"{change}, " + (say("더 좋음", "better") if answer.difference > 0 else say("더 나쁨", "worse"))
+    return (
+        f"{change}, "
+        + say("보이지 않음", "not shown")
+        + (say(f" ({could}점쯤이면 보임)", f" (about {could} could be)") if could else "")
+    )
+
+
+def verdict_cell(found: Versus | None, say: Say) -> Cell:
+    """The verdict in a few words."""
+    if found is None:
+        return Cell(say("평가되지 않음", "not run"), "quiet")
+    if found.seeds < 2:
+        return Cell(say("시드 하나", "one seed"), "quiet")
+    if found.answer.shown:
+        return Cell(say("더 좋음", "better"), "good") if found.answer.difference > 0 else Cell(say("더 나쁨", "worse"), "bad")
+    could = found.answer.detectable
+    limit = say(f" (약 {100 * could:.1f}점이면 보임)", f" (about {100 * could:.1f} points could be)") if could else ""
+    return Cell(say("보이지 않음", "not shown") + limit, "quiet")
+
+
+def short_cell(found: Versus | None, say: Say) -> Cell:
+    """The difference and its verdict in one cell: green or red where it is shown, "one seed" where it cannot be."""
+    if found is None:
+        return Cell("–", "quiet")
+    text = points(found.answer.interval)
+    if found.seeds < 2:
+        return Cell(f"{text} " + say("시드 하나", "one seed"), "quiet")
+    tone: Tone = "" if not found.answer.shown else "good" if found.answer.difference > 0 else "bad"
+    return Cell(text + (say(" 보임", " shown") if found.answer.shown else ""), tone)
+
+
+def versus_rows(found: Sequence[tuple[tuple[str, ...], Versus]], say: Say) -> tuple[tuple[Cell, ...], ...]:
+    """A row a pair: labels, seeds, both values, the difference over seeds and over documents, the verdict."""
+    return tuple(
+        row(
+            *labels,
+            str(one.seeds),
+            f"{100 * one.values[0]:.1f}",
+            f"{100 * one.values[1]:.1f}",
+            points(one.answer.over_seeds) if one.answer.over_seeds else Cell("–", "quiet"),
+            points(one.answer.over_documents),
+            verdict_cell(one, say),
+        )
+        for labels, one in found
+    )
+
+
+def versus_head(first: Sequence[str], a: str, b: str, say: Say) -> tuple[str, ...]:
+    return (
+        *first, say("시드", "seeds"), f"{a} %", f"{b} %", say("차이, 시드에 걸쳐 (t)", "difference over seeds (t)"),
+        say("차이, 문서에 걸쳐", "over documents"), say("판정", "verdict"),
+    )  # fmt: skip
+
+
+def estimate_text(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "–"
+    return f"{100 * estimate.value:.1f} [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
+
+
+def rule(say: Say) -> Text:
+    """How a verdict about a method is reached; under every table of them."""
+    return Text(
+        say(
+            "같은 시드끼리 짝지은 학습의 마지막 체크포인트, 확인 쪽 절반. 시드에 걸친 구간(t)과 문서에 걸친 구간(부트스트랩)이 "
+            "모두 0을 벗어나야 '보임'입니다. 한 칸에 적힌 구간은 둘을 합친 것입니다.",
+            "Last checkpoints of runs paired by seed, confirm half. Shown only if the interval over seeds (t) and the one over "
+            "documents (bootstrap) both exclude 0. An interval written alone spans both.",
+        ),
+        "quiet",
+    )

@@ -1,0 +1,120 @@
+"""Relation runs as a report reads them. In: folders that `re train` left, or an archive. Out: results, and hits by row.
+
+Of every row three facts suffice for micro-F1: is there a relation, was one given, was it the right one. An archive keeps these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.errors import CorefError
+from coref_automl.evaluation.archive import place_of
+from coref_automl.records import Estimate
+from coref_automl.resampling import resampled_f1
+from coref_automl.statistics import DRAWS, MethodVerdict, method_verdict
+from coref_automl.store import natural_order, read_json, read_jsonl, write_json, written_whole
+
+RESULTS, ROWS = "re_results.json", "rows.npz"
+FOLDER = "relation"
+_NO_RELATION = "no_relation"
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows of the scored split: `gold` [n]; `right` and `given` [n, seeds]; the sentence of each row, as a number."""
+
+    gold: Bools
+    right: Bools
+    given: Bools
+    sentences: NDArray[Any]
+
+    @property
+    def seeds(self) -> int:
+        return int(self.right.shape[1])
+
+    def f1(self) -> NDArray[np.float64]:
+        """Micro-F1 of each seed, a fraction."""
+        both = self.given.sum(0) + self.gold.sum()
+        return np.asarray(2 * self.right.sum(0) / np.maximum(both, 1), np.float64)
+
+    def first(self, seeds: int) -> Rows:
+        return Rows(self.gold, self.right[:, :seeds], self.given[:, :seeds], self.sentences)
+
+    def draws(self, seed: int) -> NDArray[np.float64]:
+        gold = np.repeat(self.gold[:, None], self.seeds, axis=1)
+        return resampled_f1(self.right, self.given, gold, self.sentences, seed=seed, draws=DRAWS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RelationRun:
+    """A run's summary, and its rows where the predictions were kept."""
+
+    name: str
+    result: dict[str, Any]
+    rows: Rows | None
+
+
+def find_relation(paths: Sequence[str]) -> list[RelationRun]:
+    """Runs under the paths that left a result; a file that cannot be read is left out."""
+    found: dict[Path, RelationRun] = {}
+    for path in paths:
+        folder = Path(path)
+        for held in sorted(folder.rglob(RESULTS), key=natural_order) if folder.is_dir() else []:
+            try:
+                result = read_json(held)
+                if isinstance(result, dict) and "micro_f1" in result:
+                    run = RelationRun(held.parent.name, result, _rows(held.parent, str(result.get("split", ""))))
+                    found.setdefault(held.parent.resolve(), run)
+            except CorefError:
+                continue
+    return list(found.values())
+
+
+def archive_relation(runs: Sequence[RelationRun], out: Path) -> None:
+    """Keep the results and the three facts of every row; no sentence, entity, label of a row, or path of a machine."""
+    for run in runs:
+        folder = out / FOLDER / run.name
+        told = {**run.result, "run": run.name, "model": place_of(str(run.result.get("model", "")))}
+        if run.rows is not None:
+            with written_whole(folder / ROWS, "wb") as handle:
+                rows = run.rows
+                np.savez_compressed(handle, gold=rows.gold, right=rows.right, given=rows.given, sentences=rows.sentences)
+        write_json(folder / RESULTS, told)
+
+
+def paired(a: RelationRun, b: RelationRun, *, seed: int) -> MethodVerdict | None:
+    """Is `a` better than `b` in micro-F1, over their seeds and over sentences? None unless both have the same rows."""
+    if a.rows is None or b.rows is None or a.result.get("split") != b.result.get("split"):
+        return None
+    if len(a.rows.gold) != len(b.rows.gold) or not np.array_equal(a.rows.gold, b.rows.gold):
+        return None
+    seeds = min(a.rows.seeds, b.rows.seeds)
+    one, other = a.rows.first(seeds), b.rows.first(seeds)
+    differences = one.f1() - other.f1()
+    low, high = np.quantile(one.draws(seed) - other.draws(seed), (0.025, 0.975))
+    return method_verdict(differences, Estimate(float(differences.mean()), float(low), float(high), len(one.gold)))
+
+
+def _rows(folder: Path, split: str) -> Rows | None:
+    if (folder / ROWS).is_file():
+        with np.load(folder / ROWS, allow_pickle=False) as held:
+            return Rows(held["gold"], held["right"], held["given"], held["sentences"])
+    files = sorted(folder.glob(f"seed-*/predictions/{split}.jsonl"), key=natural_order)
+    if not files:
+        return None
+    seeds = [list(read_jsonl(path)) for path in files]
+    ids = [line["guid"] for line in seeds[0]]
+    if any([line["guid"] for line in one] != ids for one in seeds):
+        return None
+    gold = np.array([line["gold"] != _NO_RELATION for line in seeds[0]])
+    given = np.array([[line["pred"] != _NO_RELATION for line in one] for one in seeds]).T
+    right = np.array([[line["pred"] == line["gold"] for line in one] for one in seeds]).T & gold[:, None]
+    marks = [line.get("sentence", line["guid"]) for line in seeds[0]]
+    return Rows(gold, right, given, np.unique(np.array(marks), return_inverse=True)[1].astype(np.int32))

@@ -1,0 +1,280 @@
+"""The questions of a report: planted effects are found, absent ones are not, one seed decides nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coref_automl.comparison import charts, lengths, objectives, overfit, transfer
+from coref_automl.comparison.archive import archive
+from coref_automl.comparison.arms import arms, versus
+from coref_automl.comparison.compare import compare, in_words, outdone_by_holm
+from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.page import Say, Table
+from coref_automl.comparison.question import Question
+from coref_automl.comparison.relation_runs import find_relation, paired
+from coref_automl.comparison.report import report
+from coref_automl.comparison.sentences import recommendation_sentence, verdict
+from coref_automl.comparison.study import Study, study_of
+from coref_automl.evaluation.metrics import hits
+from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.records import Comparison, Estimate, Task
+from coref_automl.relation.intervals import Scored, method_verdict
+from coref_automl.relation.labels import LABELS, NO_RELATION
+from coref_automl.statistics import seed_paired_verdict
+from coref_automl.store import read_json, write_json, write_jsonl
+from tests.comparison.conftest import Model, make_scores, write_evaluation
+
+TASKS: tuple[Task, ...] = ("real", "lambada", "gold", "real-far")
+SKILLS = {"mlm": -0.9, "combined": -0.9, "entity": 0.2}
+
+
+def experiment() -> list[Model]:
+    """Three objectives at two lengths with three seeds, a second ratio and a third length with one; entity is far better."""
+    models = [Model("base", 0, -1.0), Model("base", 0, -1.0, seq_len=1024)]
+    for length in (128, 1024):
+        for objective, skill in SKILLS.items():
+            for seed in range(3):
+                for step, less in ((100, 0.25), (200, 0.0)):
+                    run = f"{objective}-{length}-s{seed}"
+                    models.append(Model(run, step, skill - less + 0.02 * seed, objective=objective, seq_len=length, seed=seed))
+    models.append(Model("combined80-1024-s0", 200, 1.5, objective="combined", seq_len=1024))
+    models += [
+        Model(f"{objective}-512-s0", 200, SKILLS[objective], objective=objective, seq_len=512) for objective in ("mlm", "entity")
+    ]
+    return models
+
+
+def write(root: Path, models: Sequence[Model], *, documents: int = 90) -> Path:
+    for number, model in enumerate(models):
+        scores = make_scores(model, documents=documents, tasks=TASKS, own=number)
+        worse = [
+            replace(score, strict_rank=50, lenient_rank=50, word_rank=9)
+            if score.task == "real-far" and score.out_of_reach
+            else score
+            for score in scores
+        ]
+        write_evaluation(root, model, worse)
+    return root
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("runs"), experiment())
+
+
+@pytest.fixture(scope="module")
+def study(runs: Path) -> Study:
+    return study_of(read_groups([str(runs)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+
+
+def cells(question: Question | None, at: int = 0) -> list[list[str]]:
+    assert question is not None
+    tables = [block for block in question.blocks if isinstance(block, Table)]
+    return [[cell.text for cell in line] for line in tables[at].rows]
+
+
+def test_a_second_ratio_is_an_arm_of_its_own(study: Study) -> None:
+    found = {arm.name: arm.seeds for arm in arms(study)}
+    assert found == {
+        "mlm 128": 3, "combined 128": 3, "entity 128": 3, "mlm 512": 1, "entity 512": 1,
+        "mlm 1,024": 3, "combined 1,024": 3, "combined80 1,024": 1, "entity 1,024": 3,
+    }  # fmt: skip
+
+
+def test_a_verdict_is_that_of_the_pairs_by_seed_on_confirm(study: Study, runs: Path) -> None:
+    by_name = {arm.name: arm for arm in arms(study)}
+    found = versus(study, [(by_name["entity 128"], by_name["mlm 128"])], "real1_strict")[0]
+    sides = []
+    for objective in ("entity", "mlm"):
+        values = []
+        for seed in range(3):
+            (stored,) = find_evaluations([runs / f"{objective}-128-s{seed}" / "checkpoint-200"])
+            half = [score for score in stored.scores() if score.half == "confirm"]
+            _, hit, clusters = hits(half, "real1_strict")
+            values.append(hit)
+        sides.append(values)
+    assert found is not None
+    expected = seed_paired_verdict(*sides, clusters, seed=study.seed)
+    assert found.answer.over_documents.low == pytest.approx(expected.over_documents.low)
+    assert found.answer.over_seeds == expected.over_seeds
+    assert found.values == pytest.approx([np.mean(side) for side in sides])
+
+
+def test_entity_is_shown_better_and_one_seed_decides_nothing(study: Study) -> None:
+    question = objectives.entity_or_mlm(study)
+    assert question is not None
+    assert question.answer.startswith("Yes. Real@1 strict, entity - mlm")
+    assert [line[-1] for line in cells(question)] == ["better", "one seed", "better"]
+    assert all(line[2] == "equal, 200k" for line in cells(question))
+
+
+def test_a_mix_that_is_no_better_is_not_called_so(study: Study) -> None:
+    question = objectives.mix(study)
+    assert question is not None
+    assert question.answer.startswith("No mix is shown better than both.")
+    told = {(line[0], line[1]): line[-1] for line in cells(question)}
+    assert told["combined 128", "entity 128"] == "worse"
+    assert told["combined 128", "mlm 128"].startswith("not shown (about ")
+    assert told["combined80 1,024", "entity 1,024"] == told["combined80 1,024", "combined 1,024"] == "one seed"
+
+
+def test_length_helps_beyond_the_reach_of_the_shorter_and_not_within(study: Study) -> None:
+    question = lengths.length(study)
+    assert question is not None
+    assert question.answer.startswith("Yes. entity 1,024 - 128")
+    line = {row[0]: row[1:] for row in cells(question)}["entity 1,024 - 128"]
+    assert "shown" not in line[0]
+    assert "shown" in line[1]
+    assert "shown" not in line[2]
+    assert "shown" in line[3]
+    near = {row[0]: row[1] for row in cells(question, 1)}["entity 1,024 - 128"]
+    assert "shown" not in near
+    assert "one seed" in {row[0]: row[1] for row in cells(question)}["mlm 1,024 - 512"]
+
+
+def test_what_carries_over_is_asked_of_every_task_and_source(study: Study) -> None:
+    question = transfer.carry_over(study)
+    labels = [line[0] for line in cells(question)]
+    assert labels[0] == "Real@1 strict"
+    assert {"Real-far@1 strict", "LAMBADA@1 strict", "Gold"} <= set(labels)
+    assert sum(label.startswith("Real@1 strict wiki") for label in labels) == 1
+    assert len(cells(question, 1)) == 7  # 512 was evaluated without its base
+
+
+def test_a_fall_after_the_peak_is_found_and_a_rise_is_none(tmp_path: Path, study: Study) -> None:
+    rising = overfit.over_fitting(study)
+    assert rising is not None
+    assert "shown in none" in rising.answer
+    models = [Model("base", 0, -1.0)]
+    for seed in range(3):
+        models += [Model(f"entity-s{seed}", step, skill, seed=seed) for step, skill in ((100, 0.0), (200, 0.9), (300, -1.2))]
+    group = read_groups([str(write(tmp_path, models))])[0]
+    fallen = overfit.over_fitting(study_of(group, say=Say("en"), margin=0.02, seed=0, target={}))
+    assert fallen is not None
+    assert "A fall from the peak is shown in entity 128 (peak 2" in fallen.answer
+    assert cells(fallen, 1)[0][-1] == "over-fitting: the fall is shown"
+
+
+def test_a_checkpoint_that_all_began_from_is_their_base(tmp_path: Path) -> None:
+    models = [Model("start", 50, 3.0), *(Model(f"entity-s{seed}", 100, 0.1, seed=seed) for seed in range(2))]
+    write(tmp_path, models)
+    for path in tmp_path.glob("entity-*/evaluations/*/*/result.json"):
+        held = read_json(path)
+        held["provenance"]["base"] = "/elsewhere/runs/start/checkpoint-50"
+        write_json(path, held)
+    study = study_of(read_groups([str(tmp_path)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+    assert study.base is not None
+    assert study.base.evaluation.checkpoint == "start/checkpoint-50"
+    assert study.recommendation.name.startswith("entity-s")
+    assert [arm.base for arm in arms(study)] == ["start/checkpoint-50"]
+
+
+@pytest.mark.parametrize("lang", ["ko", "en"])
+def test_every_question_is_in_the_report_and_its_archive_says_the_same(
+    runs: Path, tmp_path: Path, lang: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(charts, "runtime", lambda: None)
+    archive(runs, out=tmp_path / "kept")
+    made = [report(root, tmp_path / f"out-{root.name}", lang=lang) for root in (runs, tmp_path / "kept")]
+    pages = [Path(one.page).read_text("utf-8") for one in made]
+    ids = [re.findall(r'<section id="([\w-]+)"', page) for page in pages]
+    assert ids[1][:7] == ["conclusions", "arms", "entity-or-mlm", "mix", "lengths", "over-fitting", "transfer"]
+    numbers = [re.findall(r"[-+\d.]+ \[[-+\d.]+, [-+\d.]+\]", re.sub(r"<[^>]*>", "", page)) for page in pages]
+    assert len(numbers[0]) > 200
+    assert numbers[0] == numbers[1]
+
+
+def write_relation(root: Path, name: str, model: str, right: float, seed: int, *, marks: bool = True) -> Scored:
+    """Three relation seeds that get a share of rows right; returns what the relation room makes of them."""
+    rng = np.random.default_rng(seed)
+    gold = np.random.default_rng(9).integers(0, 6, size=400)
+    sentences = [f"s{number // 2:03d}" for number in range(400)]
+    probabilities = np.zeros((3, 400, len(LABELS)), np.float32)
+    for number in range(3):
+        predicted = np.where(rng.random(400) < right, gold, rng.integers(0, 6, size=400))
+        probabilities[number, np.arange(400), predicted] = 1
+        lines = [
+            {"guid": f"g{n}", **({"sentence": sentences[n]} if marks else {}), "gold": LABELS[g], "pred": LABELS[p], "probs": []}
+            for n, (g, p) in enumerate(zip(gold.tolist(), predicted.tolist(), strict=True))
+        ]
+        write_jsonl(root / name / f"seed-{number}" / "predictions" / "dev.jsonl", lines)
+    result = {
+        "micro_f1": 50.0,
+        "auprc": 50.0,
+        "accuracy": 50.0,
+        "split": "dev",
+        "seeds": [{}, {}, {}],
+        "model": model,
+        "run": str(root),
+    }
+    write_json(root / name / "re_results.json", result)
+    return Scored(gold, probabilities, np.array(sentences))
+
+
+def test_relation_runs_are_judged_as_the_relation_room_judges_them(tmp_path: Path) -> None:
+    assert LABELS[NO_RELATION] == "no_relation"
+    ours = write_relation(tmp_path, "re-entity", "runs/entity-128-s0/checkpoint-200", 0.9, 1)
+    theirs = write_relation(tmp_path, "re-mlm", "runs/mlm-128-s0/checkpoint-200", 0.6, 2)
+    by_name = {run.name: run for run in find_relation([str(tmp_path)])}
+    found, expected = paired(by_name["re-entity"], by_name["re-mlm"], seed=0), method_verdict(ours, theirs)
+    assert found is not None
+    assert found.difference == pytest.approx(expected.difference)
+    assert found.over_documents.low == pytest.approx(expected.over_documents.low)
+    assert found.over_documents.high == pytest.approx(expected.over_documents.high)
+    assert found.p_seeds == pytest.approx(expected.p_seeds)
+    assert found.shown
+    assert expected.shown
+
+
+def test_relation_extraction_is_answered_and_archived_without_its_rows(runs: Path, tmp_path: Path) -> None:
+    write_relation(tmp_path / "re", "re-entity", "/else/runs/entity-128-s0/checkpoint-200", 0.9, 1)
+    write_relation(tmp_path / "re", "re-mlm", "/else/runs/mlm-128-s0/checkpoint-200", 0.6, 2)
+    write_relation(tmp_path / "re", "re-base", "/else/base", 0.6, 3, marks=False)
+    made = archive(runs, tmp_path / "re", out=tmp_path / "kept")
+    assert made.relation_runs == 3
+    texts = [Path(report(*paths, out=tmp_path / name, lang="en").markdown).read_text("utf-8")
+             for name, paths in (("a", (runs, tmp_path / "re")), ("b", (tmp_path / "kept",)))]  # fmt: skip
+    part = [re.search(r"## Does it carry over to relation extraction\?.*?(?=\n## )", text, re.DOTALL) for text in texts]
+    assert part[0] is not None
+    assert part[1] is not None
+    assert part[0].group() == part[1].group()
+    assert "**Yes. micro-F1 (points), re-entity - re-mlm +" in part[0].group()
+    assert "| re-base | base |" in part[0].group()
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "kept" / "relation").rglob("*") if path.is_file())
+    assert b"/else" not in kept
+    assert b"g399" not in kept
+    assert not any(label.encode() in kept for label in LABELS)
+
+
+def test_a_comparison_that_holm_outdoes_says_so(runs: Path, study: Study) -> None:
+    wide, narrow = Estimate(0.02, 0.001, 0.04, 100), Estimate(0.02, -0.01, 0.05, 100)
+    one = Comparison("a", "b", "real1_strict", wide, 0.03, 0.3, None, 0.05, "", family=10)
+    assert in_words(one) == "no difference shown after Holm's adjustment for 10 comparisons; this set could show 5.0 points"
+    assert "비교 10개" in verdict(one, "ko")
+    assert not outdone_by_holm(replace(one, difference=narrow, p=0.2))
+    assert not outdone_by_holm(replace(one, p_adjusted=0.01))
+    assert not outdone_by_holm(replace(one, family=1, p_adjusted=0.06))
+    told = replace(study.recommendation, over_base=one, beaten_base=False)
+    assert "10 were made (Holm)" in recommendation_sentence(told, "en")
+    assert "비교를 10개" in recommendation_sentence(told, "ko")
+    rows = compare(runs).rows
+    assert {line.comparison.family for line in rows if line.comparison} == {len(rows) - 1}
+
+
+def test_an_evaluation_without_words_is_left_out_of_gold_alone(runs: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(runs, tmp_path / "copy")
+    path = next(copy.glob("mlm-128-s0/evaluations/*/checkpoint-200/items.jsonl"))
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    write_jsonl(path, [{**row, "word_rank": None} for row in rows])
+    study = study_of(read_groups([str(copy)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+    lines = {line[0]: line[1:] for line in cells(transfer.carry_over(study))}
+    assert lines["Gold"].count("–") == 2
+    assert lines["Real@1 strict"].count("–") == 0
