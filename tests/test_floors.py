@@ -11,7 +11,7 @@ import coref_automl
 
 ROOT = Path(coref_automl.__file__).parent
 FLOORS = ("ground", "models", "corpus", "evaluation", "comparison", "training", "relation", "tuning", "top")
-TOP = {"cli", "demo", "line", "bench", "tune", "__init__"}
+TOP = {"cli", "demo", "line", "line_recipe", "bench", "tune", "__init__"}
 
 
 def floor_of(module: tuple[str, ...]) -> int:

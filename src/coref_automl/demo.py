@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from coref_automl.line import EvaluateStage, LineRecipe, LineResult, PrepareStage, RelationStage, TrainStage, run_line
+from coref_automl.line import LineResult, run_line
+from coref_automl.line_recipe import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage
 from coref_automl.progress import Progress
 
 BASE = "bundled:ko-mini"

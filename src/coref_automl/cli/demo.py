@@ -79,7 +79,8 @@ def adapt(
 
     Example: coref-automl adapt --model klue/roberta-base --source local:articles.jsonl --out adapted
     """
-    from coref_automl.line import line_recipe, run_line
+    from coref_automl.line import run_line
+    from coref_automl.line_recipe import line_recipe
     from coref_automl.progress import Progress
 
     asked = {

@@ -23,13 +23,13 @@ from coref_automl.records import Half
 from coref_automl.statistics import MethodVerdict, seed_paired_verdict
 from coref_automl.store import natural_order
 from coref_automl.training.recipe import NEW, TrainRecipe, check, recommended
-from coref_automl.tuning.defaults import masked_space
 from coref_automl.tuning.follow import Follower
 from coref_automl.tuning.halves import clusters_of, split_set
 from coref_automl.tuning.hits import Report, decode_hits, encode_hits
+from coref_automl.tuning.masked_inputs import open_datasets, settle_space
 from coref_automl.tuning.problem import Job, job_key
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.space import Space, read_space
+from coref_automl.tuning.space import Space
 
 TRIALS = "trials"
 
@@ -163,7 +163,7 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
     metric = recipe.metric or PRIMARY
     choose(metric, METRICS, "metric")
     original = EvalSet.open(Path(recipe.eval_set) if recipe.eval_set else bundled_eval_set())
-    datasets = _labelled(_datasets(recipe, original, out, progress))
+    datasets = open_datasets(recipe, original, out, progress)
     scratch = [model.startswith(NEW) for model in recipe.models]
     if any(scratch) and not all(scratch):
         raise RecipeError("Models with random weights and trained ones want other ranges; tune them in two studies.")
@@ -175,7 +175,7 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
         tokenizer = load_tokenizer(str(recipe.settings.get("tokenizer") or model))
         for half in halves.values():
             half.noun_table(tokenizer)
-    space = _space(recipe, datasets, all(scratch))
+    space = settle_space(recipe, datasets, scratch=all(scratch))
     fixed = {**to_mapping(TrainRecipe("", "", "")), **recipe.settings, "model": recipe.models[0]}
     budget = {name: getattr(recipe, name) for name in ("epochs", "max_tokens", "max_minutes")}
     binding = {
@@ -195,69 +195,6 @@ def _check_ends(problem: MaskedProblem) -> None:
         for value in dimension.ends():
             job = problem.job({**start, dimension.name: value}, problem.recipe.seed)
             check(from_mapping(TrainRecipe, job.recipe, f"space: {dimension.name}"))
-
-
-def _datasets(recipe: TuneRecipe, evalset: EvalSet, out: Path, progress: Progress) -> list[PackedDataset]:
-    if recipe.datasets:
-        return [PackedDataset.open(Path(folder)) for folder in recipe.datasets]
-    from coref_automl.corpus.prepare import prepare
-    from coref_automl.corpus.recipe import PrepareRecipe
-
-    texts = recipe.texts
-    assert texts is not None  # a TuneRecipe has datasets or texts
-    found = []
-    for length in texts.seq_lens:
-        folder = out / "datasets" / f"blocks-{length}"
-        wanted = PrepareRecipe(
-            mode="combined",
-            sources=texts.sources,
-            model=str(recipe.settings.get("tokenizer") or recipe.models[0]),
-            seq_len=length,
-            eval_sets=(str(evalset.folder),),
-            holdout=0.0,
-            limit=texts.limit,
-            near_duplicates=texts.near_duplicates,
-        )
-        prepare(wanted, folder, progress=progress)
-        found.append(PackedDataset.open(folder))
-    return found
-
-
-def _labelled(datasets: Sequence[PackedDataset]) -> dict[str, PackedDataset]:
-    """Datasets by the name of their folder, so that machines with other paths share a study."""
-    names = [dataset.folder.resolve().name for dataset in datasets]
-    if len(set(names)) == len(names):
-        return dict(zip(names, datasets, strict=True))
-    return {str(dataset.folder): dataset for dataset in datasets}
-
-
-def _space(recipe: TuneRecipe, datasets: dict[str, PackedDataset], scratch: bool) -> Space:
-    from coref_automl.models.build import SHAPES
-    from coref_automl.models.files import config_of, folder_of
-
-    given = recipe.space
-    if given is None:
-        families = [
-            choose(model.removeprefix(NEW), SHAPES, "shape").family if scratch else config_of(folder_of(model))["model_type"]
-            for model in recipe.models
-        ]
-        given = masked_space(
-            lengths=[dataset.seq_len for dataset in datasets.values()],
-            rows=min(len(dataset) for dataset in datasets.values()),
-            families=families,
-            scratch=scratch,
-            chains=all(len(dataset.mentions) for dataset in datasets.values()),
-            minutes=recipe.max_minutes is not None,
-        )
-        given = {name: entry for name, entry in given.items() if name not in recipe.settings}
-    sides = {"model": recipe.models, "dataset": tuple(datasets)}
-    for name in sides:
-        if name in given:
-            raise RecipeError(f"space: {name} is a dimension by itself when --{name} is given several times; leave it out.")
-    whole = {**{name: list(values) for name, values in sides.items() if len(values) > 1}, **given}
-    if both := sorted(set(whole) & set(recipe.settings)):
-        raise RecipeError(f"{both[0]} stands in settings and in space; leave it in one of them.")
-    return read_space(whole, "mlm")
 
 
 def _evaluation_of(job: Job, checkpoint: str, name: str) -> StoredEvaluation:
