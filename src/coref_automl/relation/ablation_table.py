@@ -14,7 +14,7 @@ import numpy as np
 from coref_automl.errors import ComparisonError, InputError
 from coref_automl.records import Record
 from coref_automl.relation.data import RelationData, sentence_key
-from coref_automl.relation.evaluate import finished_seeds, has_predictions
+from coref_automl.relation.evaluate import finished_seeds, has_predictions, stored_scores
 from coref_automl.relation.intervals import Scored, method_verdict
 from coref_automl.relation.labels import gold_indices
 from coref_automl.relation.metrics import score
@@ -61,7 +61,7 @@ def table(runs: dict[str, Path], data: RelationData, *, reference: str, seed: in
     seeds = {name: [folder.name for folder in finished_seeds(run)] for name, run in runs.items()}
     lines = []
     for name, scored in loaded.items():
-        each = [score(scored.gold, probabilities) for probabilities in scored.probabilities]
+        each = [stored_scores(runs[name] / one, data) for one in seeds[name]]
         verdicts: list[MethodVerdict | None] = [None, None]
         both = [one for one in seeds[name] if one in seeds[reference]]
         if name != reference and both:

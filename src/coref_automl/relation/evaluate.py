@@ -77,6 +77,12 @@ def has_predictions(seed: Path, data: RelationData) -> bool:
     return held.is_file() and read_json(held)["rows"] == rows_fingerprint(data.rows)
 
 
+def stored_scores(seed: Path, data: RelationData) -> Scores:
+    """The scores that stand beside a seed's predictions, from the probabilities before they were rounded to be kept."""
+    held = read_json(seed / "predictions" / f"{data.split}.json")
+    return Scores.from_json({name: value for name, value in held.items() if name != "rows"})
+
+
 def store_predictions(seed: Path, data: RelationData, probabilities: Any, *, compact: bool = False) -> Scores:
     """Predictions first, then the file that says whose they are: a kill in between leaves nothing that looks whole."""
     folder = seed / "predictions"

@@ -25,7 +25,7 @@ class RelationRecipe:
 
     `learning_rate` None: 3e-4 below a hidden size of 512, else 5e-5. `head` auto: [CLS] for a scheme without start marks, else
     [CLS] and both start marks. `threshold` is in points of 100 (in the loss's own unit when `choose_by` is loss); `patience`
-    counts epochs, 0 never stops. `compact` keeps the probabilities alone, one small array a split, instead of a line a row.
+    counts epochs, 0 never stops. `compact` keeps the probabilities of the scored file alone, as one small array.
     Techniques are off unless our own ablation shows a gain.
     """
 

@@ -157,7 +157,8 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
         if data is not None:
             rows, marked, _ = cache.mark(data.rows, marker, progress=quiet())
             found = run_model(model, marker, rows, marked, settings, device)
-            store_predictions(folder, data, found, compact=recipe.compact)
+            if data is work.dev or work.dev is None or not recipe.compact:
+                store_predictions(folder, data, found, compact=recipe.compact)
             if data is work.valid and recipe.prior == "em":  # from here on; the slice itself has the prior of train
                 settings["prior"] = settle_prior(found, gold_indices(data.rows), gold_indices(work.train.rows))
     if recipe.keep_weights:
