@@ -159,7 +159,7 @@ def test_a_fall_after_the_peak_is_found_and_a_rise_is_none(tmp_path: Path, study
     group = read_groups([str(write(tmp_path, models))])[0]
     fallen = overfit.over_fitting(study_of(group, say=Say("en"), margin=0.02, seed=0, target={}))
     assert fallen is not None
-    assert "A fall from the peak is shown in entity 128 (peak 2" in fallen.answer
+    assert "A fall from the peak is shown in entity 128 (peak at epoch 2" in fallen.answer
     assert cells(fallen, 1)[0][-1] == "over-fitting: the fall is shown"
 
 

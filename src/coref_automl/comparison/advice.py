@@ -43,4 +43,4 @@ def recommended(study: Study) -> Question | None:
     note = say("확인 쪽에서: ", "On confirm: ") + "; ".join(parts) + "." if parts else ""
     blocks = (Table(head, tuple(lines), frozenset({1, 2, 3, 4})), *((Text(note, "quiet"),) if note else ()))
     title = say("어느 체크포인트를 권하며, 확인되었는가?", "Which checkpoint would one keep, and is it confirmed?")
-    return Question("recommended", title, recommendation_sentence(it, say.lang), blocks)
+    return Question("recommended", title, recommendation_sentence(it, say.lang), blocks, say("추천", "recommendation"))

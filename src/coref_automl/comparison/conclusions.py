@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coref_automl.comparison.arms import arms
-from coref_automl.comparison.page import Points, Section
+from coref_automl.comparison.page import Answers, Block, Points, Section
 from coref_automl.comparison.question import Question
 from coref_automl.comparison.study import Study, shown
 
@@ -13,7 +13,7 @@ from coref_automl.comparison.study import Study, shown
 def conclusions(study: Study, questions: Sequence[Question]) -> Section | None:
     """Every question with its answer, then what follows for single checkpoints."""
     say = study.say
-    out = [f"{question.title} {question.answer}" for question in questions]
+    out = []
     better = [name for name, answer in study.against_base().items() if shown(answer) and answer.difference.value > 0]
     if study.base is not None and study.table is not None:
         count = len(study.table.rows) - 1
@@ -33,7 +33,12 @@ def conclusions(study: Study, questions: Sequence[Question]) -> Section | None:
                 f"{pairs - known} of the {pairs} pairs among the top {len(entries)} cannot be told apart on this set.",
             )
         )
-    return Section("conclusions", say("결론", "Conclusions"), (Points(tuple(out)),)) if out else None
+    blocks: list[Block] = []
+    if questions:
+        blocks.append(Answers(tuple((question.id, question.title, question.answer) for question in questions)))
+    if out:
+        blocks.append(Points(tuple(out)))
+    return Section("conclusions", say("결론", "Conclusions"), tuple(blocks)) if blocks else None
 
 
 def cannot_tell(study: Study) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ def length(study: Study) -> Question | None:
         rule(say),
         *_values_by_distance(study, metric, found),
     )
-    return Question("lengths", title, _answer(study, pairs, plain, far, reach, metric), blocks)
+    return Question("lengths", title, _answer(study, pairs, plain, far, reach, metric), blocks, say("길이", "length"))
 
 
 def _answer(
@@ -116,10 +116,14 @@ def _by_reach(study: Study, pairs: Sequence[tuple[Arm, Arm]], metric: str, *, in
 def _values_by_distance(study: Study, metric: str, found: Sequence[Arm]) -> list[Block]:
     """Accuracy by distance of every arm, means over seeds, all items."""
     sides = [[last(entries) for entries in arm.runs.values()] for arm in found]
-    return by_distance(study, metric, [arm.name for arm in found], sides)
+    firm = {arm.name for arm in found if arm.seeds > 1}
+    return by_distance(study, metric, [arm.name for arm in found], sides, drawn=firm)
 
 
-def by_distance(study: Study, metric: str, names: Sequence[str], sides: Sequence[Sequence[Entry]]) -> list[Block]:
+def by_distance(
+    study: Study, metric: str, names: Sequence[str], sides: Sequence[Sequence[Entry]], *, drawn: set[str] | None = None
+) -> list[Block]:
+    """A chart of those `drawn` (of all, where none is named) and a table of all."""
     say = study.say
     columns = {name: means(study, sides, metric, among=rows) for name, rows in _subsets(study, metric).items() if name}
     if not columns:
@@ -130,6 +134,7 @@ def by_distance(study: Study, metric: str, names: Sequence[str], sides: Sequence
         for number, value in enumerate(column)
         if value is not None
     ]
+    plotted = [entry for entry in values if not drawn or entry["name"] in drawn]
     title = say(f"거리별 {METRICS[metric].label}", f"{METRICS[metric].label} by distance")
     counts = {entry["bucket"]: entry["n"] for entry in values}
     cells = {bucket: estimate_cells(column) for bucket, column in columns.items()}
@@ -137,7 +142,7 @@ def by_distance(study: Study, metric: str, names: Sequence[str], sides: Sequence
     head = (say("모델", "model"), *(f"{bucket} (n {counts.get(bucket, 0):,})" for bucket in columns))
     note = Text(say("값은 모든 문항에 대한 것(%)입니다.", "Values are on all items (%)."), "quiet")
     return [
-        Charts(((title, charts.by_distance(values, list(columns), say)),), wide=True),
+        Charts(((title, charts.by_distance(plotted, list(columns), say)),), wide=True),
         Table(head, lines, frozenset(range(1, len(head))), title),
         note,
     ]
@@ -182,7 +187,7 @@ def _best_by_length(study: Study, title: str) -> Question | None:
     if (metric := _far_metric(study)) is not None:
         shown = list(dict.fromkeys([*(e for e in (study.base,) if e), study.chosen, *peaks]))[:6]
         blocks += by_distance(study, metric, [entry.name for entry in shown], [[entry] for entry in shown])
-    return Question("lengths", title, answer, tuple(blocks))
+    return Question("lengths", title, answer, tuple(blocks), say("길이", "length"))
 
 
 def _far_metric(study: Study) -> str | None:

@@ -49,7 +49,8 @@ def side_by_side(study: Study) -> Section | None:
         "Last checkpoint of each run, mean over seeds (%), all items. Brackets are 95% intervals over documents; differences are "
         "judged in pairs under each question below.",
     )
-    return Section("arms", say("방법과 길이를 나란히", "Methods and lengths side by side"), (table, Text(note, "quiet")))
+    title = say("방법과 길이를 나란히", "Methods and lengths side by side")
+    return Section("arms", title, (table, Text(note, "quiet")), say("나란히", "side by side"))
 
 
 def entity_or_mlm(study: Study) -> Question | None:
@@ -68,9 +69,8 @@ def entity_or_mlm(study: Study) -> Question | None:
     rows = versus_rows([((a.name, b.name, _equal(a, b, study)), one) for (a, b), one in judged], say)
     head = versus_head(("entity", "mlm", say("학습량", "training")), "entity", "mlm", say)
     title = say("entity 학습은 같은 양의 mlm보다 나은가?", "Is entity training better than as much more mlm?")
-    return Question(
-        "entity-or-mlm", title, answer, (Table(head, rows, frozenset({3, 4, 5, 6, 7})), rule(say), Text(form, "quiet"))
-    )
+    blocks = (Table(head, rows, frozenset({3, 4, 5, 6, 7})), rule(say), Text(form, "quiet"))
+    return Question("entity-or-mlm", title, answer, blocks, say("entity와 mlm", "entity or mlm"))
 
 
 def mix(study: Study) -> Question | None:
@@ -95,7 +95,8 @@ def mix(study: Study) -> Question | None:
     sides = say("섞기", "mix"), say("상대", "other")
     head = versus_head((*sides, say("학습량", "training")), *sides, say)
     title = say("섞으면 어느 한쪽보다 나은가?", "Is a mix better than either?")
-    return Question("mix", title, answer, (Table(head, rows, frozenset({3, 4, 5, 6, 7})), rule(say)))
+    blocks = (Table(head, rows, frozenset({3, 4, 5, 6, 7})), rule(say))
+    return Question("mix", title, answer, blocks, say("섞기", "a mix"))
 
 
 def variants(study: Study) -> Section | None:

@@ -37,7 +37,7 @@ def over_fitting(study: Study) -> Question | None:
         "The peak is found on the select half and its lead over the last measured on confirm, so that choosing it does not "
         "flatter it.",
     )
-    return Question("over-fitting", title, answer, (*blocks, runs, Text(note, "quiet")))
+    return Question("over-fitting", title, answer, (*blocks, runs, Text(note, "quiet")), say("과적합", "over-fitting"))
 
 
 def _curve(study: Study, arm: Arm) -> list[Estimate | None]:
@@ -67,7 +67,7 @@ def _of_arms(study: Study, several: Sequence[Arm], peaks: dict[str, int], falls:
     say, count = study.say, len(several)
     still = sum(peaks[arm.name] == len(arm.steps()) - 1 for arm in several)
     shown = [
-        f"{arm.name} ({say('최고', 'peak')} {_when(arm, peaks[arm.name])}, {points(one.answer.interval)})"
+        f"{arm.name} ({say('최고 에폭', 'peak at epoch')} {_when(arm, peaks[arm.name])}, {points(one.answer.interval)})"
         for arm, one in zip(several, falls, strict=True)
         if one is not None and one.answer.shown and one.answer.difference > 0
     ]
@@ -109,8 +109,8 @@ def _curve_table(study: Study, several: Sequence[Arm], curves: dict[str, list[Es
         lines.append(row(arm.name, *cells, *([Cell("–", "quiet")] * (width - len(cells)))))
     numbers = (say(f"{n + 1}번째", f"checkpoint {n + 1}") for n in range(width))
     caption = say(
-        f"{METRICS[study.metric].label}, 선택 쪽 절반, 시드 평균; 굵은 것이 최고",
-        f"{METRICS[study.metric].label} on select, means over seeds, by epoch; the peak in bold",
+        f"{METRICS[study.metric].label}, 선택 쪽 절반, 시드 평균, 에폭: 값; 굵은 것이 최고",
+        f"{METRICS[study.metric].label} on select, means over seeds, epoch: value; the peak in bold",
     )
     return Table((say("방법과 길이", "method, length"), *numbers), tuple(lines), frozenset(range(1, width + 1)), caption)
 
@@ -128,7 +128,7 @@ def _fall_table(study: Study, several: Sequence[Arm], peaks: dict[str, int], fal
                 told = Cell(say("과적합: 떨어짐이 보임", "over-fitting: the fall is shown"), "bad")
         lines.append(row(arm.name, str(arm.seeds), _when(arm, peaks[arm.name]), _when(arm, end), change, told))
     head = (
-        say("방법과 길이", "method, length"), say("시드", "seeds"), say("최고", "peak"), say("마지막", "last"),
+        say("방법과 길이", "method, length"), say("시드", "seeds"), say("최고 (에폭)", "peak (epoch)"), say("마지막", "last"),
         say("최고 - 마지막 (확인 쪽, 점)", "peak - last (confirm, points)"), say("판정", "verdict"),
     )  # fmt: skip
     return Table(head, tuple(lines), frozenset({1, 4}))

@@ -79,14 +79,25 @@ class Commands:
     lines: tuple[str, ...]
 
 
-Block = Table | Text | Points | Charts | Commands
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Questions with their answers: the section's id, the question, the answer."""
+
+    kind = "answers"
+    items: tuple[tuple[str, str, str], ...]
+
+
+Block = Table | Text | Points | Charts | Commands | Answers
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
+    """`short` stands in the page's contents where the title is long."""
+
     id: str
     title: str
     blocks: tuple[Block, ...]
+    short: str = ""
 
 
 @dataclass(frozen=True, slots=True)

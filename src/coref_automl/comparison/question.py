@@ -13,15 +13,16 @@ from coref_automl.records import Estimate
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What was asked, the answer in one sentence, and what it rests on."""
+    """What was asked, the answer in one sentence, and what it rests on; `short` names it in the contents."""
 
     id: str
     title: str
     answer: str
     blocks: tuple[Block, ...]
+    short: str
 
     def section(self) -> Section:
-        return Section(self.id, self.title, (Text(self.answer, "strong"), *self.blocks))
+        return Section(self.id, self.title, (Text(self.answer, "strong"), *self.blocks), self.short)
 
 
 def lead(found: Sequence[Versus], say: Say) -> str:

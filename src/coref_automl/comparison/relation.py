@@ -48,7 +48,7 @@ def relation(study: Study) -> Question | None:
         Text(say("분할이 다른 숫자끼리는 견줄 수 없습니다.", "Numbers on different splits cannot be compared."), "quiet")
     )
     title = say("관계 추출로 이어지는가?", "Does it carry over to relation extraction?")
-    return Question("relation", title, answer, tuple(blocks))
+    return Question("relation", title, answer, tuple(blocks), say("관계 추출", "relation extraction"))
 
 
 def _results(study: Study, runs: Sequence[RelationRun]) -> Table:

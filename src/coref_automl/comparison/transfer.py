@@ -31,6 +31,11 @@ class Measure:
     label: str
     metric: str
     among: Among = None
+    items: int | None = None
+
+    @property
+    def counted(self) -> str:
+        return self.label if self.items is None else f"{self.label} (n {self.items:,})"
 
 
 def carry_over(study: Study) -> Question | None:
@@ -46,7 +51,8 @@ def carry_over(study: Study) -> Question | None:
         table = [versus(study, pairs, measure.metric, among=measure.among) for measure in measures]
         head = (say("무엇에서", "on"), *(f"{a.name} - {b.method}" for a, b in pairs))
         lines = tuple(
-            row(measure.label, *(short_cell(one, say) for one in column)) for measure, column in zip(measures, table, strict=True)
+            row(measure.counted, *(short_cell(one, say) for one in column))
+            for measure, column in zip(measures, table, strict=True)
         )
         caption = say("같은 양의 mlm과의 차이 (점)", "difference from as much more mlm (points)")
         blocks.append(Table(head, lines, frozenset(range(1, len(head))), caption))
@@ -59,7 +65,8 @@ def carry_over(study: Study) -> Question | None:
     if "gold_word" not in {measure.metric for measure in measures}:
         blocks.append(Text(say("gold는 평가되지 않았습니다.", "Gold was not run here."), "quiet"))
     title = say("다른 출처, 먼 문항, LAMBADA, gold로 이어지는가?", "Does it carry over to other sources, to LAMBADA and to gold?")
-    return Question("transfer", title, told or say("mlm과 짝지을 학습이 없습니다.", "No run to pair with mlm."), tuple(blocks))
+    told = told or say("mlm과 짝지을 학습이 없습니다.", "No run to pair with mlm.")
+    return Question("transfer", title, told, tuple(blocks), say("다른 과제로", "carrying over"))
 
 
 def _measures(study: Study) -> list[Measure]:
@@ -82,7 +89,7 @@ def _by_source(study: Study, metric: str) -> list[Measure]:
     if len(names) < 2:
         return []
     label = METRICS[metric].label
-    return [Measure(f"{label} {name} (n {n:,})", metric, np.asarray(facts["source"] == name)) for name, n in wanted]
+    return [Measure(f"{label} {name}", metric, np.asarray(facts["source"] == name), n) for name, n in wanted]
 
 
 def _pairs(found: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
@@ -133,6 +140,6 @@ def _against_base(study: Study, found: Sequence[Arm], measures: Sequence[Measure
     lines = tuple(
         row(arm.name, *(short_cell(column[number], say) for column in columns)) for number, (arm, _) in enumerate(asked)
     )
-    head = (say("방법과 길이", "method, length"), *(measure.label for measure in measures))
+    head = (say("방법과 길이", "method, length"), *(measure.counted for measure in measures))
     caption = say("시작한 모델과의 차이 (점)", "difference from the model it began from (points)")
     return Table(head, lines, frozenset(range(1, len(head))), caption)
