@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test lint docs results clean
 
 demo: .venv/.for-demo
 	$(BIN)/coref-automl demo --out demo
@@ -19,6 +19,10 @@ lint: .venv/.for-test
 
 docs: .venv/.for-test
 	$(BIN)/python scripts/write_docs.py
+
+# make results RUNS=runs: keep the numbers of these runs in results/experiment; without RUNS only the pages are written again.
+results: .venv/.for-test
+	$(BIN)/python scripts/write_results.py $(RUNS)
 
 .venv/.made:
 	$(PYTHON) -m venv .venv

@@ -221,6 +221,17 @@ def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:
     assert single.interval == single.over_documents
 
 
+def test_draws_that_are_kept_are_the_draws() -> None:
+    values, clusters = clustered(np.random.default_rng(1), 40, 0.5, columns=3)
+    gathered = resampling.gather(Part(values, clusters))
+    first, again = (resampling.resampled_means([gathered], seed=4, draws=500) for _ in range(2))
+    rng = np.random.default_rng(4)
+    drawn = [rng.integers(0, 40, size=40) for _ in range(500)]
+    expected = [gathered.sums[rows].sum(axis=0) / gathered.sizes[rows].sum() for rows in drawn]
+    assert np.array_equal(first, again)
+    assert first == pytest.approx(np.array(expected), abs=1e-6)
+
+
 def test_several_methods_at_once_are_judged_as_each_alone() -> None:
     rng = np.random.default_rng(3)
     clusters = np.repeat(np.arange(60), 4)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _CELLS = 1 << 20
 """Counts held at once: 8 MB of them."""
+_KEPT_CELLS = 1 << 25
+"""Draws kept for the next question: 32 MB of them."""
 _EXACT_IN_FLOAT32 = 1 << 24
 
 
@@ -72,10 +75,12 @@ def resampled_means(parts: Sequence[Gathered], *, seed: int, draws: int) -> Floa
     """
     rng = np.random.default_rng(seed)
     out = np.zeros((draws, parts[0].sums.shape[1]))
+    alone = len(parts) == 1 and parts[0].documents * draws <= _KEPT_CELLS
     for part in parts:
         columns = np.column_stack([part.sums, part.sizes])
         start = 0
-        for counts in _document_counts(part.documents, draws, rng):
+        blocks = _kept_counts(part.documents, draws, seed) if alone else _document_counts(part.documents, draws, rng)
+        for counts in blocks:
             drawn = counts.astype(_float_for(columns)) @ columns.astype(_float_for(columns))
             out[start : start + len(counts)] += drawn[:, :-1] / drawn[:, -1:]
             start += len(counts)
@@ -107,6 +112,16 @@ def flipped_sums(parts: Sequence[Gathered], *, seed: int, draws: int) -> Iterato
             heads = np.unpackbits(bits, axis=1, count=part.documents).astype(kind)
             block += (2 * (heads @ part.sums.astype(kind)).astype(np.float64) - part.sums.sum(axis=0)) / total
         yield block
+
+
+@lru_cache(maxsize=3)
+def _kept_counts(documents: int, draws: int, seed: int) -> tuple[NDArray[np.uint8], ...]:
+    """The same draws again: a report asks a hundred questions of the same documents with the same seed.
+
+    A byte a count: that one of n documents comes up 256 times in n draws has a chance below 10^-500.
+    """
+    kept = _document_counts(documents, draws, np.random.default_rng(seed))
+    return tuple(counts.astype(np.uint8) for counts in kept)
 
 
 def _document_counts(documents: int, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:

@@ -177,6 +177,24 @@ def test_a_checkpoint_that_all_began_from_is_their_base(tmp_path: Path) -> None:
     assert [arm.base for arm in arms(study)] == ["start/checkpoint-50"]
 
 
+def test_two_bases_in_folders_of_their_own_are_both_bases(tmp_path: Path) -> None:
+    models = [Model("k2", 0, 0.5), Model("deb", 0, 0.5), Model("entity-s0", 100, 0.1), Model("other-s0", 100, 0.1, seed=1)]
+    write(tmp_path, models)
+    for name, base in (("entity-s0", "/elsewhere/k2"), ("other-s0", "/elsewhere/deb")):
+        path = next(tmp_path.glob(f"{name}/evaluations/*/*/result.json"))
+        held = read_json(path)
+        held["provenance"]["base"] = base
+        write_json(path, held)
+        path = tmp_path / "evaluations" / Path(base).name / "a-128" / "result.json"
+        held = read_json(path)
+        held["provenance"] = {"run": "pretraining", "step": 9, "epoch": 1.0, "tokens": 5, "objective": "mlm", "base": "new:tiny",
+                              "seq_len": 128, "seed": 0, "dataset": ""}  # fmt: skip
+        write_json(path, held)
+    study = study_of(read_groups([str(tmp_path)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+    assert {entry.name for entry in study.entries if not entry.trained} == {"k2", "deb"}
+    assert sorted(arm.base for arm in arms(study)) == ["deb", "k2"]
+
+
 @pytest.mark.parametrize("lang", ["ko", "en"])
 def test_every_question_is_in_the_report_and_its_archive_says_the_same(
     runs: Path, tmp_path: Path, lang: str, monkeypatch: pytest.MonkeyPatch

@@ -100,8 +100,8 @@ def _starts(evaluations: Sequence[Evaluation]) -> set[str]:
     bases = {same_model(one.provenance.base) for one in evaluations if one.provenance}
     runs: dict[str, set[str]] = {}
     for one in evaluations:
-        runs.setdefault(one.checkpoint.rpartition("/")[0], set()).add(one.checkpoint)
-    return {name for names in runs.values() if len(names) == 1 for name in names & bases}
+        runs.setdefault(one.checkpoint.rpartition("/")[0] or one.checkpoint, set()).add(one.checkpoint)
+    return {name for names in runs.values() if len(names) == 1 for name in names if same_model(name) in bases}
 
 
 def _read(folder: Path, index: dict[str, int], facts: list[tuple[Any, ...]]) -> tuple[Ints, Ints]:

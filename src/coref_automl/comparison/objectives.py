@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 
 from coref_automl.comparison.arms import Arm, Versus, arms, base_of, last, means, versus
+from coref_automl.comparison.groups import same_model
 from coref_automl.comparison.page import Block, Cell, Section, Table, Text, estimate_cells, row
 from coref_automl.comparison.question import Question, lead, phrase, rule, verdict_cell, versus_head, versus_rows
+from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.sentences import points, tokens
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import METRICS
@@ -29,7 +31,7 @@ def arms_table(study: Study) -> Table | None:
     lines = []
     for number, side in enumerate(sides):
         if number < len(bases):
-            first = (Cell(f"{side[0].run} @{side[0].evaluation.seq_len:,}", "quiet"), "–", "–")
+            first = (Cell(f"{_short(side[0])} @{side[0].evaluation.seq_len:,}", "quiet"), "–", "–")
         else:
             arm = found[number - len(bases)]
             seeds = str(arm.seeds) if arm.seeds > 1 else say("하나", "one seed")
@@ -163,6 +165,10 @@ def _equal(a: Arm, b: Arm, study: Study) -> str:
     if abs(a.tokens - b.tokens) <= _NEAR * max(a.tokens, b.tokens):
         return study.say(f"같음, {tokens(a.tokens)}", f"equal, {tokens(a.tokens)}")
     return study.say(f"다름, {tokens(a.tokens)} / {tokens(b.tokens)}", f"unequal, {tokens(a.tokens)} / {tokens(b.tokens)}")
+
+
+def _short(base: Entry) -> str:
+    return same_model(base.evaluation.checkpoint).split("/")[0]
 
 
 def _comparable(study: Study, metric: str) -> bool:

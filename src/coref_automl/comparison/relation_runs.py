@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,6 @@ class Rows:
 
     def first(self, seeds: int) -> Rows:
         return Rows(self.gold, self.right[:, :seeds], self.given[:, :seeds], self.sentences)
-
-    def draws(self, seed: int) -> NDArray[np.float64]:
-        gold = np.repeat(self.gold[:, None], self.seeds, axis=1)
-        return resampled_f1(self.right, self.given, gold, self.sentences, seed=seed, draws=DRAWS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,8 +95,16 @@ def paired(a: RelationRun, b: RelationRun, *, seed: int) -> MethodVerdict | None
     seeds = min(a.rows.seeds, b.rows.seeds)
     one, other = a.rows.first(seeds), b.rows.first(seeds)
     differences = one.f1() - other.f1()
-    low, high = np.quantile(one.draws(seed) - other.draws(seed), (0.025, 0.975))
+    low, high = np.quantile(_draws(a.rows, seeds, seed) - _draws(b.rows, seeds, seed), (0.025, 0.975))
     return method_verdict(differences, Estimate(float(differences.mean()), float(low), float(high), len(one.gold)))
+
+
+@lru_cache(maxsize=16)
+def _draws(rows: Rows, seeds: int, seed: int) -> NDArray[np.float64]:
+    """Micro-F1 of resampled sentences; a run stands in several pairs."""
+    some = rows.first(seeds)
+    gold = np.repeat(some.gold[:, None], seeds, axis=1)
+    return resampled_f1(some.right, some.given, gold, some.sentences, seed=seed, draws=DRAWS)
 
 
 def _rows(folder: Path, split: str) -> Rows | None:

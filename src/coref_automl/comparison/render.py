@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison import charts
-from coref_automl.comparison.page import Charts, Page, Say
+from coref_automl.comparison.page import Charts, Page, Say, Table
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -57,6 +57,13 @@ def words(say: Say) -> dict[str, Any]:
 def render_markdown(page: Page) -> str:
     text = _environment().get_template("report.md.j2").render(page=page, ui=words(Say(page.lang)))
     return re.sub(r"\n{3,}", "\n\n", text.replace("| \n", "|\n")).strip() + "\n"
+
+
+def markdown_table(table: Table) -> str:
+    """One table as Markdown, without its caption."""
+    rule = ("---:" if number in table.numeric else "---" for number in range(len(table.head)))
+    body = ((f"**{_cell(c.text)}**" if c.tone == "strong" else _cell(c.text) for c in line) for line in table.rows)
+    return "\n".join("| " + " | ".join(line) + " |" for line in (map(_cell, table.head), rule, *body))
 
 
 def render_html(page: Page) -> str:
@@ -113,8 +120,13 @@ def _environment() -> Any:
         keep_trailing_newline=True,
     )
     environment.filters["md"] = _markdown
-    environment.filters["cell"] = lambda text: _markdown(text).replace("|", "\\|")
+    environment.filters["cell"] = _cell
+    environment.filters["table"] = markdown_table
     return environment
+
+
+def _cell(text: str) -> str:
+    return _markdown(text).replace("|", "\\|")
 
 
 def _markdown(text: str) -> str:

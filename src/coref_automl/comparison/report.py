@@ -16,7 +16,7 @@ from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.comparison.render import render_html, render_markdown
 from coref_automl.comparison.scores import Group
 from coref_automl.comparison.sentences import recommendation_sentence
-from coref_automl.comparison.study import study_of
+from coref_automl.comparison.study import Study, study_of
 from coref_automl.comparison.study_page import results_csv, study_page
 from coref_automl.comparison.table_page import table_page
 from coref_automl.comparison.tables import read_table
@@ -102,6 +102,21 @@ def _study_page(
     seed: int,
     target: Mapping[str, float],
 ) -> tuple[Page, str]:
+    study, rest = read_study(paths, say, metric=metric, margin=margin, evalset=evalset, seed=seed, target=target)
+    return study_page(study, _other_sets(rest, say, margin=margin, seed=seed)), results_csv(study)
+
+
+def read_study(
+    paths: Sequence[str],
+    say: Say,
+    *,
+    metric: str | None = None,
+    margin: float = MARGIN,
+    evalset: str | None = None,
+    seed: int = 0,
+    target: Mapping[str, float] | None = None,
+) -> tuple[Study, list[Group]]:
+    """What a report of the paths is about, and the groups of other sets that it only lists."""
     groups = read_groups(paths)
     chosen = groups[0]
     if evalset is not None:
@@ -115,12 +130,11 @@ def _study_page(
         metric=metric,
         margin=margin,
         seed=seed,
-        target=target,
+        target=target or {},
         relation=find_relation(paths),
         notes=_still_training(chosen, say),
     )
-    others = _other_sets([group for group in groups if group is not chosen], say, margin=margin, seed=seed)
-    return study_page(study, others), results_csv(study)
+    return study, [group for group in groups if group is not chosen]
 
 
 def _still_training(group: Group, say: Say) -> list[str]:

@@ -1,0 +1,68 @@
+"""The published results are what the kept evaluations give, byte for byte."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from coref_automl.comparison import charts
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def writer() -> Iterator[ModuleType]:
+    spec = importlib.util.spec_from_file_location("write_results", ROOT / "scripts" / "write_results.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not module.KEPT.is_dir():
+        pytest.skip("no evaluations are kept in results/experiment yet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(charts, "runtime", lambda: "window.vegaEmbed = undefined;")  # another version of it changes no number
+        yield module
+
+
+def without_library(page: str) -> str:
+    """The page without the drawing library and without the hashes of scripts."""
+    page = re.sub(r'content="default-src[^"]*"', "", page)
+    return re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+
+
+def test_the_english_pages_come_from_the_kept_evaluations(writer: ModuleType) -> None:
+    for path, text in writer.pages("en").items():
+        held = path.read_text("utf-8")
+        assert (without_library(held) == without_library(text)) if path.suffix == ".html" else (held == text)
+
+
+@pytest.mark.parametrize("lang", ["en", "ko"])
+def test_the_readme_says_what_the_results_say(writer: ModuleType, lang: str) -> None:
+    readme = writer.READMES[lang].read_text("utf-8")
+    page = (writer.DOCS / {"en": "results.md", "ko": "results.ko.md"}[lang]).read_text("utf-8")
+    assert writer.with_headline(readme, page) == readme
+    numbers = [set(re.findall(r"[-+\d.]+ \[[-+\d.]+, [-+\d.]+\]", text)) for text in (readme, page)]
+    assert len(numbers[0] & numbers[1]) > 20
+
+
+def test_the_page_is_light_and_what_is_kept_has_no_text(writer: ModuleType) -> None:
+    assert (writer.DOCS / "results.html").stat().st_size < 1_600_000
+    files = [path for path in writer.KEPT.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 6_000_000
+    assert not any(path.name in ("items.jsonl", "documents.jsonl") for path in files)
+    for path in files:
+        held = ""
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as columns:
+                held = "".join(
+                    "".join(map(str, columns[name].ravel())) for name in columns.files if columns[name].dtype.kind == "U"
+                )
+        elif path.suffix == ".json":
+            held = path.read_text("utf-8")
+        assert not re.search(r"[가-힣]", held)
