@@ -345,7 +345,7 @@ def test_the_prior_is_corrected_on_the_scored_rows_alone(
     assert any("no gold label entered" in note for note in result.notes)
     settings = json.loads((Path(result.run) / "seed-0/model/relation.json").read_text("utf-8"))["prior"]
     assert settings["temperature"] > 0
-    assert sum(settings["source"]) == pytest.approx(1.0)
+    assert 0 < settings["source"] < 1
 
 
 def test_layer_decay_goes_by_layer_index(encoder_folder: Path) -> None:

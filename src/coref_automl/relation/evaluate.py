@@ -20,7 +20,7 @@ from coref_automl.relation.intervals import Scored, estimates
 from coref_automl.relation.labels import LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Scores, label_table, score
-from coref_automl.relation.prior import LEAST_ROWS, corrected, shares, temperature
+from coref_automl.relation.prior import LEAST_ROWS, corrected, share, temperature
 from coref_automl.relation.results import RelationResult, SeedResult, read_probabilities, write_compact, write_predictions
 from coref_automl.relation.rows import RelationRow
 from coref_automl.store import fingerprint, kind_of_folder, natural_order, read_json, write_json
@@ -125,13 +125,13 @@ def run_model(model: Any, marker: Any, rows: Sequence[RelationRow], marked: Any,
     tensors = RowTensors(marked, marker.tokenizer.pad_token_id or 0, device)
     found = probabilities(model, Side(tensors, np.zeros(len(rows), np.int64), bias), settings.get("precision", "auto"))
     if (known := settings.get("prior")) and len(rows) >= LEAST_ROWS:
-        found, _ = corrected(found, known["temperature"], np.array(known["source"]))
+        found, _ = corrected(found, known["temperature"], known["source"])
     return found
 
 
 def settle_prior(probabilities: Any, gold: Any, train: Any) -> dict[str, Any]:
-    """What a correction of the label prior needs: the temperature that the held-out slice asks for, and train's label shares."""
-    return {"temperature": temperature(probabilities, gold), "source": shares(train).tolist()}
+    """What a correction of the prior needs: the temperature that the held-out slice asks for, and train's share of no_relation."""
+    return {"temperature": temperature(probabilities, gold), "source": share(train)}
 
 
 def mask_rows(mask: LabelMask, rows: Sequence[RelationRow], device: str) -> Any:

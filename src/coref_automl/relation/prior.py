@@ -1,9 +1,10 @@
 """The label prior, corrected. In: probabilities of new rows, what train says. Out: probabilities under the prior of these rows.
 
-Train and the rows to label may hold the labels in other shares (KLUE-RE: no_relation 29% and 60%). The shares of the new rows are
-estimated from the model's own answers to them, by expectation maximisation (Saerens, Latinne and Decaestecker, 2002); no label
-of theirs is looked at. The model is calibrated first, by one temperature on the slice of train that chose the epoch: an
-over-confident model has already decided, and the estimate would only repeat its mistakes.
+Train and the rows to label may hold relations in other shares (KLUE-RE: no_relation 29% and 60%). The share of no_relation among
+the new rows is estimated from the model's own answers to them, by expectation maximisation (Saerens, Latinne and Decaestecker,
+2002); no label of theirs is looked at. It is one number, and the relations keep their proportions: estimated all at once, 30
+shares feed on each other's errors until a few labels take everything. The model is calibrated first, by one temperature on the
+slice of train that chose the epoch: over-confident answers leave the estimate nothing to correct.
 """
 
 from __future__ import annotations
@@ -11,20 +12,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.relation.labels import LABELS
+from coref_automl.relation.labels import NO_RELATION
 
 Floats = NDArray[np.float64]
 LEAST_ROWS = 200
-"""Fewer rows say too little about 30 shares: their answers are left as they are."""
+"""Fewer rows say too little about a share: their answers are left as they are."""
 
 _STEPS = 1_000
 _CLOSE = 1e-6
 
 
-def shares(gold: NDArray[np.int64]) -> Floats:
-    """How often each label occurs; a label that never does counts as half a row, so that none is impossible."""
-    counts = np.maximum(np.bincount(gold, minlength=len(LABELS)), 0.5)
-    return np.asarray(counts / counts.sum())
+def share(gold: NDArray[np.int64]) -> float:
+    """How much of the rows is no_relation; never none or all, as if one more row of each kind were there."""
+    return float((np.count_nonzero(gold == NO_RELATION) + 1) / (len(gold) + 2))
 
 
 def temperature(probabilities: NDArray[np.floating], gold: NDArray[np.int64]) -> float:
@@ -43,17 +43,20 @@ def temperature(probabilities: NDArray[np.floating], gold: NDArray[np.int64]) ->
     return float(2.0 ** ((low + high) / 2))
 
 
-def corrected(probabilities: NDArray[np.floating], heat: float, source: Floats) -> tuple[NDArray[np.float32], Floats]:
-    """(probabilities under the prior of these rows, that prior). `source` are the label shares of train."""
+def corrected(probabilities: NDArray[np.floating], heat: float, source: float) -> tuple[NDArray[np.float32], float]:
+    """(probabilities under the prior of these rows, their share of no_relation). `source` is that share in train."""
     calibrated = _normal(np.log(np.maximum(probabilities.astype(np.float64), 1e-30)) / heat)
-    target = source.copy()
+    none = calibrated[:, NO_RELATION]
+    target = source
     for _ in range(_STEPS):
-        weighted = calibrated * (target / source)
-        weighted /= weighted.sum(1, keepdims=True)
-        before, target = target, weighted.mean(0)
-        if np.abs(target - before).max() < _CLOSE:
+        here, there = none * target / source, (1 - none) * (1 - target) / (1 - source)
+        before, target = target, float((here / (here + there)).mean())
+        if abs(target - before) < _CLOSE:
             break
-    return weighted.astype(np.float32), target
+    ratio = np.full(calibrated.shape[1], (1 - target) / (1 - source))
+    ratio[NO_RELATION] = target / source
+    weighted = calibrated * ratio
+    return (weighted / weighted.sum(1, keepdims=True)).astype(np.float32), target
 
 
 def _normal(logs: Floats) -> Floats:
