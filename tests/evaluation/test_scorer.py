@@ -170,15 +170,15 @@ def test_memory_that_does_not_suffice_only_makes_batches_smaller(monkeypatch: py
     ready = loaded()
     expected = score_all(ready, "wordpiece", items())
     sizes: list[int] = []
-    plain = module.encode
+    plain = module.encode_at
 
-    def small(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def small(model: Any, ids: torch.Tensor, *places: torch.Tensor) -> torch.Tensor:
         sizes.append(len(ids))
         if len(ids) > 8:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return plain(model, ids, mask)
+        return plain(model, ids, *places)
 
-    monkeypatch.setattr(module, "encode", small)
+    monkeypatch.setattr(module, "encode_at", small)
     assert score_all(ready, "wordpiece", items()) == expected
     assert max(sizes) > 8
 

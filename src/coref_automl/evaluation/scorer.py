@@ -24,7 +24,7 @@ from coref_automl.evaluation.batches import default_budget, in_batches
 from coref_automl.evaluation.matching import MatchTable
 from coref_automl.evaluation.windows import Ids, Window, maker_for
 from coref_automl.evaluation.words import Ask, Candidates, Row, left_to_right_rows, masked_rows, read_candidates
-from coref_automl.models.heads import encode, predict
+from coref_automl.models.heads import encode_at, predict
 from coref_automl.models.vocabulary import entry_words, word_ids
 from coref_automl.records import ClozeItem, ItemScore, Task
 
@@ -128,7 +128,7 @@ class Scorer:
         for low in range(0, len(places), _HEAD_POSITIONS):
             part = places[low : low + _HEAD_POSITIONS]
             logits = predict(self._model, hidden[low : low + _HEAD_POSITIONS].float()).float()
-            if not torch.isfinite(logits).all():
+            if not torch.isfinite(logits.sum()):  # one that is no number makes the sum none
                 raise EvaluationError("The model's logits are not numbers; its weights are damaged or it diverged in training.")
             self._add_candidates(logits, part, sums)
             ranked = [units[place.unit] for place in part if place.ranked]
@@ -157,11 +157,10 @@ class Scorer:
             ids[at, : len(tokens)] = tokens
             real[at, : len(tokens)] = 1
         cast = torch.autocast(self._device.type, self._autocast) if self._autocast else nullcontext()
+        at = torch.tensor([(place.row, place.column) for place in places]).to(self._device)
         with cast:
-            hidden = encode(self._model, torch.from_numpy(ids).to(self._device), torch.from_numpy(real).to(self._device))
-        at_rows = torch.tensor([place.row for place in places], device=self._device)
-        at_columns = torch.tensor([place.column for place in places], device=self._device)
-        return hidden[at_rows, at_columns], places
+            batch = torch.from_numpy(ids).to(self._device), torch.from_numpy(real).to(self._device)
+            return encode_at(self._model, *batch, at[:, 0], at[:, 1]), places
 
     def _padded(self, length: int) -> int:
         """Few different lengths on a GPU, where kernels are built for a shape; never beyond what the model reads."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coref_automl.models import quick_deberta
+from coref_automl.models import quick_deberta, quick_modernbert
 from coref_automl.models.attention import Documents
 from coref_automl.models.families import first_row
 
@@ -29,6 +29,13 @@ def encode(model: Any, input_ids: Tensor, attention_mask: Any, position_ids: Ten
     output = model.base_model(input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids)
     hidden: Tensor = output.last_hidden_state
     return hidden
+
+
+def encode_at(model: Any, input_ids: Tensor, attention_mask: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Hidden states (N, H) at the places (rows[i], columns[i]) alone; on a CPU some families need not run all layers for them."""
+    if model.config.model_type == "modernbert" and quick_modernbert.suits(model.base_model, attention_mask):
+        return quick_modernbert.encode_at(model.base_model, input_ids, attention_mask, rows, columns)
+    return encode(model, input_ids, attention_mask)[rows, columns]
 
 
 def predict(model: Any, hidden: Tensor) -> Tensor:
