@@ -45,9 +45,9 @@ def fill(loaded: LoadedModel, sentence: str, *, name: str = "", nouns_only: bool
     """The words of the vocabulary that fit the gap best; a particle written after it stays with the hidden word."""
     import torch
 
-    from coref_automl.evaluation.scorer import exact_float32
     from coref_automl.evaluation.windows import maker_for
     from coref_automl.models.heads import encode, predict
+    from coref_automl.models.precision import products
     from coref_automl.models.vocabulary import entry_words
 
     start, end = find_gap(sentence)
@@ -57,7 +57,7 @@ def fill(loaded: LoadedModel, sentence: str, *, name: str = "", nouns_only: bool
     window = maker.window(item, text)
     device = next(loaded.model.parameters()).device
     row = torch.from_numpy(window.filled([maker.mask_id]).astype(np.int64))[None].to(device)
-    with torch.inference_mode(), exact_float32():
+    with torch.inference_mode(), products(tf32=False):
         hidden = encode(loaded.model, row, torch.ones_like(row))
         chances = predict(loaded.model, hidden[:, window.gap].float())[0].float().softmax(-1).cpu().numpy()
     words = entry_words(loaded.tokenizer)

@@ -8,7 +8,7 @@ never does, because rounded logits tie.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from coref_automl.evaluation.matching import MatchTable
 from coref_automl.evaluation.windows import Ids, Window, maker_for
 from coref_automl.evaluation.words import Ask, Candidates, Row, left_to_right_rows, masked_rows, read_candidates
 from coref_automl.models.heads import encode_at, predict
+from coref_automl.models.precision import products
 from coref_automl.models.vocabulary import entry_words, word_ids
 from coref_automl.records import ClozeItem, ItemScore, Task
 
@@ -118,7 +119,7 @@ class Scorer:
         return Unit(item, self._maker.window(item, text), (*single, *(row for row in rows if row not in single)), candidates)
 
     def _run(self, units: list[Unit], table: MatchTable, allowed: Tensor) -> list[ItemScore]:
-        with torch.inference_mode(), exact_float32():
+        with torch.inference_mode(), products(tf32=False):
             return self._answers(units, table, allowed)
 
     def _answers(self, units: list[Unit], table: MatchTable, allowed: Tensor) -> list[ItemScore]:
@@ -228,17 +229,6 @@ def rank_of(logits: Tensor, matches: Sequence[NDArray[np.int64]]) -> NDArray[np.
     ranks: NDArray[np.int64] = (ahead + 1).cpu().numpy()
     ranks[~real.any(axis=1)] = 0
     return ranks
-
-
-@contextmanager
-def exact_float32() -> Iterator[None]:
-    """float32 means float32: TF32 is off while items are scored, whatever the process had chosen."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def collect(batches: Iterable[list[ItemScore]]) -> dict[str, ItemScore]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from coref_automl.models.precision import products
 from coref_automl.relation.batches import Chosen, RowTensors, scoring_order
 from coref_automl.relation.losses import masked
 from coref_automl.relation.model import RelationModel
@@ -50,12 +50,6 @@ def autocast(device: str, precision: str) -> Any:
     return torch.autocast(device.split(":")[0], dtype=torch.bfloat16, enabled=enabled)
 
 
-@contextmanager
-def matmuls(precision: str) -> Iterator[None]:
+def matmuls(precision: str) -> AbstractContextManager[None]:
     """tf32: a GPU's matrix units round inputs to ten bits. Without casts, a small encoder's step has a third fewer kernels."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else before)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+    return products(tf32=True) if precision == "tf32" else nullcontext()

@@ -1,0 +1,37 @@
+"""float32 products are exact where we say so, in a process whose settings were made by the Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from coref_automl.models.precision import products
+
+pytestmark = pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="this torch has the old settings alone")
+
+
+@pytest.fixture
+def as_the_trainer_leaves_it() -> Iterator[None]:
+    before = torch.backends.fp32_precision
+    torch.backends.fp32_precision = "tf32"
+    yield
+    torch.backends.fp32_precision = before
+
+
+@pytest.mark.usefixtures("as_the_trainer_leaves_it")
+def test_products_are_exact_inside_and_as_before_outside() -> None:
+    with products(tf32=False):
+        assert torch.backends.cuda.matmul.fp32_precision == "ieee"
+        with products(tf32=True):
+            assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+        assert torch.backends.cuda.matmul.fp32_precision == "ieee"
+    assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+
+@pytest.mark.usefixtures("as_the_trainer_leaves_it")
+def test_settings_come_back_after_an_error() -> None:
+    with pytest.raises(ValueError, match="inside"), products(tf32=False):
+        raise ValueError("inside")
+    assert torch.backends.cuda.matmul.fp32_precision == "tf32"
