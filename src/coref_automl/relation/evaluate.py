@@ -130,7 +130,7 @@ def run_model(model: Any, marker: Any, rows: Sequence[RelationRow], marked: Any,
 
 
 def settle_prior(probabilities: Any, gold: Any, train: Any) -> dict[str, Any]:
-    """What a correction of the prior needs: the temperature that the held-out slice asks for, and train's share of no_relation."""
+    """What correcting the prior needs: the temperature that the held-out slice asks for, and train's share of no_relation."""
     return {"temperature": temperature(probabilities, gold), "source": share(train)}
 
 
