@@ -39,6 +39,31 @@ def test_what_was_skipped_does_not_count_for_the_speed() -> None:
         assert stage.line().startswith("score: 95 of 100 items")
 
 
+def test_no_time_left_is_told_until_the_speed_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("coref_automl.progress.time.monotonic", lambda: now)
+    with quiet().stage("tag", 1_000, "documents") as stage:
+        now = 30.0  # a tagger was loaded
+        stage.advance(2)
+        assert stage.seconds_left() is None
+        for second in range(1, 11):
+            now = 30.0 + second
+            stage.advance(10)
+        left = stage.seconds_left()
+    assert left is not None
+    assert left == pytest.approx((1_000 - 102) / 10, rel=0.15)  # ten a second; the half minute of loading counts for nothing
+
+
+def test_pieces_of_work_that_end_together_are_not_taken_for_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("coref_automl.progress.time.monotonic", lambda: now)
+    with quiet().stage("trials", 16, "trials") as stage:
+        now = 60.0
+        for _ in range(4):
+            stage.advance()
+        assert stage.seconds_left() == pytest.approx(180.0)
+
+
 def test_nothing_is_printed_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress()
     progress.note("a line for a person")

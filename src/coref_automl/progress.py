@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 _LINE_EVERY = 10.0
 _BAR_EVERY = 0.1
+_TELLING = 1 / 50
+"""The share of the work whose speed says how long the rest takes; what comes before it is mostly loading."""
 
 
 class Stage:
@@ -30,6 +32,7 @@ class Stage:
         self._progress = progress
         self._started = time.monotonic()
         self._skipped = 0.0
+        self._since = (self._started, 0.0)
         self._shown = self._started
         self._facts: dict[str, Any] = {}
 
@@ -38,6 +41,9 @@ class Stage:
         self.done += amount
         self._facts.update(facts)
         now = time.monotonic()
+        worked = self.done - self._skipped
+        if self.total and worked < _TELLING * (self.total - self._skipped):
+            self._since = (now, worked)
         if now - self._shown >= self._progress.every:
             self._shown = now
             self._progress.show(self)
@@ -55,10 +61,14 @@ class Stage:
         return f"{self.name}: {self.done:,.0f}{share} {self.unit}{facts}{wait}"
 
     def seconds_left(self) -> float | None:
-        worked = self.done - self._skipped
-        if not self.total or worked <= 0 or self.done >= self.total:
+        """By the speed since the work took up speed; None while that says nothing yet."""
+        if not self.total or self.done >= self.total:
             return None
-        return (self.total - self.done) * (time.monotonic() - self._started) / worked
+        then, before = self._since
+        worked = self.done - self._skipped - before
+        if worked < _TELLING * (self.total - self._skipped):
+            return None
+        return (self.total - self.done) * (time.monotonic() - then) / worked
 
     def seconds(self) -> float:
         return time.monotonic() - self._started

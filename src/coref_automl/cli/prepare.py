@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from coref_automl.cli.app import app
 from coref_automl.cli.options import AsJson, Out, Seed, print_json
+from coref_automl.corpus.encode import Mode
 from coref_automl.errors import RecipeError
-
-if TYPE_CHECKING:
-    from coref_automl.corpus.encode import Mode
 
 prepare_app = typer.Typer(help="Make datasets to train on, and evaluation sets.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(prepare_app, name="prepare")
@@ -46,37 +45,27 @@ AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Go on witho
 AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Go on when a source contributes nothing.")]
 
 
-@prepare_app.command(
-    epilog="Example: coref-automl prepare mlm --source 'local:news/*.jsonl.xz' --model klue/roberta-base --out data/news"
-)
-def mlm(
-    out: Out,
-    source: Source = None,
-    model: Model = None,
-    seq_len: SeqLen = 1536,
-    field: Field = None,
-    eval_set: EvalSets = None,
-    holdout: Holdout = 0.02,
-    min_characters: MinCharacters = 200,
-    min_hangul: MinHangul = 0.5,
-    exact_only: ExactOnly = False,
-    similarity: Similarity = 0.8,
-    limit: Limit = None,
-    shard: Shard = None,
-    merge: Merge = None,
-    workers: Workers = 0,
-    allow_missing: AllowMissing = False,
-    allow_empty: AllowEmpty = False,
-    as_json: AsJson = False,
-) -> None:
-    """Packed text for masked language modelling; needs no tagger."""
-    _run("mlm", **locals())
+DATASETS: dict[Mode, tuple[str, str]] = {
+    "mlm": (
+        "Packed text for masked language modelling; needs no tagger.",
+        "coref-automl prepare mlm --source 'local:news/*.jsonl.xz' --model klue/roberta-base --out data/news",
+    ),
+    "entity": (
+        "Packed text with noun chains; documents without a chain are left out.",
+        "coref-automl prepare entity --source kowiki --model klue/bert-base --eval-set evalsets/a --out data/wiki",
+    ),
+    "combined": (
+        "Packed text of all documents, with the noun chains that they have: serves every objective.",
+        "coref-automl prepare combined --source local:wiki.jsonl --model bundled:ko-mini --out data/wiki",
+    ),
+}
+"""The three commands that make a dataset: help and example. They take the same options, but for those of noun chains."""
+
+_OF_CHAINS = ("only_names", "chain_cap")
 
 
-@prepare_app.command(
-    epilog="Example: coref-automl prepare entity --source kowiki --model klue/bert-base --eval-set evalsets/a --out data/wiki"
-)
-def entity(
+def _prepare(
+    mode: Mode,
     out: Out,
     source: Source = None,
     model: Model = None,
@@ -98,37 +87,61 @@ def entity(
     allow_empty: AllowEmpty = False,
     as_json: AsJson = False,
 ) -> None:
-    """Packed text with noun chains; documents without a chain are left out."""
-    _run("entity", **locals())
+    settings = {name: value for name, value in locals().items() if name in _SETTINGS}
+    from coref_automl.corpus.card import counts_table, summary
+    from coref_automl.corpus.merge import merge as merge_parts
+    from coref_automl.corpus.prepare import prepare
+    from coref_automl.corpus.recipe import PrepareRecipe
+    from coref_automl.progress import Progress
+
+    progress = Progress(shown=not as_json)
+    if merge:
+        manifest = merge_parts(merge, out, mode=mode, progress=progress)
+    else:
+        if not source or not model:
+            raise RecipeError(
+                f"prepare {mode} needs {'--model' if source else '--source'}; see: coref-automl prepare {mode} --help"
+            )
+        recipe = PrepareRecipe(
+            mode=mode,
+            sources=tuple(source),
+            model=model,
+            eval_sets=tuple(str(folder) for folder in eval_set or ()),
+            near_duplicates=not exact_only,
+            **settings,
+        )
+        manifest = prepare(recipe, out, progress=progress)
+    if as_json:
+        print_json(manifest)
+    elif "blocks" in manifest:
+        print(f"{counts_table(manifest)}\n{out}: {summary(manifest)}")
+    else:
+        print(f"{out}: share {manifest['settings']['shard']} is finished; put all shares together with --merge")
 
 
-@prepare_app.command(
-    epilog="Example: coref-automl prepare combined --source local:wiki.jsonl --model bundled:ko-mini --out data/wiki"
-)
-def combined(
-    out: Out,
-    source: Source = None,
-    model: Model = None,
-    seq_len: SeqLen = 1536,
-    field: Field = None,
-    eval_set: EvalSets = None,
-    holdout: Holdout = 0.02,
-    only_names: OnlyNames = False,
-    chain_cap: ChainCap = 8,
-    min_characters: MinCharacters = 200,
-    min_hangul: MinHangul = 0.5,
-    exact_only: ExactOnly = False,
-    similarity: Similarity = 0.8,
-    limit: Limit = None,
-    shard: Shard = None,
-    merge: Merge = None,
-    workers: Workers = 0,
-    allow_missing: AllowMissing = False,
-    allow_empty: AllowEmpty = False,
-    as_json: AsJson = False,
-) -> None:
-    """Packed text of all documents, with the noun chains that they have: serves every objective."""
-    _run("combined", **locals())
+_SETTINGS = set(inspect.signature(_prepare).parameters) - {
+    "mode", "out", "source", "model", "eval_set", "exact_only", "merge", "as_json",
+}  # fmt: skip
+"""Options that are called as the recipe's own fields."""
+
+
+def _add_command(mode: Mode) -> None:
+    """`_prepare` as a command of its own, with the options that mean something for the mode."""
+    told, example = DATASETS[mode]
+    left_out = ("mode", *(_OF_CHAINS if mode == "mlm" else ()))
+    options = [option for name, option in inspect.signature(_prepare, eval_str=True).parameters.items() if name not in left_out]
+
+    def command(**given: Any) -> None:
+        _prepare(mode, **given)
+
+    command.__doc__ = told
+    command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    command.__annotations__ = {option.name: option.annotation for option in options}
+    prepare_app.command(mode, epilog=f"Example: {example}")(command)
+
+
+for _mode in DATASETS:
+    _add_command(_mode)
 
 
 @prepare_app.command(
@@ -181,46 +194,3 @@ def evaluation(
         print_json(built.manifest)
         return
     print("\n".join([*lines(built.manifest), f"{out}: {sum(map(len, built.items.values())):,} items, frozen"]))
-
-
-def _run(
-    mode: Mode,
-    *,
-    out: Path,
-    source: list[str] | None,
-    model: str | None,
-    eval_set: list[Path] | None,
-    exact_only: bool,
-    merge: list[Path] | None,
-    as_json: bool,
-    **settings: Any,
-) -> None:
-    from coref_automl.corpus.card import counts_table, summary
-    from coref_automl.corpus.merge import merge as merge_parts
-    from coref_automl.corpus.prepare import prepare
-    from coref_automl.corpus.recipe import PrepareRecipe
-    from coref_automl.progress import Progress
-
-    progress = Progress(shown=not as_json)
-    if merge:
-        manifest = merge_parts(merge, out, mode=mode, progress=progress)
-    else:
-        if not source or not model:
-            raise RecipeError(
-                f"prepare {mode} needs {'--model' if source else '--source'}; see: coref-automl prepare {mode} --help"
-            )
-        recipe = PrepareRecipe(
-            mode=mode,
-            sources=tuple(source),
-            model=model,
-            eval_sets=tuple(str(folder) for folder in eval_set or ()),
-            near_duplicates=not exact_only,
-            **settings,
-        )
-        manifest = prepare(recipe, out, progress=progress)
-    if as_json:
-        print_json(manifest)
-    elif "blocks" in manifest:
-        print(f"{counts_table(manifest)}\n{out}: {summary(manifest)}")
-    else:
-        print(f"{out}: share {manifest['settings']['shard']} is finished; put all shares together with --merge")
