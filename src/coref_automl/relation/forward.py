@@ -51,5 +51,5 @@ def autocast(device: str, precision: str) -> Any:
 
 
 def matmuls(precision: str) -> AbstractContextManager[None]:
-    """tf32: a GPU's matrix units round inputs to ten bits. Without casts, a step of the bundled encoder has 30% fewer operations."""
+    """tf32: a GPU's matrix units round inputs to ten bits. Without casts, the bundled encoder's step has 30% fewer operations."""
     return products(tf32=True) if precision == "tf32" else nullcontext()
