@@ -88,7 +88,7 @@ HELP = {
     "learning_rate": "Peak rate; by length where left out.",
     "weight_decay": "Not applied to norms and biases; by length where left out.",
     "warmup": "Share of the run in which the rate rises; by length where left out.",
-    "optimizer": "adamw, or muon: for training from nothing, it learns more from the same tokens.",
+    "optimizer": "adamw; muon is for training from nothing and wants about twice the rate.",
     "schedule": "linear, cosine, wsd or constant.",
     "layer_decay": "Factor from a layer's rate to that of the layer below it.",
     "clip": "Largest gradient norm; 0 does not clip.",
