@@ -66,3 +66,4 @@ def test_the_page_is_light_and_what_is_kept_has_no_text(writer: ModuleType) -> N
         elif path.suffix == ".json":
             held = path.read_text("utf-8")
         assert not re.search(r"[가-힣]", held)
+        assert '"/' not in held  # no path of a machine

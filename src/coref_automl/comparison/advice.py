@@ -40,6 +40,8 @@ def recommended(study: Study) -> Question | None:
     if it.best_over_chosen is not None:
         change = points(it.best_over_chosen.difference)
         parts.append(say(f"최고 - 선택 {change}", f"best - chosen {change}"))
+    elif it.confirmation != "open":
+        parts.append(say("선택한 것이 곧 선택 쪽의 최고", "the chosen one is itself the best on select"))
     note = say("확인 쪽에서: ", "On confirm: ") + "; ".join(parts) + "." if parts else ""
     blocks = (Table(head, tuple(lines), frozenset({1, 2, 3, 4})), *((Text(note, "quiet"),) if note else ()))
     title = say("어느 체크포인트를 권하며, 확인되었는가?", "Which checkpoint would one keep, and is it confirmed?")
