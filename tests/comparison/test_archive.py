@@ -183,6 +183,20 @@ def test_an_archive_is_never_written_over_what_it_reads(evaluated: Maker, tmp_pa
     assert len(find_evaluations([tmp_path / "kept"])) == 1
 
 
+def test_the_base_model_is_kept_with_its_checkpoints_and_no_other_is_taken_for_it(
+    evaluated: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = evaluated([Model("base", 0, -1), Model("run", 100, 0.5), Model("run", 200, 0.6)])
+    monkeypatch.chdir(root)
+    assert archive("run", out="kept").evaluations == 3
+    assert compare("kept").reference == "base"
+    monkeypatch.chdir(tmp_path.parent)
+    assert compare(root / "kept").reference == "base"
+    monkeypatch.chdir(root)
+    shutil.rmtree(root / "kept" / "evaluations")
+    assert "base" not in {line.name for line in compare("kept").rows}
+
+
 def test_a_lost_items_file_is_one_sentence(kept: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(kept, tmp_path / "copy")
     next(copy.glob("items-*.npz")).unlink()

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coref_automl.comparison.groups import flat_paths
+from coref_automl.comparison.groups import flat_paths, with_bases
 from coref_automl.comparison.relation_runs import archive_relation, find_relation
-from coref_automl.errors import ComparisonError, InputError
+from coref_automl.errors import InputError
 from coref_automl.evaluation.archive import archive_evaluations
-from coref_automl.evaluation.stored import find_evaluations
 from coref_automl.records import Record
 from coref_automl.store import claim_folder, remove
 
@@ -33,11 +32,12 @@ class Archive(Record):
 
 
 def archive(*paths: Any, out: str | Path) -> Archive:
-    """Keep the finished evaluations and relation runs under the paths without their text; an older archive is made anew."""
+    """Keep the finished evaluations and relation runs under the paths without their text; an older archive is made anew.
+
+    The models that the checkpoints began from are kept with them where they were evaluated.
+    """
     names, folder = flat_paths(paths), Path(out)
-    stored = find_evaluations(names)
-    if not stored:
-        raise ComparisonError(f"No finished evaluation under {', '.join(names)}; run: coref-automl evaluate {' '.join(names)}")
+    stored = with_bases(names)
     if any(one.folder.resolve().is_relative_to(folder.resolve()) for one in stored):
         raise InputError(f"{folder} holds evaluations that would be archived into it; choose another --out.")
     relation = find_relation(names)

@@ -30,25 +30,33 @@ def flat_paths(paths: Iterable[Any]) -> list[str]:
 
 def read_groups(paths: Sequence[str], *, common: bool = False) -> list[Group]:
     """Finished evaluations under the paths, grouped by items and scorer, the largest first; `common` groups by scorer alone."""
-    stored = find_evaluations(paths)
-    if not stored:
-        raise ComparisonError(f"No finished evaluation under {', '.join(paths)}; run: coref-automl evaluate {' '.join(paths)}")
     keys: dict[tuple[str, str], list[StoredEvaluation]] = {}
-    for one in [*stored, *_bases(stored)]:
+    for one in with_bases(paths):
         items = "" if common else one.evaluation.fingerprints.get("items", "")
         keys.setdefault((items, one.evaluation.scorer), []).append(one)
     groups = [_group(found, fingerprint, scorer) for (fingerprint, scorer), found in keys.items()]
     return sorted(groups, key=lambda group: -len(group.entries))
 
 
+def with_bases(paths: Sequence[str]) -> list[StoredEvaluation]:
+    """The finished evaluations under the paths, and those of the models behind them."""
+    stored = find_evaluations(paths)
+    if not stored:
+        raise ComparisonError(f"No finished evaluation under {', '.join(paths)}; run: coref-automl evaluate {' '.join(paths)}")
+    return [*stored, *_bases(stored)]
+
+
 def _bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-    """The un-adapted models behind the checkpoints, where they were evaluated on the same items at the same length."""
+    """The un-adapted models behind the checkpoints, where they were evaluated on the same items at the same length.
+
+    An archive holds its own: what else stands on this machine is no part of it.
+    """
     held = {one.folder.resolve() for one in stored}
     found: dict[Path, StoredEvaluation] = {}
     for one in stored:
         evaluation, made = one.evaluation, one.evaluation.provenance
         target = target_of(made.base) if made and made.base else None
-        if target is None or target.in_run:
+        if target is None or target.in_run or one.archived:
             continue
         folder = target.folder(evaluation.evalset, evaluation.seq_len).resolve()
         base = open_evaluation(folder) if folder not in held | set(found) else None
