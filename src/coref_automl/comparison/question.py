@@ -93,10 +93,11 @@ def versus_rows(found: Sequence[tuple[tuple[str, ...], Versus]], say: Say) -> tu
     )
 
 
-def versus_head(first: Sequence[str], a: str, b: str, say: Say) -> tuple[str, ...]:
+def versus_head(first: Sequence[str], a: str, b: str, say: Say, *, unit: str = "") -> tuple[str, ...]:
+    """`unit` is what was resampled, where it is not documents."""
     return (
         *first, say("시드", "seeds"), f"{a} %", f"{b} %", say("차이, 시드에 걸쳐 (t)", "difference over seeds (t)"),
-        say("차이, 문서에 걸쳐", "over documents"), say("판정", "verdict"),
+        unit or say("차이, 문서에 걸쳐", "over documents"), say("판정", "verdict"),
     )  # fmt: skip
 
 

@@ -25,7 +25,8 @@ def relation(study: Study) -> Question | None:
     judged = _judged(study, runs)
     blocks: list[Block] = [_results(study, runs)]
     if judged:
-        head = versus_head((say("시작", "from"), say("상대", "against")), say("앞", "first"), say("뒤", "second"), say)
+        unit = say("차이, 문장에 걸쳐", "over sentences")
+        head = versus_head((say("시작", "from"), say("상대", "against")), say("앞", "first"), say("뒤", "second"), say, unit=unit)
         lines = versus_rows([((one.a, one.b), one) for one in judged], say)
         caption = say("micro-F1의 차이, 시드와 문장으로 짝지음", "differences in micro-F1, paired by seed and by sentence")
         blocks += [Table(head, lines, frozenset({2, 3, 4, 5, 6}), caption)]
@@ -90,8 +91,14 @@ def _with_interval(result: dict[str, object], key: str) -> str:
 
 def _judged(study: Study, runs: Sequence[RelationRun]) -> list[Versus]:
     """The pairs that can be judged, in the order in which one asks."""
-    kinds = [(run, _objective(study, run)) for run in runs]
-    asked = [(a, b) for first, second in _PAIRS for a, kind in kinds if kind == first for b, other in kinds if other == second]
+    starts = [(run, *_start(study, run)) for run in runs]
+    asked = [
+        (a, b)
+        for first, second in _PAIRS
+        for a, kind, length in starts
+        for b, other, width in starts
+        if (kind, other) == (first, second) and (not other or length == width)
+    ]
     out = []
     for a, b in asked:
         answer = paired(a, b, seed=study.seed)
@@ -102,11 +109,11 @@ def _judged(study: Study, runs: Sequence[RelationRun]) -> list[Versus]:
     return out
 
 
-def _objective(study: Study, run: RelationRun) -> str:
-    """The objective of the checkpoint a run began from, "" for an un-adapted one; by name if it is not evaluated here."""
+def _start(study: Study, run: RelationRun) -> tuple[str, int | None]:
+    """Objective and length of the checkpoint a run began from; "" for an un-adapted one; by name if not evaluated here."""
     model = same_model(str(run.result.get("model", "")))
     entry: Entry | None = next((e for e in study.entries if same_model(e.evaluation.checkpoint) == model), None)
+    made = entry.evaluation.provenance if entry is not None and entry.trained else None
     if entry is not None:
-        made = entry.evaluation.provenance
-        return made.objective if entry.trained and made and made.objective in _KINDS else ""
-    return next((kind for kind in _KINDS if kind in f"{run.name} {model}"), "")
+        return (made.objective, made.seq_len) if made and made.objective in _KINDS else ("", None)
+    return next((kind for kind in _KINDS if kind in f"{run.name} {model}"), ""), None
