@@ -35,7 +35,6 @@ def suits(base: Any, attention_mask: Any) -> bool:
 
 def encode_at(base: Any, input_ids: Tensor, attention_mask: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Hidden states (N, H) of the last layer at the places (rows[i], columns[i])."""
-    rotations = _rotations(base, input_ids)
     lengths = attention_mask.sum(1).tolist()
     asked: dict[int, list[int]] = {}
     for place, row in enumerate(rows.tolist()):
@@ -49,6 +48,7 @@ def encode_at(base: Any, input_ids: Tensor, attention_mask: Tensor, rows: Tensor
             out[asked[row]] = _text(base, input_ids[row, : lengths[row]], span, rotations)[at - span[0]]
 
     with _a_thread_a_text() as threads:
+        rotations = _rotations(base, input_ids)
         list(threads.map(one, asked))
     return out
 
