@@ -19,7 +19,7 @@ from coref_automl.comparison.study import Study
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Estimate, Half, Provenance
-from coref_automl.statistics import MethodVerdict, composite, seed_paired_verdicts
+from coref_automl.statistics import MethodVerdict, Part, composite, seed_paired_verdicts
 
 OBJECTIVES = ("mlm", "combined", "entity")
 Pick = Callable[[Sequence[Entry]], Entry]
@@ -143,13 +143,11 @@ def means(
     if columns is None or not columns.items:
         return out
     at = {id(entry): number for number, entry in enumerate(entries)}
-    parts = [
-        type(part)(
-            np.stack([np.asarray(part.values)[:, [at[id(e)] for e in side]].mean(axis=1) for side in usable.values()], axis=1),
-            part.clusters,
-        )
-        for part in columns.parts
-    ]
+    parts = []
+    for part in columns.parts:
+        values = np.asarray(part.values)
+        sides_of = [values[:, [at[id(entry)] for entry in side]].mean(axis=1) for side in usable.values()]
+        parts.append(Part(np.stack(sides_of, axis=1), part.clusters))
     for number, estimate in zip(usable, composite(parts, seed=study.seed), strict=True):
         out[number] = estimate
     return out

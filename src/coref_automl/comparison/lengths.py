@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison import charts
-from coref_automl.comparison.arms import Among, Arm, Versus, arms, last, means, versus
+from coref_automl.comparison.arms import Arm, Versus, arms, last, means, versus
 from coref_automl.comparison.page import Block, Charts, Table, Text, estimate_cells, in_percent, row
 from coref_automl.comparison.pairs import p_text
 from coref_automl.comparison.pairs import verdict_cell as checkpoint_verdict
@@ -202,8 +202,8 @@ def _subsets(study: Study, metric: str) -> dict[str, NDArray[np.bool_]]:
     distances, rows = study.group.items.facts["distance"], _of(study, metric)
     out: dict[str, NDArray[np.bool_]] = {"": rows}
     for low, high in BUCKETS:
-        inside: Among = (distances >= low) & (distances < high)
-        if inside is not None and int((inside & rows).sum()) >= _FEWEST:
+        inside = np.asarray((distances >= low) & (distances < high))
+        if int((inside & rows).sum()) >= _FEWEST:
             out[f"{low:,}–{high - 1:,}"] = inside
     return out
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from coref_automl.comparison.arms import Among, Arm, Versus, arms, base_of, versus
 from coref_automl.comparison.page import Block, Table, Text, row
-from coref_automl.comparison.question import Question, rule, short_cell
+from coref_automl.comparison.question import Question, lead, rule, short_cell
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.sentences import points
 from coref_automl.comparison.study import Study
@@ -123,7 +123,14 @@ def _answer(
             parts = [say("보임: ", "shown on ") + _listed(shown)] if shown else []
             parts += [say("보이지 않음: ", "not shown on ") + ", ".join(label for label, _ in open_)] if open_ else []
         told.append(f"{a.name} - {b.method}: {'; '.join(parts)}")
-    return ". ".join(told) + "."
+    outside = [column[n] for m, column in zip(measures, table, strict=True) if _is_outside(m) for n in chosen]
+    first = lead([one for one in outside if one is not None], say)
+    return f"{first} {'. '.join(told)}."
+
+
+def _is_outside(measure: Measure) -> bool:
+    """LAMBADA and gold, on all their items: not the form that entity trains."""
+    return measure.among is None and METRICS[measure.metric].task in ("lambada", "gold")
 
 
 def _listed(found: Sequence[tuple[str, Versus]]) -> str:
