@@ -126,7 +126,9 @@ def test_impossible_choices_are_explained() -> None:
         use_attention(build("deberta"), "sdpa")
     with pytest.raises(ModelError, match="CUDA"):
         use_attention(build("deberta"), "flex")
-    with pytest.raises(ModelError, match="DeBERTa-v2 alone"):
+    with pytest.raises(ModelError, match="CUDA"):
+        use_attention(build("modernbert"), "flex")
+    with pytest.raises(ModelError, match="DeBERTa-v2 and ModernBERT"):
         use_attention(build("bert"), "flex")
     with pytest.raises(ModelError, match="sdpa, eager, flex"):
         use_attention(build("bert"), "flash")

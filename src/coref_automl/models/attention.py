@@ -51,7 +51,7 @@ def use_attention(model: Any, attention: str = "auto") -> list[str]:
     if name == "deberta-v2":
         return _use_for_deberta(model, chosen, device)
     if chosen == "flex":
-        raise ModelError(f"Flex attention is for DeBERTa-v2 alone; a {name} model runs with sdpa or eager.")
+        return _use_flex_for_modernbert(model, device)
     model.set_attn_implementation(chosen)
     return [f"Attention: {chosen}."]
 
@@ -68,12 +68,26 @@ def packed_masks(model: Any, segments: Tensor) -> Any:
 
         documents = Documents(segments)
         return documents if installed(model) else documents.pairs()
+    if name == "modernbert":
+        from coref_automl.models.flex_modernbert import masks, takes
+
+        if takes(model, segments):
+            return masks(model, segments)
     same = segments[:, None, :, None] == segments[:, None, None, :]
     if name == "modernbert":
         place = torch.arange(segments.shape[1], device=segments.device)
         near = (place[:, None] - place[None, :]).abs() <= model.config.sliding_window
         return {"full_attention": _as_wanted(model, same), "sliding_attention": _as_wanted(model, same & near)}
     return _as_wanted(model, same)
+
+
+def own_masks(model: Any) -> bool:
+    """Does the library not know how to make the masks of this model's attention?"""
+    if model.config.model_type != "modernbert":
+        return False
+    from coref_automl.models.flex_modernbert import installed
+
+    return installed(model)
 
 
 def _as_wanted(model: Any, allowed: Tensor) -> Tensor:
@@ -85,6 +99,18 @@ def _as_wanted(model: Any, allowed: Tensor) -> Tensor:
     )
 
 
+def _use_flex_for_modernbert(model: Any, device: str) -> list[str]:
+    if model.config.model_type != "modernbert":
+        raise ModelError(
+            f"Flex attention is for DeBERTa-v2 and ModernBERT; a {model.config.model_type} model runs with sdpa or eager."
+        )
+    _check_cuda(device, "sdpa")
+    from coref_automl.models.flex_modernbert import install
+
+    install(model)
+    return [f"Attention: flex.{_lost_dropout(model.config.attention_dropout)}"]
+
+
 def _use_for_deberta(model: Any, chosen: str, device: str) -> list[str]:
     from coref_automl.models.flex_deberta import install, installed, uninstall
 
@@ -94,12 +120,18 @@ def _use_for_deberta(model: Any, chosen: str, device: str) -> list[str]:
         if installed(model):
             uninstall(model)
         return ["Attention: eager."]
-    if device != "cuda":
-        raise ModelError("Flex attention needs a CUDA device; choose eager here.")
+    _check_cuda(device, "eager")
     install(model)
-    dropout = model.config.attention_probs_dropout_prob
-    lost = f" Its kernel has no dropout, so attention dropout ({dropout}) does not apply; eager keeps it." if dropout else ""
-    return [f"Attention: flex.{lost}"]
+    return [f"Attention: flex.{_lost_dropout(model.config.attention_probs_dropout_prob)}"]
+
+
+def _check_cuda(device: str, instead: str) -> None:
+    if device != "cuda":
+        raise ModelError(f"Flex attention needs a CUDA device; choose {instead} here.")
+
+
+def _lost_dropout(share: float) -> str:
+    return f" Its kernel has no dropout, so attention dropout ({share}) does not apply; eager keeps it." if share else ""
 
 
 def _small_heads(model: Any) -> bool:
