@@ -55,6 +55,7 @@ def test_an_ablation_goes_seed_by_seed_resumes_and_judges(base: RelationRecipe, 
     assert lines[1].verdict.difference == pytest.approx((lines[1].micro_f1 - lines[0].micro_f1) / 100)
     shown = markdown(lines, dev, "none")
     assert "`made_dev`, 40 rows" in shown
+    assert "Verdicts: 1, each judged by itself" in shown
     assert "| none | 2 |" in shown
     with pytest.raises(ComparisonError, match="not among"):
         table(runs, dev, reference="plain")

@@ -92,10 +92,12 @@ def _of(scored: Scored, seeds: Sequence[str], chosen: Sequence[str]) -> Scored:
 
 def markdown(lines: Sequence[Line], data: RelationData, reference: str) -> str:
     """The table as documentation prints it; the split's name stands above every number."""
+    judged = sum(line.verdict is not None for line in lines)
     head = (
         f"Split `{data.split}`, {len(data.rows):,} rows; means over seeds; `together` is the micro-F1 of all seeds with their\n"
         f"probabilities averaged; difference to `{reference}` with the 95% interval over sentences, and over seeds in brackets\n"
-        "where there are two or more.\n\n"
+        f"where there are two or more. Verdicts: {judged}, each judged by itself; they are not\n"
+        "corrected for their number.\n\n"
         "| variant | seeds | micro-F1 | spread | together | AUPRC | accuracy | difference in micro-F1 | verdict |\n"
         "|---|---:|---:|---:|---:|---:|---:|---|---|\n"
     )
