@@ -252,6 +252,17 @@ def test_relation_runs_are_judged_as_the_relation_room_judges_them(tmp_path: Pat
     assert expected.shown
 
 
+def test_runs_of_one_name_are_told_apart_and_other_settings_are_not_compared(tmp_path: Path) -> None:
+    for name, settings in (("entity", "a"), ("mlm", "a"), ("base", "b")):
+        write_relation(tmp_path / name, "typed", f"runs/{name}-128-s0/checkpoint-200", 0.8, len(name))
+        path = tmp_path / name / "typed" / "re_results.json"
+        write_json(path, {**read_json(path), "fingerprints": {"settings": settings, "data": "rows"}})
+    by_name = {run.name: run for run in find_relation([str(tmp_path)])}
+    assert set(by_name) == {"entity-typed", "mlm-typed", "base-typed"}
+    assert paired(by_name["entity-typed"], by_name["mlm-typed"], seed=0) is not None
+    assert paired(by_name["entity-typed"], by_name["base-typed"], seed=0) is None
+
+
 def test_relation_extraction_is_answered_and_archived_without_its_rows(runs: Path, tmp_path: Path) -> None:
     write_relation(tmp_path / "re", "re-entity", "/else/runs/entity-128-s0/checkpoint-200", 0.9, 1)
     write_relation(tmp_path / "re", "re-mlm", "/else/runs/mlm-128-s0/checkpoint-200", 0.6, 2)

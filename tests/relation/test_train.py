@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,25 @@ def test_predictions_are_kept_a_row_and_give_the_same_scores(trained: RelationRe
     sentences = [row["sentence"] for row in json.loads(dev_file.read_text("utf-8"))]
     assert len(set(marks)) == len(set(sentences))
     assert not set(marks) & set(sentences)
+
+
+def test_a_run_keeps_what_a_comparison_needs_of_every_row(trained: RelationResult, dev_file: Path) -> None:
+    with np.load(Path(trained.run) / "rows.npz") as held:
+        rows = {name: held[name] for name in held.files}
+    given, right, gold = rows["given"], rows["right"], rows["gold"]
+    each = 200 * right.sum(0) / (given.sum(0) + gold.sum())
+    assert each == pytest.approx([one.scores.micro_f1 for one in trained.seeds if one.scores])
+    sentences = [row["sentence"] for row in json.loads(dev_file.read_text("utf-8"))]
+    assert len(np.unique(rows["sentences"])) == len(set(sentences))
+
+
+def test_a_run_that_was_never_summed_up_is_when_it_is_scored(trained: RelationResult, dev_file: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(trained.run, tmp_path / "copy")
+    for name in ("re_results.json", "rows.npz"):
+        (run / name).unlink()
+    again = evaluate_relation(run, str(dev_file), device="cpu")
+    assert RelationResult.from_json(json.loads((run / "re_results.json").read_text("utf-8"))) == again
+    assert (run / "rows.npz").is_file()
 
 
 def test_compact_predictions_keep_the_answer_and_the_order(tmp_path: Path) -> None:

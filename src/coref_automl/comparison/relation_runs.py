@@ -5,8 +5,9 @@ Of every row three facts suffice for micro-F1: is there a relation, was one give
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,10 @@ def find_relation(paths: Sequence[str]) -> list[RelationRun]:
                     found.setdefault(held.parent.resolve(), run)
             except CorefError:
                 continue
-    return list(found.values())
+    count = Counter(run.name for run in found.values())
+    return [
+        replace(run, name=f"{folder.parent.name}-{run.name}") if count[run.name] > 1 else run for folder, run in found.items()
+    ]
 
 
 def archive_relation(runs: Sequence[RelationRun], out: Path) -> None:
@@ -87,9 +91,13 @@ def archive_relation(runs: Sequence[RelationRun], out: Path) -> None:
 
 
 def paired(a: RelationRun, b: RelationRun, *, seed: int) -> MethodVerdict | None:
-    """Is `a` better than `b` in micro-F1, over their seeds and over sentences? None unless both have the same rows."""
+    """Is `a` better than `b` in micro-F1, over their seeds and over sentences? None unless rows and settings are the same."""
     if a.rows is None or b.rows is None or a.result.get("split") != b.result.get("split"):
         return None
+    for name in ("data", "settings"):
+        both = [(run.result.get("fingerprints") or {}).get(name) for run in (a, b)]
+        if None not in both and both[0] != both[1]:
+            return None
     if len(a.rows.gold) != len(b.rows.gold) or not np.array_equal(a.rows.gold, b.rows.gold):
         return None
     seeds = min(a.rows.seeds, b.rows.seeds)

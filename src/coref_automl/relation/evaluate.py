@@ -17,13 +17,21 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.relation.cache import RowCache
 from coref_automl.relation.data import RelationData, sentence_key, sentence_mark
 from coref_automl.relation.intervals import Scored, estimates
-from coref_automl.relation.labels import LabelMask, gold_indices
+from coref_automl.relation.labels import NO_RELATION, LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Scores, label_table, score
 from coref_automl.relation.prior import LEAST_ROWS, corrected, share, temperature
-from coref_automl.relation.results import RelationResult, SeedResult, read_probabilities, write_compact, write_predictions
+from coref_automl.relation.results import (
+    RESULTS,
+    ROWS,
+    RelationResult,
+    SeedResult,
+    read_probabilities,
+    write_compact,
+    write_predictions,
+)
 from coref_automl.relation.rows import RelationRow
-from coref_automl.store import fingerprint, kind_of_folder, natural_order, read_json, write_json
+from coref_automl.store import fingerprint, kind_of_folder, natural_order, read_json, write_json, written_whole
 
 KIND = "relation run"
 
@@ -69,7 +77,26 @@ def evaluate_relation(
     for seed in seeds:
         if not has_predictions(seed, read):
             predict_seed(seed, read, device=device, progress=progress, cache=cache)
-    return summarise(run, read)
+    result = summarise(run, read)
+    if not (run / RESULTS).is_file():  # a run of an ablation: trained seed by seed, never summed up
+        keep_result(run, read, result)
+    return result
+
+
+def keep_result(run: Path, data: RelationData, result: RelationResult) -> None:
+    """The summary, and beside it what micro-F1 needs of every row, so that runs can be compared without the rows themselves.
+
+    rows.npz: is there a relation, was one given, was it the right one (a column a seed), and a number for the row's sentence.
+    """
+    gold = gold_indices(data.rows)
+    seeds = [run / f"seed-{one.seed}" / "predictions" for one in result.seeds]
+    predicted = np.stack([read_probabilities(folder, data.split).argmax(1) for folder in seeds], axis=1)
+    relation = gold != NO_RELATION
+    right = (predicted == gold[:, None]) & relation[:, None]
+    sentences = np.unique([sentence_key(row.sentence) for row in data.rows], return_inverse=True)[1].astype(np.int32)
+    with written_whole(run / ROWS, "wb") as handle:
+        np.savez_compressed(handle, gold=relation, right=right, given=predicted != NO_RELATION, sentences=sentences)
+    write_json(run / RESULTS, result.to_json())
 
 
 def has_predictions(seed: Path, data: RelationData) -> bool:
@@ -178,8 +205,13 @@ def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> Re
         without_overlap=_without(data, stacked, gold, set(manifest["train_sentences"])),
         labels=label_table(gold, stacked.mean(0)),
         notes=mark_notes,
-        fingerprints={**manifest["binding"]["fingerprints"], "data": rows_fingerprint(data.rows)},
+        fingerprints={**manifest["binding"]["fingerprints"], **_named(data, manifest)},
     )
+
+
+def _named(data: RelationData, manifest: dict[str, Any]) -> dict[str, str]:
+    """Which rows, and which settings: only runs that share both can be compared for their start alone."""
+    return {"data": rows_fingerprint(data.rows), "settings": fingerprint(manifest["binding"]["settings"])}
 
 
 def _notes(data: RelationData, manifest: dict[str, Any]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from coref_automl.relation.metrics import LabelScore, Scores
 from coref_automl.relation.rows import RelationRow
 from coref_automl.store import read_jsonl, write_jsonl, written_whole
 
-RESULTS = "re_results.json"
+RESULTS, ROWS = "re_results.json", "rows.npz"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from coref_automl.relation.data import RelationData, sentence_mark, split_by_sen
 from coref_automl.relation.evaluate import (
     KIND,
     has_predictions,
+    keep_result,
     mask_rows,
     predict_seed,
     rows_fingerprint,
@@ -35,7 +36,7 @@ from coref_automl.relation.labels import LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Scores
 from coref_automl.relation.recipe import FREE, RelationRecipe
-from coref_automl.relation.results import RESULTS, RelationResult, SeedResult
+from coref_automl.relation.results import RelationResult, SeedResult
 from coref_automl.store import MANIFEST, claim_folder, is_done, mark_done, read_json, write_json, write_text
 
 VALIDATION = "train-holdout"
@@ -72,7 +73,7 @@ def train_relation(
     for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
         _run_seed(work, seed, progress, cache)
     result = summarise(work.run, work.dev or work.valid, chosen_here=work.dev is None)
-    write_json(work.run / RESULTS, result.to_json())
+    keep_result(work.run, work.dev or work.valid, result)
     mark_done(work.run)
     return result
 
