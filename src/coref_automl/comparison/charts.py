@@ -14,6 +14,8 @@ from coref_automl.comparison.page import Say
 
 Rows = list[dict[str, Any]]
 HOW_TO_GET = "pip install 'coref-automl[report]'"
+MOST_BANDS = 4
+"""Lines above which bands would only cover each other."""
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 
 
@@ -28,15 +30,16 @@ def runtime() -> str | None:
 
 
 def learning_curve(rows: Rows, say: Say, *, axis: str, base: float | None, target: float | None, color: str) -> dict[str, Any]:
-    """Lines of runs with 95% bands. A row: run, x, value, low, high, name."""
+    """Lines of runs, with 95% bands where there are few. A row: run, x, value, low, high, name."""
     x = {"field": "x", "type": "quantitative", "title": axis, "axis": {"format": "~s"}}
     line = {"field": "run", "type": "nominal", "title": None, "legend": {"orient": "bottom", "columns": 2, "labelLimit": 260}}
     y = {"field": "value", "type": "quantitative", "title": "%", "scale": {"zero": False}}
+    band = {
+        "mark": {"type": "area", "opacity": 0.16},
+        "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": line},
+    }
     layers: list[dict[str, Any]] = [
-        {
-            "mark": {"type": "area", "opacity": 0.16},
-            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": line},
-        },
+        *([band] if len({row["run"] for row in rows}) <= MOST_BANDS else []),
         {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": line}},
         {
             "mark": {"type": "point", "filled": True, "size": 52, "opacity": 1},

@@ -94,7 +94,7 @@ def learning_curves(study: Study) -> Section | None:
     by_tokens = all(entry.evaluation.provenance for entry in study.entries if entry.trained)
     axis = say("학습 토큰", "training tokens") if by_tokens else say("스텝", "steps")
     out = []
-    grouped = arms(study) if any(arm.seeds > 1 for arm in arms(study)) else []
+    grouped = [arm for arm in arms(study) if arm.seeds > 1]
     for metric in dict.fromkeys([study.metric, *study.metrics(_CURVES)]):
         rows = _by_arm(study, grouped, metric) if grouped else _by_run(study, metric)
         base = study.base.evaluation.estimates.get(metric) if study.base else None
@@ -108,7 +108,12 @@ def learning_curves(study: Study) -> Section | None:
             color="#8a94a6",
         )
         out.append((METRICS[metric].label, spec))
-    note = say("띠는 95% 구간, 파선은 원래 모델입니다.", "Bands are 95% intervals; the dashed line is the base model.")
+    note = say(
+        f"파선은 원래 모델입니다. 띠(선이 {charts.MOST_BANDS}개 이하일 때)는 95% 구간입니다."
+        + (" 시드가 둘 이상인 방법의 평균입니다." if grouped else ""),
+        f"The dashed line is the base model; bands, with up to {charts.MOST_BANDS} lines, are 95% intervals."
+        + (" Means of methods with two or more seeds." if grouped else ""),
+    )
     return Section("curves", say("학습 곡선", "Learning curves"), (Charts(tuple(out)), Text(note, "quiet")))
 
 
