@@ -38,12 +38,14 @@ def headline(text: str) -> str:
         return "\n".join(answers)
     head, rule, *rows = table.group().splitlines()
     others = set(re.findall(r"^\| [^|]*\((.+?)\) \|", table.group(), re.MULTILINE))
-    kept = []
+    bases, several = [], []
     for row in rows:
         name, seeds = (cell.strip() for cell in row.split("|")[1:3])
-        if (seeds == "–" and name.split(" @")[0] not in others) or (seeds.isdigit() and not name.endswith(")")):
-            kept.append(row)
-    return "\n".join([head, rule, *(kept or rows), "", *answers])
+        if seeds == "–" and name.split(" @")[0] not in others:
+            bases.append(row)
+        elif seeds.isdigit() and not name.endswith(")"):
+            several.append(row)
+    return "\n".join([head, rule, *([*bases, *several] if several else rows), "", *answers])
 
 
 def with_headline(readme: str, text: str) -> str:
