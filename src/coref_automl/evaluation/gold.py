@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coref_automl.evaluation.reading import INSIDE_WORD, Found, ReadDocument, Span, lot, opens_word
+from coref_automl.evaluation.rows import sorted_out
 from coref_automl.records import ClozeItem, Document
 
 PER_DOCUMENT = 3
@@ -54,15 +55,7 @@ class Annotated:
 
 def annotated(rows: Iterable[dict[str, Any] | str], name: str) -> tuple[list[Annotated], Counter[str]]:
     """Every row whose mentions stand where their offsets say. One that does not spoils its row: the others cannot be trusted."""
-    found: list[Annotated] = []
-    drops: Counter[str] = Counter()
-    for number, row in enumerate(rows):
-        entry = row if isinstance(row, str) else _annotated(row, number, name)
-        if isinstance(entry, str):
-            drops[entry] += 1
-        else:
-            found.append(entry)
-    return found, drops
+    return sorted_out(rows, lambda row, number: _annotated(row, number, name))
 
 
 def gold_items(read: ReadDocument, gold: Annotated, *, seed: int, per_document: int = PER_DOCUMENT) -> Found:

@@ -14,7 +14,7 @@ from coref_automl.corpus.sources import SOURCES
 from coref_automl.errors import MissingExtra, SourceError
 from coref_automl.evaluation.far import nearest_occurrence, occurrences
 from coref_automl.evaluation.reading import NO_CHOICE, Found, ReadDocument, Span, apart, choose_candidates
-from coref_automl.evaluation.rows import local_rows
+from coref_automl.evaluation.rows import local_rows, sorted_out
 from coref_automl.records import ClozeItem, Document
 
 BLANK = "_"
@@ -46,15 +46,7 @@ def open_rows(source: str) -> Iterator[dict[str, Any] | str]:
 
 def passages(rows: Iterable[dict[str, Any] | str], name: str) -> tuple[list[Passage], Counter[str]]:
     """Every row that is one passage with one blank; the others are counted by reason."""
-    found: list[Passage] = []
-    drops: Counter[str] = Counter()
-    for number, row in enumerate(rows):
-        passage = row if isinstance(row, str) else _passage(row, number, name)
-        if isinstance(passage, str):
-            drops[passage] += 1
-        else:
-            found.append(passage)
-    return found, drops
+    return sorted_out(rows, lambda row, number: _passage(row, number, name))
 
 
 def lambada_items(read: ReadDocument, passage: Passage, *, seed: int) -> Found:

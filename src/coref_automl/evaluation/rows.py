@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import lzma
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from coref_automl.corpus.files import READERS, files_of
 from coref_automl.errors import SourceError
+
+T = TypeVar("T")
 
 
 def local_rows(place: str, *, needs: Sequence[str]) -> Iterator[dict[str, Any] | str]:
     """Every row of the files a path, folder or glob names. A first row without the needed columns is the wrong file."""
     for path in files_of(place.removeprefix("local:")):
         yield from _file_rows(path, needs)
+
+
+def sorted_out(
+    rows: Iterable[dict[str, Any] | str], read: Callable[[dict[str, Any], int], T | str]
+) -> tuple[list[T], Counter[str]]:
+    """What `read` makes of each row, in order; rows that are none, or of which it makes a reason, are counted by reason."""
+    found: list[T] = []
+    drops: Counter[str] = Counter()
+    for number, row in enumerate(rows):
+        entry = row if isinstance(row, str) else read(row, number)
+        if isinstance(entry, str):
+            drops[entry] += 1
+        else:
+            found.append(entry)
+    return found, drops
 
 
 def _file_rows(path: Path, needs: Sequence[str]) -> Iterator[dict[str, Any] | str]:

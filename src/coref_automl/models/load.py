@@ -7,8 +7,6 @@ a model's repository is never run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +26,7 @@ from coref_automl.models.files import (
     weight_shapes,
     weights_fingerprint,
 )
+from coref_automl.models.library import quiet_library
 from coref_automl.store import fingerprint
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
     if not has_tokenizer(folder):
         raise ModelError(f"{folder} has no tokenizer (tokenizer.json or a vocabulary); copy it there from the base model.")
     try:
-        with _quiet():
+        with quiet_library():
             tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
     except Exception as error:  # the library raises many kinds for a damaged or foreign tokenizer
         raise ModelError(
@@ -180,7 +179,7 @@ def _config(folder: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Any, list
     written = config_of(folder)
     family(written["model_type"], str(folder))
     try:
-        with _quiet():
+        with quiet_library():
             config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
     except Exception as error:  # the library's own checks of a config raise many kinds
         raise ModelError(f"{folder / 'config.json'} cannot be read ({_first_line(error)}); copy the checkpoint again.") from error
@@ -203,7 +202,7 @@ def _weights(kind: Any, folder: Path, config: Any, *, dtype: str, device: str, *
 
     device = pick_device(device)
     try:
-        with _quiet(), torch.random.fork_rng(devices=[]):
+        with quiet_library(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # a new head starts the same way in every process
             loaded, info = kind.from_pretrained(
                 str(folder),
@@ -223,22 +222,6 @@ def _weights(kind: Any, folder: Path, config: Any, *, dtype: str, device: str, *
             f"{folder} cannot be loaded as {config.model_type} ({_first_line(error)}); pass another checkpoint."
         ) from error
     return loaded.to(device), info
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the library's tables and bars: what matters of them is in the notes and the errors."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity(logging.CRITICAL)
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
 
 
 def _first_line(error: Exception) -> str:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from coref_automl.errors import TrainingError
+from coref_automl.models.library import quiet_library
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Provenance
 from coref_automl.store import is_done, mark_done, read_json, write_json
@@ -121,7 +120,7 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
         progress.note(line)
     total, unit = (work.last, "steps") if work.last < OPEN_END else (60 * known(recipe.max_minutes), "s")
     judge = Judge(recipe, run, progress, trainer.accelerator)
-    with _quiet_library(), progress.stage("train", total, unit) as stage:
+    with quiet_library(errors=True), progress.stage("train", total, unit) as stage:
         callback = RunCallback(
             plan=plan,
             clock=clock,
@@ -205,22 +204,6 @@ def _wait(work: Prepared) -> None:
         from accelerate import PartialState
 
         PartialState().wait_for_everyone()
-
-
-@contextmanager
-def _quiet_library() -> Iterator[None]:
-    """Without the library's own lines: what matters of them is in our events."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
 
 
 def _release() -> None:
