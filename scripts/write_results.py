@@ -31,11 +31,10 @@ def pages(lang: str) -> dict[Path, str]:
 
 
 def headline(text: str) -> str:
-    """Of a report's Markdown: the first table, methods of several seeds and their base alone; then every question's answer."""
+    """Of a report's Markdown: the first table; methods of several seeds and their base alone, where there are such."""
     table = re.search(r"(?:^\|.*\n)+", text[text.index("\n## ") :], re.MULTILINE)
-    answers = re.findall(r"^- \*\*.*$", text, re.MULTILINE)
     if table is None:
-        return "\n".join(answers)
+        return ""
     head, rule, *rows = table.group().splitlines()
     others = set(re.findall(r"^\| [^|]*\((.+?)\) \|", table.group(), re.MULTILINE))
     bases, several = [], []
@@ -45,7 +44,7 @@ def headline(text: str) -> str:
             bases.append(row)
         elif seeds.isdigit() and not name.endswith(")"):
             several.append(row)
-    return "\n".join([head, rule, *([*bases, *several] if several else rows), "", *answers])
+    return "\n".join([head, rule, *([*bases, *several] if several else rows)])
 
 
 def with_headline(readme: str, text: str) -> str:
