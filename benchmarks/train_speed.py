@@ -1,6 +1,6 @@
 """Training speed at full size on a GPU: DeBERTa-v2 and ModernBERT of base shape, ours and Hugging Face's, at three lengths.
 
-python benchmarks/train_speed.py [--only deberta-2048,modernbert-512] [--steps 10]
+python benchmarks/train_speed.py [--only deberta-2048,modernbert-512] [--steps 10] [--attention flex]
 
 Random weights (they cost the same), bundled passages cut into documents of 50 to 500 words, bfloat16 autocast, fused AdamW.
 """
@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(CASES))
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--attention", default="auto", help="of our way: auto, sdpa, eager or flex")
     arguments = parser.parse_args()
     import torch
 
@@ -44,6 +45,7 @@ def main() -> None:
                 steps=arguments.steps,
                 device=arguments.device,
                 compiled=family == "modernbert",
+                attention=arguments.attention,
             )
         except torch.OutOfMemoryError:
             print(f"{case}: out of memory", flush=True)
