@@ -19,6 +19,7 @@ from coref_automl.statistics import (
     difference_intervals,
     holm,
     mcnemar_exact,
+    method_verdict,
     paired_bootstrap,
     pairwise_ps,
     permutation_draws,
@@ -219,6 +220,26 @@ def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:
     assert single.over_seeds is None
     assert not single.shown
     assert single.interval == single.over_documents
+
+
+def test_pairs_of_runs_that_differ_by_exactly_as_much_show_nothing() -> None:
+    """One run given twice under two seeds has no spread: its interval over seeds would be a point, however lucky the run."""
+    clusters = np.repeat(np.arange(200), 2)
+    lucky = (np.random.default_rng(0).random(len(clusters)) < 0.9).astype(float)
+    verdict = seed_paired_verdict([lucky] * 3, [1 - lucky] * 3, clusters, seed=0)
+    assert verdict.over_documents.low > 0
+    assert verdict.over_seeds is None
+    assert verdict.p_seeds is None
+    assert not verdict.shown
+
+
+def test_what_could_be_shown_is_said_from_three_pairs_of_runs_on() -> None:
+    documents = Estimate(0.01, -0.01, 0.03, 400)
+    per_seed = np.array([0.010, 0.012, 0.008])
+    assert method_verdict(per_seed, documents, 0.02).detectable == 0.02
+    assert method_verdict(per_seed, documents, 0.001).detectable == pytest.approx((4.3027 + 1.0607) * 0.002 / 3**0.5, rel=1e-3)
+    assert method_verdict(per_seed[:2], documents, 0.02).detectable is None
+    assert method_verdict(per_seed[:1], documents, 0.02).detectable is None
 
 
 def test_draws_that_are_kept_are_the_draws() -> None:

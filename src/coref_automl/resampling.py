@@ -88,11 +88,11 @@ def resampled_means(parts: Sequence[Gathered], *, seed: int, draws: int) -> Floa
 
 
 def resampled_f1(right: Bools, given: Bools, gold: Bools, clusters: ArrayLike, *, seed: int, draws: int) -> Floats:
-    """Micro-F1 of `draws` bootstrap samples, averaged over the runs. A row an item, a column a run; three sums a run suffice."""
+    """Micro-F1 of every run (a column) on `draws` bootstrap samples (a row each); three sums a run suffice."""
     columns = np.stack([right, given, gold], axis=2).reshape(len(right), -1)
     means = resampled_means([gather(Part(columns, clusters))], seed=seed, draws=draws)
     both = means[:, 1::3] + means[:, 2::3]
-    return np.asarray(np.divide(2 * means[:, 0::3], both, out=np.zeros_like(both), where=both > 0).mean(1))
+    return np.asarray(np.divide(2 * means[:, 0::3], both, out=np.zeros_like(both), where=both > 0))
 
 
 def flipped_sums(parts: Sequence[Gathered], *, seed: int, draws: int) -> Iterator[Floats]:

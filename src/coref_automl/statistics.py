@@ -27,6 +27,7 @@ __all__ = [
 DRAWS = 10_000
 POWER = 0.80
 _CELLS = 1 << 21
+_NO_SPREAD = 1e-12
 
 
 def bootstrap_mean(values: ArrayLike, clusters: ArrayLike, *, seed: int, draws: int = DRAWS) -> Estimate:
@@ -135,7 +136,8 @@ def concentration(parts: Sequence[Part]) -> float:
 class MethodVerdict(Record):
     """Is one way of training better than another? `over_seeds` is the t interval over runs, `over_documents` the bootstrap.
 
-    `detectable` is about the true difference that both would show four times in five, were the spreads what they seem.
+    `over_seeds` is None for one pair of runs, and where all differ by exactly as much: without a spread nothing is shown.
+    `detectable` is about the true difference that both would show four times in five; None under three pairs of runs.
     """
 
     difference: float
@@ -174,15 +176,15 @@ def method_verdict(per_seed: Floats, over_documents: Estimate, could: float | No
     `per_seed` are the differences of the pairs of runs; `could` is what the documents alone could show.
     """
     k, mean = len(per_seed), float(per_seed.mean())
-    if k < 2:
-        return MethodVerdict(mean, None, over_documents, None, False, could)
-    error = float(per_seed.std(ddof=1)) / math.sqrt(k)
+    error = float(per_seed.std(ddof=1)) / math.sqrt(k) if k > 1 else 0.0
+    if error <= _NO_SPREAD:  # one pair; or as many as one likes that are copies of each other
+        return MethodVerdict(mean, None, over_documents, None, False)
     level = t_quantile((1 + LEVEL) / 2, k - 1)
-    p = 2 * (1 - t_cdf(abs(mean) / error, k - 1)) if error > 0 else float(mean == 0)
+    p = 2 * (1 - t_cdf(abs(mean) / error, k - 1))
     seeds = Estimate(mean, mean - level * error, mean + level * error, k)
     shown = all(interval.low > 0 or interval.high < 0 for interval in (seeds, over_documents))
     by_seeds = (level + t_quantile(POWER, k - 1)) * error
-    return MethodVerdict(mean, seeds, over_documents, p, shown, max(by_seeds, could or 0.0) or None)
+    return MethodVerdict(mean, seeds, over_documents, p, shown, max(by_seeds, could or 0.0) if k > 2 else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,10 @@ def cells(question: Question | None, at: int = 0) -> list[list[str]]:
     return [[cell.text for cell in line] for line in tables[at].rows]
 
 
+def blocks_of(question: Question | None) -> list[Table]:
+    return [block for block in question.blocks if isinstance(block, Table)] if question else []
+
+
 def test_a_second_ratio_is_an_arm_of_its_own(study: Study) -> None:
     found = {arm.name: arm.seeds for arm in arms(study)}
     assert found == {
@@ -116,6 +120,44 @@ def test_entity_is_shown_better_and_one_seed_decides_nothing(study: Study) -> No
     assert all(line[2] == "equal, 200k" for line in cells(question))
 
 
+def test_unequal_training_and_other_data_have_no_say(tmp_path: Path) -> None:
+    models = [Model("base", 0, -1.0)]
+    for seed in range(2):
+        models.append(Model(f"mlm-s{seed}", 100, -1.0, objective="mlm", seed=seed, tokens=1000))
+        models.append(Model(f"entity-s{seed}", 100, 1.5, seed=seed, tokens=1000 + 900 * seed))
+        models.append(Model(f"entity-big-s{seed + 2}", 100, 1.5, seed=seed + 2, tokens=1000))
+    write(tmp_path, models)
+    for path in tmp_path.glob("entity-big-*/evaluations/*/*/result.json"):
+        held = read_json(path)
+        held["provenance"]["dataset"] = "big"
+        write_json(path, held)
+    study = study_of(read_groups([str(tmp_path)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+    assert {arm.name: arm.seeds for arm in arms(study)} == {"mlm 128": 2, "entity 128": 2, "entity-big 128": 2}
+    question = objectives.entity_or_mlm(study)
+    assert question is not None
+    assert question.answer.startswith("Not trained equally, so no verdict.")
+    assert [line[2] for line in cells(question)] == ["unequal, 1.9k / 1k"]
+    assert not any("entity 128 - mlm" in block.head for block in blocks_of(transfer.carry_over(study)))
+
+
+def test_one_seed_has_no_verdict_in_any_question(tmp_path: Path) -> None:
+    models = [Model("base", 0, -1.0), Model("base", 0, -1.0, seq_len=1024)]
+    for length in (128, 1024):
+        for objective, skill in SKILLS.items():
+            run = f"{objective}-{length}-s0"
+            models += [Model(run, step, skill + 0.5 * (step == 100), objective=objective, seq_len=length) for step in (100, 200)]
+    write(tmp_path, models, documents=60)
+    for lang, told in (("en", "One seed only, so no verdict."), ("ko", "시드가 하나뿐이라 판정할 수 없습니다.")):
+        study = study_of(read_groups([str(tmp_path)])[0], say=Say(lang), margin=0.02, seed=0, target={})
+        asked = (objectives.entity_or_mlm, objectives.mix, lengths.length, overfit.over_fitting, transfer.carry_over)
+        assert all((question := ask(study)) is not None and question.answer.startswith(told) for ask in asked)
+        assert study.table is not None
+        count = len(study.table.rows) - 1
+        assert count == 12  # the base in windows of another length is no checkpoint
+        assert study.recommendation.over_base is not None
+        assert study.recommendation.over_base.family == count
+
+
 def test_a_mix_that_is_no_better_is_not_called_so(study: Study) -> None:
     question = objectives.mix(study)
     assert question is not None
@@ -129,7 +171,7 @@ def test_a_mix_that_is_no_better_is_not_called_so(study: Study) -> None:
 def test_length_helps_beyond_the_reach_of_the_shorter_and_not_within(study: Study) -> None:
     question = lengths.length(study)
     assert question is not None
-    assert question.answer.startswith("Yes. entity 1,024 - 128")
+    assert question.answer.startswith("Real-far@1 strict: Yes. entity 1,024 - 128")
     line = {row[0]: row[1:] for row in cells(question)}["entity 1,024 - 128"]
     assert "shown" not in line[0]
     assert "shown" in line[1]
@@ -142,9 +184,14 @@ def test_length_helps_beyond_the_reach_of_the_shorter_and_not_within(study: Stud
 
 def test_what_carries_over_is_asked_of_every_task_and_source(study: Study) -> None:
     question = transfer.carry_over(study)
-    labels = [line[0] for line in cells(question)]
+    counted = [line[0] for line in cells(question)]
+    assert all(re.search(r" \(\d+ items, \d+ documents\)$", label) for label in counted)
+    labels = [label.partition(" (")[0] for label in counted]
     assert labels[0] == "Real@1 strict"
     assert {"Real-far@1 strict", "LAMBADA@1 strict", "Gold"} <= set(labels)
+    assert question is not None
+    assert re.search(r"Gold: (Yes|No|In part)[^(]* \(at 128 tokens", question.answer)
+    assert "wiki" not in question.answer  # sources are in the table
     assert sum(label.startswith("Real@1 strict wiki") for label in labels) == 1
     assert len(cells(question, 1)) == 7  # 512 was evaluated without its base
 
@@ -244,12 +291,33 @@ def test_relation_runs_are_judged_as_the_relation_room_judges_them(tmp_path: Pat
     by_name = {run.name: run for run in find_relation([str(tmp_path)])}
     found, expected = paired(by_name["re-entity"], by_name["re-mlm"], seed=0), method_verdict(ours, theirs)
     assert found is not None
-    assert found.difference == pytest.approx(expected.difference)
-    assert found.over_documents.low == pytest.approx(expected.over_documents.low)
-    assert found.over_documents.high == pytest.approx(expected.over_documents.high)
-    assert found.p_seeds == pytest.approx(expected.p_seeds)
-    assert found.shown
+    assert found.seeds == 3
+    assert found.answer.difference == pytest.approx(expected.difference)
+    assert found.answer.over_documents.low == pytest.approx(expected.over_documents.low)
+    assert found.answer.over_documents.high == pytest.approx(expected.over_documents.high)
+    assert found.answer.p_seeds == pytest.approx(expected.p_seeds)
+    assert found.answer.detectable == pytest.approx(expected.detectable)
+    assert found.answer.shown
     assert expected.shown
+
+
+def test_relation_runs_are_paired_by_the_number_of_their_seeds_and_by_sentence(tmp_path: Path) -> None:
+    write_relation(tmp_path, "re-entity", "runs/entity-128-s0/checkpoint-200", 0.9, 1)
+    write_relation(tmp_path, "re-mlm", "runs/mlm-128-s0/checkpoint-200", 0.6, 2)
+    one, other = find_relation([str(tmp_path)])
+    told = [{"seed": 0}, {"seed": 1}, {"seed": 2}], [{"seed": 2}, {"seed": 5}, {"seed": 7}]
+    one, other = (replace(run, result={**run.result, "seeds": seeds}) for run, seeds in zip((one, other), told, strict=True))
+    assert one.rows is not None
+    assert other.rows is not None
+    found = paired(one, other, seed=0)
+    assert found is not None
+    assert found.seeds == 1
+    assert found.values == pytest.approx((one.rows.f1()[2], other.rows.f1()[0]))
+    assert paired(one, replace(other, result={**other.result, "seeds": [{"seed": n} for n in (5, 6, 7)]}), seed=0) is None
+    alone = replace(other, rows=replace(other.rows, sentences=np.arange(400)))  # without the sentences of its rows
+    again = paired(one, alone, seed=0)
+    assert again is not None
+    assert again.answer.over_documents == found.answer.over_documents
 
 
 def test_runs_of_one_name_are_told_apart_and_other_settings_are_not_compared(tmp_path: Path) -> None:
@@ -304,6 +372,6 @@ def test_an_evaluation_without_words_is_left_out_of_gold_alone(runs: Path, tmp_p
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     write_jsonl(path, [{**row, "word_rank": None} for row in rows])
     study = study_of(read_groups([str(copy)])[0], say=Say("en"), margin=0.02, seed=0, target={})
-    lines = {line[0]: line[1:] for line in cells(transfer.carry_over(study))}
+    lines = {line[0].partition(" (")[0]: line[1:] for line in cells(transfer.carry_over(study))}
     assert lines["Gold"].count("–") == 2
     assert lines["Real@1 strict"].count("–") == 0

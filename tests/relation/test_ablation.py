@@ -57,6 +57,10 @@ def test_an_ablation_goes_seed_by_seed_resumes_and_judges(base: RelationRecipe, 
     assert "`made_dev`, 40 rows" in shown
     assert "Verdicts: 1, each judged by itself" in shown
     assert "| none | 2 |" in shown
+    alone = [replace(line, verdict=line.verdict and replace(line.verdict, over_seeds=None, shown=False)) for line in lines]
+    told = markdown(alone, dev, "none")
+    assert "Verdicts: 0" in told
+    assert told.rstrip().endswith("| no verdict |")
     with pytest.raises(ComparisonError, match="not among"):
         table(runs, dev, reference="plain")
 

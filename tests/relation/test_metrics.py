@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.relation.intervals import Scored, auprc_by_draw, difference, estimates, method_verdict
+from coref_automl.relation.intervals import Scored, auprc_by_draw, estimates, method_verdict
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.metrics import area, areas_by_draw, auprc, confusion_matrix, label_table, micro_f1, score
 
@@ -119,11 +119,11 @@ def test_a_draw_of_auprc_uses_the_labels_it_holds() -> None:
 
 def test_a_clear_difference_is_shown_and_none_is_not() -> None:
     good, bad = made(0.9, seed=1), made(0.5, seed=2)
-    assert difference(good, bad).low > 0.2
+    assert method_verdict(good, bad).over_documents.low > 0.2
     verdict = method_verdict(good, bad)
     assert verdict.shown
     assert verdict.difference > 0.3
     same = method_verdict(made(0.7, seed=3), made(0.7, seed=4))
     assert not same.shown
     assert not method_verdict(made(0.9, seeds=1), made(0.5, seeds=1)).shown
-    assert difference(good, bad, metric="auprc").low > 0.1
+    assert method_verdict(good, bad, metric="auprc").over_documents.low > 0.1

@@ -22,6 +22,8 @@ from coref_automl.records import Estimate, Half, Provenance
 from coref_automl.statistics import MethodVerdict, Part, composite, seed_paired_verdicts
 
 OBJECTIVES = ("mlm", "combined", "entity")
+_NEAR = 0.05
+"""Runs are equally trained when their tokens differ by less than this share."""
 Pick = Callable[[Sequence[Entry]], Entry]
 Among = NDArray[np.bool_] | None
 
@@ -76,7 +78,8 @@ def arms(study: Study) -> list[Arm]:
             arm = held.setdefault(
                 (made.base, length, made.seq_len, method), Arm(method, made.objective, same_model(made.base), length, {})
             )
-            if made.seed not in arm.runs:  # a second run of that name and seed is a method of its own
+            # a second run of that name and seed is a method of its own, and so is a run on other data
+            if made.seed not in arm.runs and _dataset(arm) in (None, made.dataset):
                 arm.runs[made.seed] = entries
                 break
     rank = {objective: number for number, objective in enumerate(OBJECTIVES)}
@@ -92,6 +95,12 @@ def base_of(study: Study, arm: Arm) -> Entry | None:
 
 def last(entries: Sequence[Entry]) -> Entry:
     return entries[-1]
+
+
+def equally_trained(a: Arm, b: Arm) -> bool:
+    """Did every pair of runs of a shared seed see as many tokens, as near as checkpoints allow?"""
+    pairs = [(last(a.runs[seed]).tokens, last(b.runs[seed]).tokens) for seed in a.runs if seed in b.runs]
+    return all(abs(one - other) <= _NEAR * max(one, other) for one, other in pairs)
 
 
 def versus(
@@ -164,15 +173,21 @@ def was_run(study: Study, entry: Entry, metric: str) -> bool:
 
 
 def _ambiguous(found: Sequence[tuple[Provenance, list[Entry]]]) -> set[str]:
-    """Objectives under which two runs have the same base, length and seed: their runs' names tell them apart."""
-    seen: set[tuple[object, ...]] = set()
-    twice = set()
+    """Objectives under which two runs have the same base and length, and the same seed or other data: names tell them apart."""
+    seen: dict[tuple[object, ...], list[Provenance]] = {}
     for made, entries in found:
-        key = (made.objective, made.base, made.seq_len, entries[-1].evaluation.seq_len, made.seed)
-        if key in seen:
-            twice.add(made.objective)
-        seen.add(key)
-    return twice
+        seen.setdefault((made.objective, made.base, made.seq_len, entries[-1].evaluation.seq_len), []).append(made)
+    return {
+        made[0].objective
+        for made in seen.values()
+        if len({one.seed for one in made}) < len(made) or len({one.dataset for one in made}) > 1
+    }
+
+
+def _dataset(arm: Arm) -> str | None:
+    """What the runs of an arm were trained on; None while it has none."""
+    made = next((entries[-1].evaluation.provenance for entries in arm.runs.values()), None)
+    return made.dataset if made else None
 
 
 def _stem(made: Provenance) -> str:

@@ -17,6 +17,7 @@ from coref_automl.comparison.sentences import tokens
 from coref_automl.comparison.study import SHOWN_METRICS, WORD_METRICS, Study
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Estimate
+from coref_automl.statistics import composite
 
 _MOST_BARS = 40
 """Rows above which a table has numbers without bars: a page of a hundred checkpoints stays light."""
@@ -146,7 +147,9 @@ def best_of_families(study: Study) -> Section | None:
     answers: Sequence[Comparison | None] = [None] * len(peaks)
     if study.base is not None:
         answers = study.judged(study.base, list(peaks.values()))
-    values = estimate_cells([peak.evaluation.estimates.get(study.metric) for peak in peaks.values()])
+    columns = study.group.columns(study.metric, half="confirm", entries=list(peaks.values()))
+    held = composite(columns.parts, seed=study.seed) if columns.items else [None] * len(peaks)
+    values = estimate_cells(held)
     moved = estimate_cells([answer.difference if answer else None for answer in answers], difference=True)
     lines = tuple(
         row(run, _short(peak), _epoch(peak), tokens(peak.tokens), value, change, verdict_cell(answer, study) if answer else "–")
@@ -156,7 +159,14 @@ def best_of_families(study: Study) -> Section | None:
         say("학습", "run"), say("최고", "best"), say("에폭", "epoch"), say("토큰", "tokens"), METRICS[study.metric].label,
         say("원래 모델과의 차이", "difference from base"), say("판정", "verdict"),
     )  # fmt: skip
-    return Section("families", say("학습별 최고", "Best of each run"), (Table(head, lines, frozenset({2, 3, 4, 5})),))
+    note = say(
+        f"최고는 선택 쪽 절반에서 찾고 값과 차이는 확인 쪽 절반의 것입니다. Holm, 학습 {len(runs)}개. 체크포인트의 판정이지 "
+        "방법의 판정이 아닙니다.",
+        f"The best is found on the select half; values and differences are on confirm, Holm over {len(runs)} runs. Verdicts are "
+        "about checkpoints, not about methods.",
+    )
+    blocks = (Table(head, lines, frozenset({2, 3, 4, 5})), Text(note, "quiet"))
+    return Section("families", say("학습별 최고", "Best of each run"), blocks)
 
 
 def _map_table(study: Study, title: str, metrics: list[str]) -> Table:

@@ -16,21 +16,22 @@ def conclusions(study: Study, questions: Sequence[Question]) -> Section | None:
     out = []
     better = [name for name, answer in study.against_base().items() if shown(answer) and answer.difference.value > 0]
     if study.base is not None and study.table is not None:
-        count = len(study.table.rows) - 1
-        out.append(
-            say(
-                f"체크포인트 {count}개 중 {len(better)}개가 원래 모델({study.base.name})보다 낫다고 보입니다.",
-                f"{len(better)} of {count} checkpoints are shown better than the base model {study.base.name}.",
-            )
+        count = len(study.against_base())
+        told = say(
+            f"체크포인트 {count}개 중 {len(better)}개가 원래 모델({study.base.name})보다 낫다고 보입니다 (Holm, 비교 {count}개).",
+            f"{len(better)} of {count} checkpoints are shown better than the base model {study.base.name} (Holm over {count}).",
         )
+        out.append(told + _chosen_beside(study, better))
     if found := study.matrix():
         entries, _, ps = found
         pairs = len(entries) * (len(entries) - 1) // 2
         known = int((ps < 0.05).sum()) // 2
         out.append(
             say(
-                f"상위 {len(entries)}개의 짝 {pairs}개 중 {pairs - known}개는 이 세트로 구별되지 않습니다.",
-                f"{pairs - known} of the {pairs} pairs among the top {len(entries)} cannot be told apart on this set.",
+                f"선택 쪽에서 앞선 것과 원래 모델, 모두 {len(entries)}개의 짝 {pairs}개 중 {pairs - known}개는 이 세트로 "
+                f"구별되지 않습니다 (모든 짝에 대한 Holm).",
+                f"Of the {pairs} pairs among {len(entries)} (the highest on select, and the base), {pairs - known} cannot be "
+                f"told apart on this set (Holm over all pairs).",
             )
         )
     blocks: list[Block] = []
@@ -39,6 +40,33 @@ def conclusions(study: Study, questions: Sequence[Question]) -> Section | None:
     if out:
         blocks.append(Points(tuple(out)))
     return Section("conclusions", say("결론", "Conclusions"), tuple(blocks)) if blocks else None
+
+
+def _chosen_beside(study: Study, better: Sequence[str]) -> str:
+    """Why the recommended one may not be among those shown better; and that single checkpoints are no methods."""
+    say, name, out = study.say, study.recommendation.name, ""
+    if better and name not in better and name in study.against_base():
+        why = (
+            say("최고에 가깝고 이르다는", "for coming early and near the best"),
+            say("가장 높다는", "for standing highest there"),
+        )
+        reason = why[0] if study.recommendation.saves else why[1]
+        out += say(
+            f" 추천된 {name}은 그중에 없습니다. 선택 쪽 절반에서 {reason} 이유로 골랐고, 이 판정은 확인 쪽 절반의 것입니다.",
+            f" The recommended {name} is not among them: it was chosen on the select half, {reason}, and this verdict is the "
+            "confirm half's.",
+        )
+    if better and one_seed(study):
+        out += say(
+            " 체크포인트에 대한 말이며, 시드가 하나인 방법에 대한 판정은 아닙니다.",
+            " That is said of checkpoints; of a method with one seed it is no verdict.",
+        )
+    return out
+
+
+def one_seed(study: Study) -> list[str]:
+    """Methods and lengths that one seed alone stands for."""
+    return [arm.name for arm in arms(study) if arm.seeds < 2]
 
 
 def cannot_tell(study: Study) -> tuple[str, ...]:
@@ -68,13 +96,20 @@ def cannot_tell(study: Study) -> tuple[str, ...]:
         least = 100 * sorted(could)[len(could) // 2]
         out.append(
             say(
-                f"이 세트가 다섯 번에 네 번 보일 수 있는 가장 작은 차이는 약 {least:.1f}점입니다. 그보다 작은 차이는 "
-                f"없다고도 있다고도 할 수 없습니다.",
-                f"The smallest difference this set shows four times in five is about {least:.1f} points; of smaller ones it "
-                f"says nothing.",
+                f"체크포인트 하나와 원래 모델의 참된 차이가 {least:.1f}점쯤이면 이 세트가 다섯 번에 네 번 보입니다 (비교 "
+                f"{len(could)}개, Holm의 가장 엄한 단계). 그보다 작은 차이는 더 자주 놓칩니다.",
+                f"A true difference of about {least:.1f} points between a checkpoint and the base is shown four times in five "
+                f"({len(could)} comparisons, Holm's hardest step); smaller ones are missed more often.",
             )
         )
-    if all(arm.seeds < 2 for arm in arms(study)):
+    if alone := one_seed(study):
+        out.append(
+            say(
+                f"시드가 하나뿐인 방법({', '.join(alone)})은 방법의 차이와 시드의 운을 가릴 수 없습니다.",
+                f"With one seed ({', '.join(alone)}) a better method cannot be told from a lucky seed.",
+            )
+        )
+    elif not arms(study):
         out.append(
             say(
                 "학습 방법마다 시드가 하나라면, 방법의 차이와 시드의 운을 가릴 수 없습니다.",
@@ -113,9 +148,10 @@ def how_to_read(study: Study) -> Section:
                         "verdict.",
                     ),
                     say(
-                        "'차이가 보이지 않음'은 '같다'가 아닙니다. 곁에 적힌 점수보다 작은 차이는 이 세트로는 알 수 없다는 "
-                        "뜻입니다.",
-                        "“No difference shown” does not mean equal: differences below the stated points are beyond this set.",
+                        "'차이가 보이지 않음'은 '같다'가 아닙니다. 참된 차이가 곁에 적힌 점수만 하면 다섯 번에 네 번 보이고, "
+                        "그보다 작으면 더 자주 놓칩니다.",
+                        "“No difference shown” does not mean equal: a true difference of the stated points would be shown four "
+                        "times in five, a smaller one is missed more often.",
                     ),
                     say(
                         "절반(select)으로 고르고 다른 절반(confirm)으로 판정합니다. 그래서 고른 것의 값이 부풀지 않습니다.",

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison import charts
-from coref_automl.comparison.arms import Arm, Versus, arms, last, means, versus
+from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, last, means, versus
 from coref_automl.comparison.page import Block, Charts, Table, Text, estimate_cells, in_percent, row
 from coref_automl.comparison.pairs import p_text
 from coref_automl.comparison.pairs import verdict_cell as checkpoint_verdict
@@ -27,6 +27,7 @@ def length(study: Study) -> Question | None:
     """Does length help, and at which distance?"""
     say, found = study.say, arms(study)
     pairs = [(b, a) for a, b in combinations(found, 2) if a.length < b.length and (a.method, a.base) == (b.method, b.base)]
+    pairs = [pair for pair in pairs if equally_trained(*pair)]
     title = say("길이가 도움이 되는가, 어느 거리에서?", "Does length help, and at which distance?")
     metric = _far_metric(study)
     if not pairs or metric is None:
@@ -57,7 +58,7 @@ def length(study: Study) -> Question | None:
     blocks: tuple[Block, ...] = (
         Table(head, lines, frozenset(range(1, 5))),
         Table(wide, by_bucket, frozenset(range(1, len(wide))), caption),
-        rule(say),
+        rule([one for column in (plain, *far.values(), *reach.values()) for one in column], say),
         *_values_by_distance(study, metric, found),
     )
     return Question("lengths", title, _answer(study, pairs, plain, far, reach, metric), blocks, say("길이", "length"))
@@ -98,7 +99,9 @@ def _answer(
         if seen
         else ""
     )
-    first = lead([one for one in (far[""][number],) if one is not None], say)
+    first = lead([one for one in far[""] if one is not None], say)
+    if _seeds(far[""][number]) > 1:
+        first = f"{METRICS[metric].label}: {first}"
     return f"{first} {told[0]} ({say('점', 'points')}): {'; '.join(told[1:])}.{where}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
-from coref_automl.comparison.arms import Arm, Versus, arms, base_of, last, means, versus
+from coref_automl.comparison.arms import Arm, Versus, arms, base_of, equally_trained, last, means, versus
 from coref_automl.comparison.groups import same_model
 from coref_automl.comparison.page import Block, Cell, Section, Table, Text, estimate_cells, row
 from coref_automl.comparison.question import Question, lead, phrase, rule, verdict_cell, versus_head, versus_rows
@@ -14,8 +14,6 @@ from coref_automl.comparison.sentences import points, tokens
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import METRICS
 
-_NEAR = 0.05
-"""Arms are equally trained when their tokens differ by less than this share."""
 _SHOWN = ("real1_strict", "real1", "real_far1_strict", "lambada_top1_strict", "gold_word")
 
 
@@ -63,7 +61,9 @@ def entity_or_mlm(study: Study) -> Question | None:
     if not judged:
         return None
     label = METRICS[study.metric].label
-    answer = f"{lead(_own(judged), say)} {label}, entity - mlm ({say('점', 'points')}): {_by_length(judged, study)}."
+    told = _fair(judged)
+    first = lead(_own(told), say) if told else _unfair(study)
+    answer = f"{first} {label}, entity - mlm ({say('점', 'points')}): {_by_length(told or judged, study)}."
     form = say(
         "Real은 entity가 학습하는 형식 그대로입니다. 바깥의 확인은 gold와 관계 추출입니다.",
         "Real has the very form that entity trains; gold and relation extraction are the outside checks.",
@@ -71,7 +71,7 @@ def entity_or_mlm(study: Study) -> Question | None:
     rows = versus_rows([((a.name, b.name, _equal(a, b, study)), one) for (a, b), one in judged], say)
     head = versus_head(("entity", "mlm", say("학습량", "training")), "entity", "mlm", say)
     title = say("entity 학습은 같은 양의 mlm보다 나은가?", "Is entity training better than as much more mlm?")
-    blocks = (Table(head, rows, frozenset({3, 4, 5, 6, 7})), rule(say), Text(form, "quiet"))
+    blocks = (Table(head, rows, frozenset({3, 4, 5, 6, 7})), rule([one for _, one in judged], say), Text(form, "quiet"))
     return Question("entity-or-mlm", title, answer, blocks, say("entity와 mlm", "entity or mlm"))
 
 
@@ -84,11 +84,16 @@ def mix(study: Study) -> Question | None:
     if not judged:
         return None
     label, parts = METRICS[study.metric].label, []
+    told = _fair(judged)
     for other in ("mlm", "entity"):
-        some = [((a, b), one) for (a, b), one in judged if b.objective == other]
+        some = [((a, b), one) for (a, b), one in told or judged if b.objective == other]
         if some:
             parts.append(f"{say('섞기', 'mix')} - {other}: {_by_length(some, study)}")
-    if beats := _beats_both(judged):
+    if not told:
+        first = _unfair(study)
+    elif all(one.seeds < 2 for _, one in told):
+        first = lead([one for _, one in told], say)
+    elif beats := _beats_both(told):
         first = say(f"둘 다보다 나은 섞기: {', '.join(beats)}.", f"Better than both: {', '.join(beats)}.")
     else:
         first = say("둘 다보다 낫다고 보이는 섞기는 없습니다.", "No mix is shown better than both.")
@@ -97,7 +102,7 @@ def mix(study: Study) -> Question | None:
     sides = say("섞기", "mix"), say("상대", "other")
     head = versus_head((*sides, say("학습량", "training")), *sides, say)
     title = say("섞으면 어느 한쪽보다 나은가?", "Is a mix better than either?")
-    blocks = (Table(head, rows, frozenset({3, 4, 5, 6, 7})), rule(say))
+    blocks = (Table(head, rows, frozenset({3, 4, 5, 6, 7})), rule([one for _, one in judged], say))
     return Question("mix", title, answer, blocks, say("섞기", "a mix"))
 
 
@@ -117,7 +122,7 @@ def variants(study: Study) -> Section | None:
             ),
             frozenset({1, 2}),
         ),
-        rule(say),
+        rule([one for _, one in judged], say),
     ]
     return Section("methods", say("같은 목표의 방법들", "Methods of one objective"), tuple(blocks))
 
@@ -153,6 +158,15 @@ def _own(judged: Sequence[tuple[tuple[Arm, Arm], Versus]]) -> list[Versus]:
     return [one for (a, _), one in judged if a.base == judged[0][0][0].base]
 
 
+def _fair(judged: Sequence[tuple[tuple[Arm, Arm], Versus]]) -> list[tuple[tuple[Arm, Arm], Versus]]:
+    """The pairs at equal training: the others are in the table and have no say."""
+    return [(pair, one) for pair, one in judged if equally_trained(*pair)]
+
+
+def _unfair(study: Study) -> str:
+    return study.say("학습량이 같지 않아 판정하지 않습니다.", "Not trained equally, so no verdict.")
+
+
 def _beats_both(judged: Sequence[tuple[tuple[Arm, Arm], Versus]]) -> list[str]:
     won: dict[str, set[str]] = {}
     for (a, b), one in judged:
@@ -162,7 +176,7 @@ def _beats_both(judged: Sequence[tuple[tuple[Arm, Arm], Versus]]) -> list[str]:
 
 
 def _equal(a: Arm, b: Arm, study: Study) -> str:
-    if abs(a.tokens - b.tokens) <= _NEAR * max(a.tokens, b.tokens):
+    if equally_trained(a, b):
         return study.say(f"같음, {tokens(a.tokens)}", f"equal, {tokens(a.tokens)}")
     return study.say(f"다름, {tokens(a.tokens)} / {tokens(b.tokens)}", f"unequal, {tokens(a.tokens)} / {tokens(b.tokens)}")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coref_automl.comparison.arms import Arm, Pick, Versus, arms, means, versus
-from coref_automl.comparison.page import Block, Cell, Table, Text, row
+from coref_automl.comparison.compare import finding
+from coref_automl.comparison.page import Block, Cell, Say, Table, Text, row
 from coref_automl.comparison.pairs import p_text
-from coref_automl.comparison.question import Question, estimate_text, verdict_cell
+from coref_automl.comparison.question import Question, estimate_text, family, lead, verdict_cell
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.sentences import points
 from coref_automl.comparison.study import Study
@@ -21,23 +22,23 @@ def over_fitting(study: Study) -> Question | None:
     runs = _runs_table(study)
     if runs is None:
         return None
-    several = [arm for arm in arms(study) if len(arm.steps()) > 1 and not METRICS[study.metric].parts]
+    several = [arm for arm in arms(study) if len(arm.steps()) > 1] if not METRICS[study.metric].parts else []
     title = say("과적합은 언제 시작되는가?", "When does over-fitting start?")
     blocks: list[Block] = []
-    fallen = [one.run for one in study.recommendation.over_fitting if one.shown]
-    answer = _of_runs(fallen, study)
+    answer, told = _of_runs(study), ""
     if several:
         curves = {arm.name: _curve(study, arm) for arm in several}
         peaks = {name: _peak(values) for name, values in curves.items()}
         falls = _falls(study, several, peaks)
         answer = f"{_of_arms(study, several, peaks, falls)} {answer}"
         blocks += [_curve_table(study, several, curves, peaks), _fall_table(study, several, peaks, falls)]
+        told = family(falls, say)
     note = say(
         "최고는 선택 쪽 절반에서 찾고, 최고와 마지막의 차이는 확인 쪽 절반에서 재므로 최고를 골랐다는 이유로 부풀지 않습니다.",
         "The peak is found on the select half and its lead over the last measured on confirm, so that choosing it does not "
         "flatter it.",
     )
-    return Question("over-fitting", title, answer, (*blocks, runs, Text(note, "quiet")), say("과적합", "over-fitting"))
+    return Question("over-fitting", title, answer, (*blocks, runs, Text(note + told, "quiet")), say("과적합", "over-fitting"))
 
 
 def _curve(study: Study, arm: Arm) -> list[Estimate | None]:
@@ -64,36 +65,52 @@ def _falls(study: Study, several: Sequence[Arm], peaks: dict[str, int]) -> list[
 
 
 def _of_arms(study: Study, several: Sequence[Arm], peaks: dict[str, int], falls: Sequence[Versus | None]) -> str:
+    """Of methods with several seeds: where the fall is shown. Of single seeds: where they stood highest, no verdict."""
     say, count = study.say, len(several)
     still = sum(peaks[arm.name] == len(arm.steps()) - 1 for arm in several)
+    rising = say(
+        f"선택 쪽 절반에서 마지막 체크포인트가 가장 높은 것은 방법과 길이 {count}가지 중 "
+        + (f"{still}가지입니다." if still else "하나도 없습니다."),
+        f"On the select half the last checkpoint is the highest in {still or 'none'} of {count} methods and lengths.",
+    )
+    firm = [(arm, one) for arm, one in zip(several, falls, strict=True) if arm.seeds > 1]
+    if not firm:
+        return f"{lead([], say)} {rising}"
     shown = [
         f"{arm.name} ({say('최고 에폭', 'peak at epoch')} {_when(arm, peaks[arm.name])}, {points(one.answer.interval)})"
-        for arm, one in zip(several, falls, strict=True)
+        for arm, one in firm
         if one is not None and one.answer.shown and one.answer.difference > 0
     ]
-    rising = say(
-        f"방법과 길이 {count}가지 중 {still}가지는 마지막이 최고입니다.",
-        f"In {still} of {count} arms the last checkpoint is the peak.",
-    )
     if shown:
         return f"{rising} " + say(
             f"떨어짐이 보이는 것: {', '.join(shown)}.", f"A fall from the peak is shown in {', '.join(shown)}."
         )
-    could = [one.answer.detectable for one in falls if one is not None and one.answer.detectable and one.seeds > 1]
+    could = [one.answer.detectable for _, one in firm if one is not None and one.answer.detectable]
     limit = (
         say(f" (약 {100 * max(could):.1f}점이면 보였을 것)", f" (about {100 * max(could):.1f} points could be)") if could else ""
     )
     return f"{rising} " + say(
-        f"최고에서 떨어짐은 어디에서도 보이지 않습니다{limit}.", f"A fall from the peak is shown in none{limit}."
+        f"최고에서 떨어짐은 시드가 둘 이상인 {len(firm)}가지 중 어디에서도 보이지 않습니다{limit}.",
+        f"A fall from the peak is shown in none of the {len(firm)} with several seeds{limit}.",
     )
 
 
-def _of_runs(fallen: Sequence[str], study: Study) -> str:
+def _of_runs(study: Study) -> str:
+    """Every run by itself, one test a run that peaked before its end."""
+    found = study.recommendation.over_fitting
+    fallen = [one.run for one in found if one.shown]
+    tests = sum(one.comparison is not None for one in found)
     if fallen:
         return study.say(
-            f"과적합이 보이는 학습: {', '.join(fallen)}.", f"Run by run, over-fitting is shown in {', '.join(fallen)}."
+            f"학습 하나씩 보면(Holm, 검정 {tests}개) 과적합이 보이는 학습: {', '.join(fallen)}.",
+            f"Run by run (Holm over {tests} tests), over-fitting is shown in {', '.join(fallen)}.",
         )
-    return study.say("과적합은 어느 학습에서도 보이지 않습니다.", "Run by run, over-fitting is shown in no run.")
+    if not tests:
+        return study.say("어느 학습이나 마지막이 최고입니다.", "Every run is at its highest at its end.")
+    return study.say(
+        f"학습 하나씩 보면(Holm, 검정 {tests}개) 과적합이 보이는 학습은 없습니다.",
+        f"Run by run (Holm over {tests} tests), over-fitting is shown in none.",
+    )
 
 
 def _curve_table(study: Study, several: Sequence[Arm], curves: dict[str, list[Estimate | None]], peaks: dict[str, int]) -> Table:
@@ -124,8 +141,8 @@ def _fall_table(study: Study, several: Sequence[Arm], peaks: dict[str, int], fal
             told, change = Cell(say("마지막이 최고", "the last is the peak"), "quiet"), "–"
         else:
             told, change = verdict_cell(one, say), points(one.answer.interval) if one else "–"
-            if one is not None and one.answer.shown and one.answer.difference > 0:
-                told = Cell(say("과적합: 떨어짐이 보임", "over-fitting: the fall is shown"), "bad")
+            if one is not None and one.answer.shown:
+                told = _fallen(say) if one.answer.difference > 0 else _risen(say)
         lines.append(row(arm.name, str(arm.seeds), _when(arm, peaks[arm.name]), _when(arm, end), change, told))
     head = (
         say("방법과 길이", "method, length"), say("시드", "seeds"), say("최고 (에폭)", "peak (epoch)"), say("마지막", "last"),
@@ -134,9 +151,17 @@ def _fall_table(study: Study, several: Sequence[Arm], peaks: dict[str, int], fal
     return Table(head, tuple(lines), frozenset({1, 4}))
 
 
+def _fallen(say: Say) -> Cell:
+    return Cell(say("과적합: 떨어짐이 보임", "over-fitting: the fall is shown"), "bad")
+
+
+def _risen(say: Say) -> Cell:
+    return Cell(say("마지막이 더 좋음", "the last is better"), "good")
+
+
 def _when(arm: Arm, number: int) -> str:
     made = next(iter(arm.steps()[number].values())).evaluation.provenance
-    return f"{made.epoch:.2g}" if made else str(number + 1)
+    return f"{round(made.epoch, 2):g}" if made else str(number + 1)
 
 
 def _runs_table(study: Study) -> Table | None:
@@ -149,7 +174,9 @@ def _runs_table(study: Study) -> Table | None:
         if one.comparison is None:
             told = Cell(say("마지막이 최고", "the last is the peak"), "quiet")
         elif one.shown:
-            told = Cell(say("과적합: 떨어짐이 보임", "over-fitting: the fall is shown"), "bad")
+            told = _fallen(say)
+        elif finding(one.comparison) == "worse":
+            told = _risen(say)
         else:
             told = Cell(say("보이지 않음", "not shown") + _could(one.comparison.detectable, study), "quiet")
         change = points(one.comparison.difference) if one.comparison else "–"

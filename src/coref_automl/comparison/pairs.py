@@ -6,8 +6,9 @@ from typing import Any
 
 from coref_automl.comparison import charts
 from coref_automl.comparison.compare import ALPHA, Finding, finding
+from coref_automl.comparison.groups import same_model
 from coref_automl.comparison.page import Cell, Charts, Section, Table, Text, Tone, estimate_cells, in_percent, row
-from coref_automl.comparison.sentences import verdict
+from coref_automl.comparison.sentences import points, verdict
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
@@ -56,9 +57,32 @@ def differences(study: Study) -> Section | None:
         "The verdict is the sign-flip test over documents with Holm's adjustment; McNemar is the reading for independent "
         "items and decides nothing.",
     )
+    intro += _windows(study)
     title = say("원래 모델(기준)과의 차이", "Differences from the reference")
     chart = Charts(((title, charts.differences(rows, say)),), wide=True)
     return Section("differences", title, (Text(intro), chart, Table(head, lines, frozenset({1, 2, 3, 4}))))
+
+
+def _windows(study: Study) -> str:
+    """Unlike windows are named, and what they alone do to the base is said."""
+    say, base = study.say, study.base
+    lengths = sorted({entry.evaluation.seq_len for entry in study.entries if entry.trained})
+    if base is None or lengths in ([], [base.evaluation.seq_len]):
+        return ""
+    own = same_model(base.evaluation.checkpoint)
+    others = [e for e in study.entries if not e.trained and e is not base and same_model(e.evaluation.checkpoint) == own]
+    told = [
+        f"@{entry.evaluation.seq_len:,}: {points(answer.difference)}"
+        for entry, answer in zip(others, study.judged(base, others), strict=True)
+        if answer is not None
+    ]
+    listed = ", ".join(f"{length:,}" for length in lengths)
+    return say(
+        f" 체크포인트의 창 길이는 {listed} 토큰이고 기준은 {base.evaluation.seq_len:,} 토큰입니다."
+        + (f" 학습 없이 창만 바꾼 기준 모델의 차이, {'; '.join(told)}점." if told else ""),
+        f" Windows are of {listed} tokens, the reference's of {base.evaluation.seq_len:,}."
+        + (f" The reference itself in other windows, untrained: {'; '.join(told)} points." if told else ""),
+    )
 
 
 def paired_matrix(study: Study) -> Section | None:
@@ -77,10 +101,10 @@ def paired_matrix(study: Study) -> Section | None:
     ]
     known = sum(bool(entry["shown"]) for entry in marked) // 2
     told = say(
-        f"상위 {len(names)}개의 모든 짝 {len(rows) // 2}개 중 차이가 보이는 짝은 {known}개입니다 (점으로 표시, 모든 짝에 "
-        f"대한 Holm).",
-        f"Of all {len(rows) // 2} pairs of the top {len(names)}, {known} differ visibly (marked by a dot; Holm over all "
-        f"pairs). Green: the row is above the column; red: below.",
+        f"선택 쪽에서 앞선 것과 원래 모델, 모두 {len(names)}개의 짝 {len(rows) // 2}개 중 차이가 보이는 짝은 {known}개입니다 "
+        f"(점으로 표시, 모든 짝에 대한 Holm).",
+        f"Of the {len(rows) // 2} pairs of {len(names)} (the highest on select, and the base), {known} are shown to differ (a "
+        f"dot marks them; Holm over all pairs). Green: the row is above the column; red: below.",
     )
     title = say("짝 비교 행렬", "Pair by pair")
     return Section("matrix", title, (Text(told), Charts(((title, charts.matrix(marked, names, say)),), wide=True)))

@@ -26,7 +26,7 @@ class Question:
 
 
 def lead(found: Sequence[Versus], say: Say) -> str:
-    """Yes, no, in part, or not shown: the answer before its numbers. One-seed pairs have no say where others have several."""
+    """Yes, no, in part, or not shown: the answer before its numbers. Pairs of one seed have no say."""
     firm = [one.answer for one in found if one.seeds > 1]
     if not firm:
         return say("시드가 하나뿐이라 판정할 수 없습니다.", "One seed only, so no verdict.")
@@ -35,7 +35,15 @@ def lead(found: Sequence[Versus], say: Say) -> str:
         return say("그렇습니다.", "Yes.")
     if signs == {-1}:
         return say("아닙니다, 더 나쁩니다.", "No, it is worse.")
-    return say("차이가 보이지 않습니다.", "No difference shown.") if signs == {0} else say("일부에서만.", "In part.")
+    if signs == {0}:
+        return say("차이가 보이지 않습니다.", "No difference shown.")
+    if 1 not in signs:
+        return say("아닙니다, 일부에서는 더 나쁩니다.", "No, in part it is worse.")
+    return (
+        say("일부에서만.", "In part.")
+        if -1 not in signs
+        else say("일부에서는 더 좋고 일부에서는 더 나쁩니다.", "In part better, in part worse.")
+    )
 
 
 def phrase(found: Versus, say: Say) -> str:
@@ -107,7 +115,20 @@ def estimate_text(estimate: Estimate | None) -> str:
     return f"{100 * estimate.value:.1f} [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
 
 
-def rule(say: Say) -> Text:
+def family(found: Sequence[Versus | None], say: Say) -> str:
+    """How many verdicts a question holds, and that they are not corrected for their number; nothing to say of one."""
+    count = sum(one is not None and one.seeds > 1 for one in found)
+    if count < 2:
+        return ""
+    return say(
+        f" 이 물음의 판정 {count}개는 하나씩 따로 낸 것이고 개수에 대한 보정은 없습니다: 참된 차이가 없어도 스물에 하나쯤은 "
+        "'보임'이 됩니다.",
+        f" The {count} verdicts of this question are each taken by itself, not corrected for their number: where nothing truly "
+        "differs, about one in twenty is shown all the same.",
+    )
+
+
+def rule(found: Sequence[Versus | None], say: Say) -> Text:
     """How a verdict about a method is reached; under every table of them."""
     return Text(
         say(
@@ -115,6 +136,7 @@ def rule(say: Say) -> Text:
             "모두 0을 벗어나야 '보임'입니다. 한 칸에 적힌 구간은 둘을 합친 것입니다.",
             "Last checkpoints of runs paired by seed, confirm half. Shown only if the interval over seeds (t) and the one over "
             "documents (bootstrap) both exclude 0. An interval written alone spans both.",
-        ),
+        )
+        + family(found, say),
         "quiet",
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from coref_automl.comparison.compare import finding
 from coref_automl.comparison.page import Cell, Points, Section, Table, Tone, row
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.sentences import points
@@ -26,7 +28,8 @@ def rating(study: Study) -> Section | None:
     runs, say = study.runs(), study.say
     if not runs:
         return None
-    graded = {run: _grades(study, entries) for run, entries in runs.items()}
+    behind = _behind(study)
+    graded = {run: _grades(study, entries, behind) for run, entries in runs.items()}
     titles = [grade.what for grade in next(iter(graded.values()))]
     lines = tuple(
         row(run, *(Cell(f"{grade.letter} · {grade.because}", _GRADES.get(grade.letter, "quiet")) for grade in grades))
@@ -35,8 +38,10 @@ def rating(study: Study) -> Section | None:
     margin = f"{100 * study.margin:g}"
     rules = (
         say(
-            "시작: 첫 체크포인트가 원래 모델보다 낫다고 보이면 A, 다르다고 보이지 않으면 B, 나쁘다고 보이면 C.",
-            "Initial: A if the first checkpoint is shown better than the base, B if no difference is shown, C if shown worse.",
+            "시작: 첫 체크포인트가 원래 모델보다 낫다고 보이면(모든 체크포인트에 대한 Holm) A, 다르다고 보이지 않으면 B, "
+            "나쁘다고 보이면 C.",
+            "Initial: A if the first checkpoint is shown better than the base (Holm over all checkpoints), B if no difference is "
+            "shown, C if shown worse.",
         ),
         say(
             f"최고: 전체 최고의 {margin}점 이내임이 보이면 A, 최고와 다르다고 보이지 않으면 B, 나쁘다고 보이면 C.",
@@ -67,8 +72,15 @@ def rating(study: Study) -> Section | None:
     return Section("rating", say("요약 평가", "Summary rating"), (table, Points(rules)))
 
 
-def _grades(study: Study, entries: list[Entry]) -> list[Grade]:
-    say, values, base = study.say, study.select_values(), study.base
+def _behind(study: Study) -> dict[str, Comparison | None]:
+    """The peaks of the runs against the best of all on confirm, Holm over them."""
+    best = study.entry(study.recommendation.best)
+    peaks = [peak for entries in study.runs().values() if (peak := study.peak(entries)) is not best]
+    return dict(zip((peak.name for peak in peaks), study.judged(best, peaks), strict=True))
+
+
+def _grades(study: Study, entries: list[Entry], behind: Mapping[str, Comparison | None]) -> list[Grade]:
+    say, values = study.say, study.select_values()
     first, last, peak = entries[0], entries[-1], study.peak(entries)
     bound = {candidate.name: candidate.bound for candidate in study.recommendation.candidates}[peak.name]
     best = study.entry(study.recommendation.best)
@@ -76,13 +88,13 @@ def _grades(study: Study, entries: list[Entry]) -> list[Grade]:
     share = near.tokens / last.tokens if last.tokens else 1.0
     fewest = min(study.peak(other).tokens for other in study.runs().values()) or 1
     times = peak.tokens / fewest
-    start = _against(study, base, first)
-    behind = _against(study, peak, best) if peak is not best else None
+    start = study.against_base().get(first.name) if study.base is not None else None
+    lost = behind.get(peak.name)
     return [
         Grade(say("시작", "initial"), _by_sign(start), points(start.difference) if start else say("기준 없음", "no base")),
         Grade(
             say("최고", "best"),
-            "A" if bound <= study.margin or peak is best else "C" if shown(behind) else "B",
+            "A" if bound <= study.margin or peak is best else "C" if lost is not None and finding(lost) == "worse" else "B",
             f"{METRICS[study.metric].label} {100 * values[peak.name].value:.1f}%",
         ),
         Grade(say("속도", "speed"), _under(share, 1 / 3, 2 / 3), f"{100 * share:.0f}%"),
@@ -119,10 +131,6 @@ def _efficiency(study: Study, peak: Entry) -> Grade:
     own = rate(peak)
     letter = "C" if top <= 0 or own <= 0 else _under(1 - own / top, 1 / 3, 2 / 3)
     return Grade(name, letter, say(f"{own:+.2f}점/백만", f"{own:+.2f} points/M"))
-
-
-def _against(study: Study, reference: Entry | None, other: Entry) -> Comparison | None:
-    return study.judged(reference, [other])[0] if reference is not None and reference is not other else None
 
 
 def _by_sign(answer: Comparison | None) -> str:

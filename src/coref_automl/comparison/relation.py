@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from coref_automl.comparison.arms import Versus
 from coref_automl.comparison.groups import same_model
 from coref_automl.comparison.page import Block, Cell, Table, Text, row
-from coref_automl.comparison.question import Question, lead, phrase, versus_head, versus_rows
+from coref_automl.comparison.question import Question, family, lead, phrase, versus_head, versus_rows
 from coref_automl.comparison.relation_runs import RelationRun, paired
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
+from coref_automl.records import Provenance
 
 _PAIRS = (("entity", "mlm"), ("entity", ""), ("combined", "mlm"), ("combined", ""), ("mlm", ""), ("entity", "combined"))
 """Objectives of the starts to compare, the first question first; "" is the un-adapted base."""
@@ -22,7 +23,7 @@ def relation(study: Study) -> Question | None:
     runs, say = study.relation, study.say
     if not runs:
         return None
-    judged = _judged(study, runs)
+    judged, asked = _judged(study, runs)
     blocks: list[Block] = [_results(study, runs)]
     if judged:
         unit = say("차이, 문장에 걸쳐", "over sentences")
@@ -31,15 +32,16 @@ def relation(study: Study) -> Question | None:
         caption = say("micro-F1의 차이, 시드와 문장으로 짝지음", "differences in micro-F1, paired by seed and by sentence")
         blocks += [Table(head, lines, frozenset({2, 3, 4, 5, 6}), caption)]
         told = "; ".join(f"{one.a} - {one.b} {phrase(one, say)}" for one in judged[:3])
-        answer = f"{lead(judged[:1], say)} micro-F1 ({say('점', 'points')}), {told}."
+        answer = f"{lead(judged[:asked], say)} micro-F1 ({say('점', 'points')}), {told}."
         blocks.append(
             Text(
                 say(
-                    "시드는 관계 추출 학습의 시드입니다. 시작 체크포인트는 방법마다 하나이므로, 사전학습의 운은 여기서 "
-                    "가려지지 않습니다.",
-                    "Seeds are those of the relation training. Each start is one checkpoint of its method, so luck in "
-                    "pretraining is not averaged out here.",
-                ),
+                    "시드는 관계 추출 학습의 시드입니다. 한 줄의 시작은 체크포인트 하나이므로 판정은 그 체크포인트에 대한 "
+                    "것이고, 사전학습의 운은 여기서 가려지지 않습니다.",
+                    "Seeds are those of the relation training, over those that both have. Each start is one checkpoint: a "
+                    "verdict is about that checkpoint, and luck in pretraining is not averaged out.",
+                )
+                + family(judged, say),
                 "quiet",
             )
         )
@@ -89,31 +91,30 @@ def _with_interval(result: dict[str, object], key: str) -> str:
     return f"{value:.2f}" + (f" [{100 * found['low']:.1f}, {100 * found['high']:.1f}]" if found else "")
 
 
-def _judged(study: Study, runs: Sequence[RelationRun]) -> list[Versus]:
-    """The pairs that can be judged, in the order in which one asks."""
+def _judged(study: Study, runs: Sequence[RelationRun]) -> tuple[list[Versus], int]:
+    """The pairs that can be judged, in the order in which one asks; and how many of them answer the first question.
+
+    Starts are paired at the same length and, where there are several, by the seed of their pretraining.
+    """
     starts = [(run, *_start(study, run)) for run in runs]
     asked = [
-        (a, b)
+        ((first, second), a, b)
         for first, second in _PAIRS
-        for a, kind, length in starts
-        for b, other, width in starts
-        if (kind, other) == (first, second) and (not other or length == width)
+        for a, kind, made in starts
+        for b, other, beside in starts
+        if (kind, other) == (first, second)
+        and (not other or not made or not beside or (made.seq_len, made.seed) == (beside.seq_len, beside.seed))
     ]
-    out = []
-    for a, b in asked:
-        answer = paired(a, b, seed=study.seed)
-        if answer is not None and a.rows is not None and b.rows is not None:
-            seeds = min(a.rows.seeds, b.rows.seeds)
-            values = float(a.rows.first(seeds).f1().mean()), float(b.rows.first(seeds).f1().mean())
-            out.append(Versus(a.name, b.name, seeds, values, answer))
-    return out
+    found = [(kinds, a, b, pair) for kinds, a, b in asked if (pair := paired(a, b, seed=study.seed)) is not None]
+    judged = [Versus(a.name, b.name, pair.seeds, pair.values, pair.answer) for _, a, b, pair in found]
+    return judged, sum(kinds == found[0][0] for kinds, *_ in found)
 
 
-def _start(study: Study, run: RelationRun) -> tuple[str, int | None]:
-    """Objective and length of the checkpoint a run began from; "" for an un-adapted one; by name if not evaluated here."""
+def _start(study: Study, run: RelationRun) -> tuple[str, Provenance | None]:
+    """Objective and record of the checkpoint a run began from; "" for an un-adapted one; by name if not evaluated here."""
     model = same_model(str(run.result.get("model", "")))
     entry: Entry | None = next((e for e in study.entries if same_model(e.evaluation.checkpoint) == model), None)
     made = entry.evaluation.provenance if entry is not None and entry.trained else None
     if entry is not None:
-        return (made.objective, made.seq_len) if made and made.objective in _KINDS else ("", None)
+        return (made.objective, made) if made and made.objective in _KINDS else ("", None)
     return next((kind for kind in _KINDS if kind in f"{run.name} {model}"), ""), None

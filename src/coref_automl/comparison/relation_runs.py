@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from coref_automl.errors import CorefError
 from coref_automl.evaluation.archive import place_of
 from coref_automl.records import Estimate
 from coref_automl.resampling import resampled_f1
-from coref_automl.statistics import DRAWS, MethodVerdict, method_verdict
+from coref_automl.statistics import DRAWS, MethodVerdict, detectable, method_verdict
 from coref_automl.store import natural_order, read_json, read_jsonl, write_json, written_whole
 
 RESULTS, ROWS = "re_results.json", "rows.npz"
@@ -46,8 +45,9 @@ class Rows:
         both = self.given.sum(0) + self.gold.sum()
         return np.asarray(2 * self.right.sum(0) / np.maximum(both, 1), np.float64)
 
-    def first(self, seeds: int) -> Rows:
-        return Rows(self.gold, self.right[:, :seeds], self.given[:, :seeds], self.sentences)
+    def of(self, columns: Sequence[int]) -> Rows:
+        """The same rows under some of the seeds."""
+        return Rows(self.gold, self.right[:, columns], self.given[:, columns], self.sentences)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +57,23 @@ class RelationRun:
     name: str
     result: dict[str, Any]
     rows: Rows | None
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seed of each column of its rows, by its summary; by their order where it does not say."""
+        count = self.rows.seeds if self.rows is not None else 0
+        told = self.result.get("seeds")
+        named = [int(one["seed"]) for one in told if "seed" in one] if isinstance(told, list) else []
+        return named if len(named) == count else list(range(count))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RelationPair:
+    """Two runs over the seeds that both have: how many, both values of micro-F1, and the verdict."""
+
+    seeds: int
+    values: tuple[float, float]
+    answer: MethodVerdict
 
 
 def find_relation(paths: Sequence[str]) -> list[RelationRun]:
@@ -90,29 +107,35 @@ def archive_relation(runs: Sequence[RelationRun], out: Path) -> None:
         write_json(folder / RESULTS, told)
 
 
-def paired(a: RelationRun, b: RelationRun, *, seed: int) -> MethodVerdict | None:
-    """Is `a` better than `b` in micro-F1, over their seeds and over sentences? None unless rows and settings are the same."""
+def paired(a: RelationRun, b: RelationRun, *, seed: int) -> RelationPair | None:
+    """Is `a` better than `b` in micro-F1, over the seeds that both have and over sentences?
+
+    None unless rows and settings are the same and a seed is shared.
+    """
     if a.rows is None or b.rows is None or a.result.get("split") != b.result.get("split"):
         return None
-    for name in ("data", "settings"):
+    for name in ("data", "train", "settings"):
         both = [(run.result.get("fingerprints") or {}).get(name) for run in (a, b)]
         if None not in both and both[0] != both[1]:
             return None
-    if len(a.rows.gold) != len(b.rows.gold) or not np.array_equal(a.rows.gold, b.rows.gold):
+    shared = [number for number in a.seeds if number in b.seeds]
+    if not shared or not np.array_equal(a.rows.gold, b.rows.gold):
         return None
-    seeds = min(a.rows.seeds, b.rows.seeds)
-    one, other = a.rows.first(seeds), b.rows.first(seeds)
-    differences = one.f1() - other.f1()
-    low, high = np.quantile(_draws(a.rows, seeds, seed) - _draws(b.rows, seeds, seed), (0.025, 0.975))
-    return method_verdict(differences, Estimate(float(differences.mean()), float(low), float(high), len(one.gold)))
+    one, other = (run.rows.of([run.seeds.index(number) for number in shared]) for run in (a, b) if run.rows is not None)
+    differences, draws = one.f1() - other.f1(), _differences(one, other, seed)
+    low, high = np.quantile(draws, (0.025, 0.975))
+    over = Estimate(float(differences.mean()), float(low), float(high), len(one.gold))
+    answer = method_verdict(differences, over, detectable(float(draws.std(ddof=1))))
+    return RelationPair(len(shared), (float(one.f1().mean()), float(other.f1().mean())), answer)
 
 
-@lru_cache(maxsize=16)
-def _draws(rows: Rows, seeds: int, seed: int) -> NDArray[np.float64]:
-    """Micro-F1 of resampled sentences; a run stands in several pairs."""
-    some = rows.first(seeds)
-    gold = np.repeat(some.gold[:, None], seeds, axis=1)
-    return resampled_f1(some.right, some.given, gold, some.sentences, seed=seed, draws=DRAWS)
+def _differences(one: Rows, other: Rows, seed: int) -> NDArray[np.float64]:
+    """The difference of mean micro-F1 on resampled sentences: every draw has the same sentences for both."""
+    right, given = (np.hstack([getattr(rows, name) for rows in (one, other)]) for name in ("right", "given"))
+    gold = np.repeat(one.gold[:, None], right.shape[1], axis=1)
+    sentences = min((one.sentences, other.sentences), key=lambda marks: len(np.unique(marks)))
+    values = resampled_f1(right, given, gold, sentences, seed=seed, draws=DRAWS)
+    return np.asarray(values[:, : one.seeds].mean(1) - values[:, one.seeds :].mean(1))
 
 
 def _rows(folder: Path, split: str) -> Rows | None:

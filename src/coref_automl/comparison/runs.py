@@ -39,7 +39,9 @@ def efficiency(study: Study) -> Section | None:
         say(f"차이 (기준 {first})", f"difference from {first}"), say("판정", "verdict"),
     )  # fmt: skip
     told = say(
-        f"모든 학습이 도달한 {tokens(common)} 토큰 근처에서 비교합니다.",
-        f"Compared near {tokens(common)} tokens, which every run reached.",
+        f"모든 학습이 도달한 {tokens(common)} 토큰 근처에서 비교합니다. Holm, 비교 {len(rest)}개. 학습 하나씩의 판정이지 "
+        "방법의 판정이 아닙니다: 그것은 시드끼리 짝지은 위의 물음에 있습니다.",
+        f"Compared near {tokens(common)} tokens, which every run reached; Holm over {len(rest)} comparisons. Verdicts are about "
+        "single runs, not about methods: those are in the questions above, paired by seed.",
     )
     return Section("efficiency", say("같은 학습량에서", "At equal training"), (Text(told), Table(head, lines, frozenset({2, 3}))))

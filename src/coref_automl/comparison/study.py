@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,9 +123,10 @@ def study_of(
     table = None
     told = [*notes, *more]
     recommendation = recommend_group(group, metric, margin=margin, seed=seed)
-    if len(group.entries) > 1:
+    judged = _family(group, recommendation.base)
+    if len(judged.entries) > 1:
         try:
-            table = compare_group(group, metric, reference=recommendation.base, common=True, seed=seed)
+            table = compare_group(judged, metric, reference=recommendation.base, common=True, seed=seed)
         except ComparisonError as error:
             told.append(str(error))
     dropped = group.columns(metric).dropped
@@ -137,6 +138,14 @@ def study_of(
             )
         )
     return Study(group, metric, say, seed, margin, table, recommendation, target, relation, tuple(told))
+
+
+def _family(group: Group, base: str | None) -> Group:
+    """The base and the trained checkpoints: as many comparisons as the recommendation makes. Other models that were not trained
+    here, and the base in windows of another length, are no checkpoints."""
+    if base is None:
+        return group
+    return replace(group, entries=tuple(entry for entry in group.entries if entry.trained or entry.name == base))
 
 
 def shown(comparison: Comparison | None) -> bool:

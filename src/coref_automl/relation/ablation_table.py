@@ -92,12 +92,12 @@ def _of(scored: Scored, seeds: Sequence[str], chosen: Sequence[str]) -> Scored:
 
 def markdown(lines: Sequence[Line], data: RelationData, reference: str) -> str:
     """The table as documentation prints it; the split's name stands above every number."""
-    judged = sum(line.verdict is not None for line in lines)
+    judged = sum(_is_judged(line.verdict) for line in lines)
     head = (
         f"Split `{data.split}`, {len(data.rows):,} rows; means over seeds; `together` is the micro-F1 of all seeds with their\n"
-        f"probabilities averaged; difference to `{reference}` with the 95% interval over sentences, and over seeds in brackets\n"
-        f"where there are two or more. Verdicts: {judged}, each judged by itself; they are not\n"
-        "corrected for their number.\n\n"
+        f"probabilities averaged; difference to `{reference}` over the seeds that both have, with the 95% interval over\n"
+        f"sentences, and over seeds in brackets where there are two or more; one seed has no verdict.\n"
+        f"Verdicts: {judged}, each judged by itself; they are not corrected for their number.\n\n"
         "| variant | seeds | micro-F1 | spread | together | AUPRC | accuracy | difference in micro-F1 | verdict |\n"
         "|---|---:|---:|---:|---:|---:|---:|---|---|\n"
     )
@@ -122,9 +122,16 @@ def _difference(verdict: MethodVerdict | None) -> str:
     return text
 
 
+def _is_judged(verdict: MethodVerdict | None) -> bool:
+    """One seed, or seeds without a spread, cannot tell luck from a method."""
+    return verdict is not None and verdict.over_seeds is not None
+
+
 def _say(verdict: MethodVerdict | None) -> str:
     if verdict is None:
         return ""
+    if not _is_judged(verdict):
+        return "no verdict"
     if not verdict.shown:
         return "no difference shown"
     return "better" if verdict.difference > 0 else "worse"

@@ -16,7 +16,7 @@ from coref_automl.records import Estimate
 from coref_automl.relation.labels import LABELS, NO_RELATION
 from coref_automl.relation.metrics import Floats, Ints, areas_by_draw, auprc, micro_f1
 from coref_automl.resampling import resampled_f1
-from coref_automl.statistics import MethodVerdict, bootstrap_mean
+from coref_automl.statistics import MethodVerdict, bootstrap_mean, detectable
 from coref_automl.statistics import method_verdict as judge
 
 F1_DRAWS = 10_000
@@ -52,7 +52,8 @@ def f1_draws(scored: Scored, *, seed: int, draws: int = F1_DRAWS) -> Floats:
     predicted = scored.probabilities.argmax(2).T
     relation = np.repeat((scored.gold != NO_RELATION)[:, None], predicted.shape[1], axis=1)
     right = (predicted == scored.gold[:, None]) & relation
-    return resampled_f1(right, predicted != NO_RELATION, relation, scored.sentences, seed=seed, draws=draws)
+    drawn = resampled_f1(right, predicted != NO_RELATION, relation, scored.sentences, seed=seed, draws=draws)
+    return np.asarray(drawn.mean(1))
 
 
 def auprc_by_draw(scored: Scored, *, seed: int, draws: int = AUPRC_DRAWS) -> Floats:
@@ -69,17 +70,14 @@ def auprc_by_draw(scored: Scored, *, seed: int, draws: int = AUPRC_DRAWS) -> Flo
     return np.concatenate(blocks)
 
 
-def difference(a: Scored, b: Scored, *, metric: str = "micro_f1", seed: int = 0) -> Estimate:
-    """The paired difference a - b of the means over seeds, on the same rows and the same draws of sentences."""
-    return _estimate(_value(a, metric) - _value(b, metric), _draws(a, metric, seed) - _draws(b, metric, seed), len(a.gold))
-
-
 def method_verdict(a: Scored, b: Scored, *, metric: str = "micro_f1", seed: int = 0) -> MethodVerdict:
-    """Is method a better than b? Runs are paired by seed; shown only if neither other seeds nor other sentences explain it."""
-    over_sentences = difference(a, b, metric=metric, seed=seed)
-    one, other = _per_seed(a, metric), _per_seed(b, metric)
-    pairs = min(len(one), len(other))
-    return judge(one[:pairs] - other[:pairs], over_sentences)
+    """Is method a better than b? Their seeds are the same, in the same order.
+
+    Shown only if neither other seeds nor other sentences can explain the difference.
+    """
+    draws = _draws(a, metric, seed) - _draws(b, metric, seed)
+    over_sentences = _estimate(_value(a, metric) - _value(b, metric), draws, len(a.gold))
+    return judge(_per_seed(a, metric) - _per_seed(b, metric), over_sentences, detectable(float(draws.std(ddof=1))))
 
 
 def _per_seed(scored: Scored, metric: str) -> Floats:
