@@ -36,8 +36,9 @@ def without_library(page: str) -> str:
     return re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
 
 
-def test_the_english_pages_come_from_the_kept_evaluations(writer: ModuleType) -> None:
-    for path, text in writer.pages("en").items():
+@pytest.mark.parametrize("lang", ["en", "ko"])
+def test_the_pages_come_from_the_kept_evaluations(writer: ModuleType, lang: str) -> None:
+    for path, text in writer.pages(lang).items():
         held = path.read_text("utf-8")
         assert (without_library(held) == without_library(text)) if path.suffix == ".html" else (held == text)
 

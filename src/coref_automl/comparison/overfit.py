@@ -87,7 +87,9 @@ def _of_arms(study: Study, several: Sequence[Arm], peaks: dict[str, int], falls:
         )
     could = [one.answer.detectable for _, one in firm if one is not None and one.answer.detectable]
     limit = (
-        say(f" (약 {100 * max(could):.1f}점이면 보였을 것)", f" (about {100 * max(could):.1f} points could be)") if could else ""
+        say(f" (약 {100 * max(could):.1f}점이면 보였을 것)", f" (about {100 * max(could):.1f} points could be shown)")
+        if could
+        else ""
     )
     return f"{rising} " + say(
         f"최고에서 떨어짐은 시드가 둘 이상인 {len(firm)}가지 중 어디에서도 보이지 않습니다{limit}.",

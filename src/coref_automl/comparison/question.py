@@ -57,7 +57,7 @@ def phrase(found: Versus, say: Say) -> str:
     return (
         f"{change}, "
         + say("보이지 않음", "not shown")
-        + (say(f" ({could}점쯤이면 보임)", f" (about {could} could be)") if could else "")
+        + (say(f" ({could}점쯤이면 보임)", f" (about {could} could be shown)") if could else "")
     )
 
 
@@ -70,7 +70,7 @@ def verdict_cell(found: Versus | None, say: Say) -> Cell:
     if found.answer.shown:
         return Cell(say("더 좋음", "better"), "good") if found.answer.difference > 0 else Cell(say("더 나쁨", "worse"), "bad")
     could = found.answer.detectable
-    limit = say(f" (약 {100 * could:.1f}점이면 보임)", f" (about {100 * could:.1f} points could be)") if could else ""
+    limit = say(f" (약 {100 * could:.1f}점이면 보임)", f" (about {100 * could:.1f} points could be shown)") if could else ""
     return Cell(say("보이지 않음", "not shown") + limit, "quiet")
 
 

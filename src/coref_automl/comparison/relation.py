@@ -32,7 +32,10 @@ def relation(study: Study) -> Question | None:
         caption = say("micro-F1의 차이, 시드와 문장으로 짝지음", "differences in micro-F1, paired by seed and by sentence")
         blocks += [Table(head, lines, frozenset({2, 3, 4, 5, 6}), caption)]
         told = "; ".join(f"{one.a} - {one.b} {phrase(one, say)}" for one in judged[:3])
-        answer = f"{lead(judged[:asked], say)} micro-F1 ({say('점', 'points')}), {told}."
+        first = lead(judged[:asked], say)
+        if any(one.seeds > 1 for one in judged[:asked]):
+            first += say(" 방법이 아니라 이 체크포인트들에 대한 답입니다.", " That is said of these checkpoints, not of methods.")
+        answer = f"{first} micro-F1 ({say('점', 'points')}), {told}."
         blocks.append(
             Text(
                 say(

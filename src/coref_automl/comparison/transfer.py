@@ -134,7 +134,7 @@ def _answer(
         found = [(pairs[n][0], one) for n in chosen if (one := column[n]) is not None]
         if measure.among is None and measure.metric != study.metric and found:
             at = [say(f"{a.length:,} 토큰에서", f"at {a.length:,} tokens") for a, _ in found]
-            numbers = ", ".join(f"{where} {phrase(one, say)}" for where, (_, one) in zip(at, found, strict=True))
+            numbers = "; ".join(f"{where} {phrase(one, say)}" for where, (_, one) in zip(at, found, strict=True))
             first = lead([one for _, one in found], say).rstrip(".")
             told.append(f"{measure.label}: {first} ({numbers})." if firm else f"{measure.label}: {numbers}.")
     a, b = pairs[chosen[0]]
