@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.comparison.compare import compare, in_words
 from coref_automl.comparison.recommend import recommend
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.stored import find_evaluations
@@ -86,6 +87,21 @@ def test_over_fitting_is_declared_only_where_it_is_shown(evaluated: Maker) -> No
     it = recommend(evaluated([BASE, *falling, *steady], documents=120))
     shown = {one.run: one.shown for one in it.over_fitting}
     assert shown == {"falls": True, "holds": False}
+
+
+def test_a_fall_is_told_in_the_words_and_the_reach_of_its_family(evaluated: Maker) -> None:
+    models = [Model(f"run{n}", step, skill) for n in range(4) for step, skill in ((100, 0.2), (200, 0.0))]
+    root = evaluated(models, documents=90)
+    judged = [(one, one.comparison) for one in recommend(root).over_fitting if one.comparison is not None]
+    assert len(judged) > 1
+    for one, comparison in judged:
+        assert comparison.family == len(judged)
+        assert comparison.verdict == in_words(comparison)  # what is said follows from the adjusted p
+        alone = compare(root / one.run).rows[1].comparison
+        assert alone is not None
+        assert alone.detectable is not None
+        assert comparison.detectable is not None
+        assert comparison.detectable > alone.detectable
 
 
 def test_one_checkpoint_alone_is_reported_without_a_comparison(evaluated: Maker) -> None:

@@ -164,13 +164,19 @@ def compare_group(
     return ComparisonTable(metric, group.evalset, half, columns.items, columns.documents, name, rows, tuple(told))
 
 
-def against(columns: Columns, names: Sequence[str], reference: int, metric: str, *, seed: int) -> list[Comparison | None]:
-    """Every column against the reference's: one sign-flip test each, Holm over the family. None for the reference."""
+def against(
+    columns: Columns, names: Sequence[str], reference: int, metric: str, *, seed: int, family: int | None = None
+) -> list[Comparison | None]:
+    """Every column against the reference's: one sign-flip test each, Holm over the family. None for the reference.
+
+    `family` is how many comparisons the caller will adjust together, where they are more than these.
+    """
     others = [number for number in range(len(names)) if number != reference]
+    count = family or len(others)
     parts = columns.differences(reference)
     intervals = difference_intervals(parts, seed=seed)
     errors, held = standard_error(parts), concentration(parts)
-    ps = sign_flip_ps(parts, seed=seed, family=len(others))
+    ps = sign_flip_ps(parts, seed=seed, family=count)
     adjusted = dict(zip(others, holm(ps[others]), strict=True))
     out: list[Comparison | None] = [None] * len(names)
     for number in others:
@@ -182,13 +188,19 @@ def against(columns: Columns, names: Sequence[str], reference: int, metric: str,
             p=float(ps[number]),
             p_adjusted=float(adjusted[number]),
             mcnemar_p=_mcnemar(columns, number, reference) if not METRICS[metric].parts else None,
-            detectable=detectable(float(errors[number]), ALPHA / len(others), held),
+            detectable=detectable(float(errors[number]), ALPHA / count, held),
             verdict="",
-            family=len(others),
+            family=count,
         )
         same = all(not np.asarray(part.values)[:, number].any() for part in parts)
         out[number] = replace(answer, verdict=SAME if same else in_words(answer))
     return out
+
+
+def adjusted_to(comparison: Comparison, p: float) -> Comparison:
+    """The same with the p that a larger family gives it, and what then follows."""
+    moved = replace(comparison, p_adjusted=p)
+    return moved if comparison.verdict == SAME else replace(moved, verdict=in_words(replace(moved, verdict="")))
 
 
 def finding(comparison: Comparison) -> Finding:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from coref_automl.comparison.compare import against, finding
+from coref_automl.comparison.compare import adjusted_to, against, finding
 from coref_automl.comparison.groups import flat_paths
 from coref_automl.comparison.pairing import choose_group, settle_metric
 from coref_automl.comparison.scores import Entry, Group
@@ -180,20 +180,23 @@ def over_fitting(
     for (run, _), numbers in runs.items():
         if len(numbers) > 1:
             pairs.append((run, max(numbers, key=lambda n: (values[n].value, -eligible[n].tokens)), numbers[-1]))
-    answers = [_answer(group, metric, eligible[peak], eligible[last], seed) if peak != last else None for _, peak, last in pairs]
-    ps = [answer.p for answer in answers if answer]
-    adjusted = iter(holm(ps))
-    answers = [replace(answer, p_adjusted=float(next(adjusted)), family=len(ps)) if answer else None for answer in answers]
+    family = sum(peak != last for _, peak, last in pairs)
+    answers = [
+        _answer(group, metric, eligible[peak], eligible[last], seed, family=family) if peak != last else None
+        for _, peak, last in pairs
+    ]
+    adjusted = iter(holm([answer.p for answer in answers if answer]))
+    answers = [adjusted_to(answer, float(next(adjusted))) if answer else None for answer in answers]
     return tuple(
         OverFitting(run, eligible[peak].name, eligible[last].name, answer, answer is not None and finding(answer) == "better")
         for (run, peak, last), answer in zip(pairs, answers, strict=True)
     )
 
 
-def _answer(group: Group, metric: str, one: Entry, other: Entry, seed: int) -> Comparison | None:
+def _answer(group: Group, metric: str, one: Entry, other: Entry, seed: int, *, family: int = 1) -> Comparison | None:
     """`one` against `other` on `confirm`; None where that half is empty."""
     columns = group.columns(metric, half="confirm", entries=[other, one])
-    return against(columns, [other.name, one.name], 0, metric, seed=seed)[1] if columns.items else None
+    return against(columns, [other.name, one.name], 0, metric, seed=seed, family=family)[1] if columns.items else None
 
 
 def _judge(
