@@ -23,12 +23,19 @@ def end(out: Path, script: Script, **changes: object) -> Final:
 def test_a_winner_that_is_better_on_every_seed_is_shown(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
         drawn = rate(job) not in (0.5, 0.25)
-        return [(0.9 if drawn else 0.3) + 0.02 * job.recipe["seed"]] * REPORTS
+        return [(0.9 if drawn else 0.3) + (0.02 if drawn else 0.05) * job.recipe["seed"]] * REPORTS
 
     final = end(tmp_path, script)
     assert final.verdict is not None
     assert final.verdict.shown
-    assert final.sentence.startswith(f"Trial {final.winner.number} is better than the recommended settings: +60.00 points")
+    assert final.sentence.startswith(f"Trial {final.winner.number} is better than the recommended settings: +5")
+
+
+def test_seeds_that_all_give_the_same_lead_show_nothing(tmp_path: Path) -> None:
+    final = end(tmp_path, lambda job: [0.9 if rate(job) not in (0.5, 0.25) else 0.3] * REPORTS)
+    assert final.verdict is not None
+    assert not final.verdict.shown
+    assert final.sentence.endswith("every seed gives the same, so their spread is unknown.")
 
 
 def test_a_lead_that_seeds_turn_round_is_called_noise(tmp_path: Path) -> None:

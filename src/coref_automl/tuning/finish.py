@@ -158,7 +158,8 @@ def sentence_of(winner: Finalist, reference: int | None, problem: Problem, seeds
     gain = f"{100 * verdict.difference:+.2f} points of {problem.label} {where}"
     spans = f"over documents {_span(verdict.over_documents)}"
     if verdict.over_seeds is None:
-        return f"Trial {winner.number} against the recommended settings: {gain}, {spans}; one seed cannot tell, pass --seeds 3."
+        why = "one seed cannot tell, pass --seeds 3" if seeds < 2 else "every seed gives the same, so their spread is unknown"
+        return f"Trial {winner.number} against the recommended settings: {gain}, {spans}; {why}."
     spans = f"over seeds {_span(verdict.over_seeds)}, {spans}"
     if verdict.shown and verdict.difference > 0:
         return f"Trial {winner.number} is better than the recommended settings: {gain} ({spans})."
