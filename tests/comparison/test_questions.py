@@ -225,7 +225,7 @@ def test_a_checkpoint_that_all_began_from_is_their_base(tmp_path: Path) -> None:
 
 
 def test_two_bases_in_folders_of_their_own_are_both_bases(tmp_path: Path) -> None:
-    models = [Model("k2", 0, 0.5), Model("deb", 0, 0.5), Model("entity-s0", 100, 0.1), Model("other-s0", 100, 0.1, seed=1)]
+    models = [Model("k2", 0, 0.5), Model("deb", 0, 0.5), Model("entity-s0", 100, 0.1), Model("other-s0", 100, 2.0, seed=1)]
     write(tmp_path, models)
     for name, base in (("entity-s0", "/elsewhere/k2"), ("other-s0", "/elsewhere/deb")):
         path = next(tmp_path.glob(f"{name}/evaluations/*/*/result.json"))
@@ -240,6 +240,7 @@ def test_two_bases_in_folders_of_their_own_are_both_bases(tmp_path: Path) -> Non
     study = study_of(read_groups([str(tmp_path)])[0], say=Say("en"), margin=0.02, seed=0, target={})
     assert {entry.name for entry in study.entries if not entry.trained} == {"k2", "deb"}
     assert sorted(arm.base for arm in arms(study)) == ["deb", "k2"]
+    assert (study.recommendation.name, study.recommendation.base) == ("other-s0/checkpoint-100", "deb")  # it began from that one
 
 
 @pytest.mark.parametrize("lang", ["ko", "en"])

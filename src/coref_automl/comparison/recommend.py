@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from coref_automl.comparison.compare import adjusted_to, against, finding
-from coref_automl.comparison.groups import flat_paths
+from coref_automl.comparison.groups import flat_paths, same_model
 from coref_automl.comparison.pairing import choose_group, settle_metric
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.sentences import recommendation_sentence
@@ -160,12 +160,17 @@ def eligible_entries(group: Group) -> list[Entry]:
 
 
 def _base_for(group: Group, chosen: Entry) -> Entry | None:
-    """The un-adapted model to set a checkpoint beside: in windows of the same length where it was evaluated so."""
+    """The un-adapted model to set a checkpoint beside: the one it began from, in windows as long, if it is here."""
     bases = [entry for entry in group.entries if not entry.trained and entry is not chosen]
     if not any(entry.trained for entry in group.entries):
         return None
-    same = [entry for entry in bases if entry.evaluation.seq_len == chosen.evaluation.seq_len]
-    return next(iter([*same, *bases]), None)
+    made = chosen.evaluation.provenance
+
+    def apart(entry: Entry) -> tuple[bool, bool]:
+        other = made is not None and same_model(entry.evaluation.checkpoint) != same_model(made.base)
+        return other, entry.evaluation.seq_len != chosen.evaluation.seq_len
+
+    return min(bases, key=apart, default=None)
 
 
 def over_fitting(
