@@ -60,7 +60,8 @@ def from_mapping(recipe: type[T], data: Mapping[str, Any], where: str) -> T:
         return recipe(**values)
     except TypeError as error:
         missing = [f.name for f in dataclasses.fields(recipe) if _required(f) and f.name not in values]  # type: ignore[arg-type]
-        raise RecipeError(f"{where}: the key {missing[0]!r} is missing." if missing else f"{where}: {error}.") from error
+        lacks = f"the key {missing[0]!r} is missing; give it in the recipe or as an option" if missing else str(error)
+        raise RecipeError(f"{where}: {lacks}.") from error
 
 
 def to_mapping(recipe: Any) -> dict[str, Any]:

@@ -145,21 +145,35 @@ def claim_folder(folder: Path, kind: str, *, fresh: bool = False) -> None:
         if folder.is_dir() and any(folder.iterdir()):
             held = mark.read_text("utf-8").strip() if mark.is_file() else ""
             if held != kind:
-                what = f"a {held}" if held else "something that is not ours"
-                raise FolderError(
-                    f"{folder} holds {what}, so no {kind} is written there; choose another --out or empty it first."
-                )
+                what = with_article(held) if held else "something that is not ours"
+                raise FolderError(f"{folder} holds {what} and is left alone; choose another --out, or empty it first.")
             if fresh and (folder / DONE).exists():
-                raise FolderError(f"{folder} holds a finished {kind}; choose another --out or remove it first.")
+                raise FolderError(f"{folder} holds a finished {_in_words(kind)}; choose another --out or remove it first.")
         folder.mkdir(parents=True, exist_ok=True)
         if not mark.exists():
             write_text(mark, kind + "\n")
+
+
+def with_article(kind: str) -> str:
+    """A folder's kind as a sentence says it: "a run", "an evaluation set"."""
+    words = _in_words(kind)
+    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
+
+
+def _in_words(kind: str) -> str:
+    return {"evalset": "evaluation set", "dataset-part": "share of a dataset"}.get(kind, kind)
 
 
 def kind_of_folder(folder: Path) -> str:
     """What `claim_folder` made of a folder; empty for a folder that is not ours."""
     mark = folder / ".coref-automl"
     return mark.read_text("utf-8").strip() if mark.is_file() else ""
+
+
+def leave_empty(folder: Path) -> None:
+    """Give up a claimed folder into which nothing was written."""
+    if [path.name for path in folder.iterdir()] == [".coref-automl"]:
+        remove(folder)
 
 
 def mark_done(folder: Path) -> None:

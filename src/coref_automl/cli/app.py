@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import traceback
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from coref_automl.errors import CorefError
 
@@ -14,8 +16,23 @@ try:
 except ImportError:  # older releases of Typer stand on Click's exceptions
     from click import ClickException as TyperException  # type: ignore[assignment]
 
+_IN_ORDER = (
+    "demo", "adapt", "sources", "tokenizer", "prepare", "train", "watch", "evaluate",
+    "compare", "report", "archive", "fill", "tune", "re", "bench",
+)  # fmt: skip
+
+
+class _Verbs(TyperGroup):
+    """The verbs in the order in which one meets them; one that is not named above comes last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        names = super().list_commands(ctx)
+        return sorted(names, key=lambda name: _IN_ORDER.index(name) if name in _IN_ORDER else len(_IN_ORDER))
+
+
 app = typer.Typer(
     name="coref-automl",
+    cls=_Verbs,
     help="Adapt a Korean encoder to entities, measure every checkpoint honestly, choose the one that is truly best.",
     epilog="Start with: coref-automl demo",
     no_args_is_help=True,
@@ -44,6 +61,9 @@ def run(arguments: list[str]) -> int:
     except CorefError as error:
         return _report(str(error), error.exit_status, debug)
     except TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # Typer and Click each have their own, and older ones have none
+            print(error.format_message(), file=sys.stderr)
+            return error.exit_code
         return _report(_usage(error), error.exit_code, debug)
     except (typer.Abort, KeyboardInterrupt):
         return _report(_INTERRUPTED, 130, debug)

@@ -19,7 +19,8 @@ def tokenizer(
     tails: Annotated[int | None, typer.Option("--tails", help="Entries for what follows a noun; by default 6 in 100.")] = None,
     nouns: Annotated[bool, typer.Option("--nouns/--no-nouns", help="Learn nouns apart from the particles after them.")] = True,
     holdout: Annotated[
-        float, typer.Option("--holdout", help="Share of each source kept for evaluation, never seen here.")
+        float,
+        typer.Option("--holdout", help="Share of each source kept for evaluation (300 at least, half at most), never seen here."),
     ] = 0.02,
     as_json: AsJson = False,
 ) -> None:

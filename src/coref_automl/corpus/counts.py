@@ -13,7 +13,7 @@ from coref_automl.corpus.card import counts_table
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.select import Choice
 from coref_automl.corpus.shards import Index
-from coref_automl.corpus.sources import SOURCES, licence_of
+from coref_automl.corpus.sources import SOURCES, licence_of, licence_of_bundled
 from coref_automl.errors import WorkError
 from coref_automl.progress import Progress
 
@@ -47,11 +47,11 @@ def counted(index: Index, choice: Choice, facts: NDArray[np.int64], hub: frozens
                 dropped[reasons[int(code)]] += int(count)
         good = chosen[facts[chosen, 3] == 0]
         came = len(rows) + sum(index.dropped.get(name, {}).values())
-        licence = licence_of(name) if name in hub or name not in SOURCES else "not stated by a local file"
+        stated = licence_of(name) if name in hub or name not in SOURCES else "not stated by a local file"
         lines.append(
             {
                 "name": name,
-                "licence": licence,
+                "licence": licence_of_bundled(name, hub) or stated,
                 "in": came,
                 "kept": len(good),
                 "dropped": dict(sorted(dropped.items())),

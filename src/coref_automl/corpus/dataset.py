@@ -24,6 +24,7 @@ from coref_automl.store import (
     is_done,
     mark_done,
     read_json,
+    with_article,
     write_json,
     write_text,
     written_whole,
@@ -68,8 +69,12 @@ class PackedDataset:
             raise DatasetError(f"The dataset {folder} is unfinished; run the same `coref-automl prepare` command again.")
         try:
             manifest = read_json(folder / MANIFEST)
+        except InputError as error:
+            raise DatasetError(f"The dataset {folder} is damaged ({error}); prepare it again in another folder.") from error
+        _check_kind(folder, manifest)
+        try:
             tokens, pieces, mentions = (np.load(folder / name, mmap_mode="r") for name in (TOKENS, PIECES, MENTIONS))
-        except (OSError, ValueError, InputError) as error:
+        except (OSError, ValueError) as error:
             raise DatasetError(f"The dataset {folder} is damaged ({error}); prepare it again in another folder.") from error
         shape = (manifest.get("blocks"), manifest.get("seq_len"))
         if tokens.shape != shape or pieces.shape[1:] != (4,) or mentions.shape[1:] != (4,):
@@ -130,8 +135,18 @@ class PackedDataset:
         if made != fingerprint:
             name = self.manifest.get("tokenizer")
             raise DatasetError(
-                f"{self.folder} was prepared with the tokenizer of {name}, not this model's; prepare it with --model."
+                f"{self.folder} was prepared with the tokenizer of {name}, not this model's; "
+                "prepare the texts again with --model and this model's name."
             )
+
+
+def _check_kind(folder: Path, manifest: Any) -> None:
+    """A folder of another kind is told apart from a damaged one."""
+    kind = manifest.get("kind", KIND) if isinstance(manifest, dict) else "file of another shape"
+    if kind == "dataset-part":
+        raise DatasetError(f"{folder} is one share of a dataset; put the shares together with: coref-automl prepare MODE --merge")
+    if kind != KIND:
+        raise DatasetError(f"{folder} is not a prepared dataset, it holds {with_article(kind)}; make one: coref-automl prepare")
 
 
 def _cut_pieces(dataset: PackedDataset, seq_len: int) -> Ints:

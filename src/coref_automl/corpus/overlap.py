@@ -50,6 +50,10 @@ def evaluation_documents(folders: Sequence[Path]) -> list[Document]:
                 f"{folder} is not an evaluation set (no documents.jsonl). Make one with: coref-automl prepare eval"
             )
         for row in read_jsonl(folder / "documents.jsonl"):
+            if not {"id", "text"} <= row.keys():  # a dataset lists its documents under the same name, without their texts
+                raise EvalSetError(
+                    f"{folder} is not an evaluation set (its documents have no text). Make one with: coref-automl prepare eval"
+                )
             found.append(Document(str(row["id"]), str(row.get("source", "")), str(row["text"]), str(row.get("title", ""))))
     return found
 

@@ -77,7 +77,12 @@ def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = Non
     index = build_index([work], holdout=recipe.holdout)
     near = recipe.near_duplicates and recipe.shard is None  # across machines, near-duplicates are found when the parts are merged
     choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=work)
-    refuse_empty(index, choice, recipe, progress)
+    try:
+        refuse_empty(index, choice, recipe, progress)
+    except WorkError:
+        if not choice.kept.any():
+            remove(out)  # nothing is worth going on with, and the corrected command is another one
+        raise
     if evaluation:
         write_grams(evaluation, work / "grams.npy")
     _encode(index, choice, recipe, work, workers, progress)
@@ -103,8 +108,13 @@ def _same_settings(recipe: PrepareRecipe, out: Path) -> None:
     for key, value in recipe.settings().items():
         if before.get(key) != value:
             raise FolderError(
-                f"{out} holds a dataset with another {key} ({before.get(key)!r}); choose another --out or remove it."
+                f"{out} was begun with {key} {_shown(before.get(key))}, and this command has {_shown(value)}; "
+                "give the same settings to go on, choose another --out, or remove it."
             )
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
 
 
 def _begin(recipe: PrepareRecipe, parts: list[Input], evaluation: list[Document], out: Path, progress: Progress) -> None:

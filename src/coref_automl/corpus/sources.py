@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -117,6 +117,16 @@ def licence_of(name: str) -> str:
     if name in SOURCES:
         return SOURCES[name].licence
     return BUNDLED.get(name, "not stated by a local file")
+
+
+def licence_of_bundled(kind: str, names: Collection[str]) -> str | None:
+    """The licence of a kind of text, if it came with one of these bundled sources: its documents bear the kind's name."""
+    from coref_automl.corpus.bundled import passages
+
+    if "bundled:passages" in names and any(document.source == kind for document in passages()):
+        return BUNDLED["bundled:passages"]
+    generated = [BUNDLED[name] for name in BUNDLED if name in names and name != "bundled:passages"]
+    return generated[0] if generated and kind.startswith("synthetic-") else None
 
 
 @dataclass(frozen=True, slots=True)

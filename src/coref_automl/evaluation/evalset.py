@@ -7,7 +7,6 @@ The fingerprint names the bytes of documents and items. Noun tables may be added
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -146,7 +145,9 @@ def _manifest(folder: Path) -> dict[str, Any]:
     except InputError as error:
         raise EvalSetError(str(error)) from error
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
-        raise EvalSetError(f"{folder} is not an evaluation set (its manifest says {json.dumps(manifest)[:60]}).")
+        held = str(manifest.get("kind", "")) if isinstance(manifest, dict) else ""
+        what = store.with_article(held) if held else "something else"
+        raise EvalSetError(f"{folder} is not an evaluation set, it holds {what}; build one with: coref-automl prepare eval")
     if manifest.get("schema") != SCHEMA:
         raise EvalSetError(f"{folder} was made by another version; build it again with coref-automl prepare eval --out {folder}.")
     return manifest

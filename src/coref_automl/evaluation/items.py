@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from coref_automl import config, store
 from coref_automl.corpus.holdout import LEAST, SHARE
-from coref_automl.errors import EvalSetError, FolderError, RecipeError
+from coref_automl.errors import CorefError, EvalSetError, FolderError, RecipeError
 from coref_automl.evaluation import manifest, nouns
 from coref_automl.evaluation.evalset import KIND, TASKS, EvalSet, bundled_eval_set, freeze
 from coref_automl.evaluation.far import bucket_of, far_items
@@ -92,7 +92,11 @@ def prepare_eval(recipe: EvalRecipe, out: Path, *, progress: Progress | None = N
         store.claim_folder(out, KIND)
         if not store.is_done(out):
             work = _Work(recipe, tokenizers[0], tagger, progress)
-            work.build()
+            try:
+                work.build()
+            except CorefError:
+                store.leave_empty(out)  # nothing was written: the folder is free for the corrected command, whatever it makes
+                raise
             freeze(out, work.used(), work.items, manifest.facts(recipe, settings, work.items, work.drops, work.sources))
         elif EvalSet.open(out).manifest["settings"] != settings:
             raise FolderError(f"{out} holds a set of other settings or inputs, and sets are frozen; choose another --out.")
@@ -100,6 +104,10 @@ def prepare_eval(recipe: EvalRecipe, out: Path, *, progress: Progress | None = N
     for tokenizer in progress.track(tokenizers, "Noun tables", len(tokenizers), "tokenizers"):
         nouns.table_for(tokenizer, built.folder, {}, tagger)
     return built
+
+
+_COUNTS = {"documents", "held out", "kept", "rows"}
+"""What stands of a source beside the reasons for its drops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +141,18 @@ class _Work:
             self._from_annotations()
         for task in tasks:
             if not self.items.get(task):
-                why = manifest.reasons(self.drops.get(task, {}))
+                why = manifest.reasons(self._unread() + self.drops.get(task, Counter()))
                 raise EvalSetError(
                     f"No {task} item came out of these inputs (dropped: {why}); give longer texts, or more of them."
                 )
         self.items = {task: self.items[task] for task in TASKS if task in tasks}
+
+    def _unread(self) -> Counter[str]:
+        """Rows that never became a document, by reason."""
+        drops: Counter[str] = Counter()
+        for counts in self.sources.values():
+            drops.update({reason: count for reason, count in counts.items() if reason not in _COUNTS})
+        return drops
 
     def used(self) -> list[Document]:
         held = {item.document for items in self.items.values() for item in items}

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from coref_automl.config import choose
 from coref_automl.evaluation.baselines import chance, copy_scores
 from coref_automl.evaluation.metrics import METRICS, single_entry_share, summarise_all
 from coref_automl.evaluation.version import SCORER
@@ -29,9 +30,12 @@ Baselines = dict[str, dict[str, Estimate]]
 
 def pick(device: str = "auto", dtype: str = "auto") -> tuple[str, str]:
     """The device and dtype that `auto` stands for: the GPU where there is one, and bfloat16 there."""
+    from coref_automl.evaluation.scorer import DTYPES
     from coref_automl.models.load import pick_device
 
     device = pick_device(device)
+    if dtype != "auto":
+        choose(dtype, DTYPES, "dtype")
     return device, ("bfloat16" if device.startswith("cuda") else "float32") if dtype == "auto" else dtype
 
 

@@ -66,6 +66,8 @@ def evaluate(
     targets = find_targets(paths, recipe.out)
     if recipe.out:
         claim_folder(recipe.out, "evaluations")
+    if recipe.engine == "local":
+        pick(recipe.device, recipe.dtype)  # what no checkpoint can be scored with is said once
     devices = _devices(recipe, len(targets))
     done: list[Evaluation] = []
     failures: dict[str, Exception] = {}

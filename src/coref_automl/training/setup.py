@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from coref_automl.config import choose
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import DatasetError, ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.metrics import METRICS
 from coref_automl.models.attention import use_attention
-from coref_automl.models.build import build_masked_lm
+from coref_automl.models.build import SHAPES, build_masked_lm
 from coref_automl.models.context import lengthen
 from coref_automl.models.load import (
     LoadedModel,
@@ -97,6 +99,8 @@ class Prepared:
 def prepare_run(recipe: TrainRecipe) -> Prepared:
     """Open the dataset and the tokenizer, fill the recipe, count the steps; nothing is written and no model is loaded."""
     check(recipe)
+    if recipe.shape is not None:
+        choose(recipe.shape, SHAPES, "shape")
     recipe, found = _checkpoint_of_run(recipe)
     dataset = PackedDataset.open(Path(recipe.dataset))
     if recipe.seq_len is not None:
@@ -107,6 +111,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     if recipe.objective == "entity" and not len(dataset.mentions):
         raise DatasetError(f"{recipe.dataset} holds no mentions; prepare it with: coref-automl prepare entity")
     if recipe.eval_set is not None:
+        choose(recipe.metric, METRICS, "metric")
         EvalSet.open(Path(recipe.eval_set)).noun_table(tokenizer)  # what is missing is better said now than after half an epoch
     recipe, filled = settle(recipe, dataset.seq_len)
     for name in recipe.report_to:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from coref_automl.config import from_mapping, read_yaml, to_mapping
+from coref_automl.config import from_mapping, nearest, read_yaml, to_mapping
 from coref_automl.errors import RecipeError
 from coref_automl.progress import Progress, quiet
 from coref_automl.store import claim_folder, write_text
@@ -31,6 +31,10 @@ KIND = "study"
 def read_tune_recipe(path: Path | None, given: Mapping[str, Any]) -> TuneRecipe:
     """A recipe from a YAML file, from options, or from both; an option that was given wins."""
     values = read_yaml(path) if path else {}
+    known = [field.name for field in fields(TuneRecipe)]
+    for key in values:
+        if key not in known:
+            raise RecipeError(f"{path}: unknown key {key!r}. {nearest(key, known)}")
     values |= {key: str(value) if isinstance(value, Path) else value for key, value in given.items() if value not in (None, [])}
     if given.get("datasets"):
         values.pop("texts", None)
