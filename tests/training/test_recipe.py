@@ -22,7 +22,8 @@ def test_open_settings_are_filled_by_length() -> None:
     assert "1,536" in notes[0]
     assert settle(PLAIN, 2048)[0].learning_rate == 2.3e-5
     assert settle(replace(PLAIN, model="new:tiny", tokenizer="t"), 256)[0].learning_rate == 1e-3
-    assert recommended(512, scratch=False).provenance
+    assert settle(replace(PLAIN, model="new:bert-tiny", tokenizer="t"), 256)[0].learning_rate == 1e-4  # post-norm
+    assert recommended(512).provenance
 
 
 def test_every_given_value_stays_even_zero() -> None:

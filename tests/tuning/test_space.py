@@ -66,7 +66,7 @@ def _default(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("family", ["deberta-v2", "modernbert"])
 def test_the_recommended_settings_lie_inside_the_space_of_their_length(length: int, family: str) -> None:
     space = read_space(_default(lengths=[length], families=[family]), "mlm")
-    advice = recommended(length, scratch=False)
+    advice = recommended(length)
     for dimension in space:
         wanted = getattr(advice, dimension.name, None)
         if wanted is not None:

@@ -31,6 +31,9 @@ FAMILIES: dict[str, Family] = {
     "modernbert": Family("rotary"),
 }
 
+PRE_NORM = frozenset({"modernbert"})
+"""Families whose residual path is not normalised: they bear a rate several times larger."""
+
 
 def family(name: str, where: str = "The model") -> Family:
     """The family of a `model_type`, or an error that lists the known ones."""

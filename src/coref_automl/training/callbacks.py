@@ -44,9 +44,11 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
         self._progress = progress
         self._judge = judge
         self._logged = (0, 0, 0.0)
+        self._moving = 0.0
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
-        self._logged = (state.global_step, self._plan.tokens_after(state.global_step), time.monotonic())
+        self._moving = time.monotonic()
+        self._logged = (state.global_step, self._plan.tokens_after(state.global_step), self._moving)
         self._before = self._clock.progress(state.global_step)
         self._stage.skip(state.global_step if self._clock.last < OPEN_END else self._clock.earlier)
 
@@ -77,8 +79,9 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
             return
         before, tokens_before, then = self._logged
         tokens, now = self._plan.tokens_after(step), time.monotonic()
-        speed = (tokens - tokens_before) / max(now - then, 1e-9)
+        speed = (tokens - tokens_before) / max(now - self._moving, 1e-9)
         self._logged = (step, tokens, now)
+        self._moving = now
         facts = {
             "step": step,
             "epoch": round(step / self._plan.steps_per_epoch, 4),
@@ -99,6 +102,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_save(self, _args: Any, _state: Any, control: Any, **_: Any) -> Any:
         reason = self._judge()
+        self._moving = time.monotonic()  # scoring a checkpoint makes training no slower
         if reason is not None and not control.should_training_stop:
             self.stopped = reason
             control.should_training_stop = True

@@ -6,7 +6,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from coref_automl.config import choose
 from coref_automl.errors import RecipeError
+from coref_automl.models.build import SHAPES
+from coref_automl.models.families import PRE_NORM
 from coref_automl.training.masking import Objective
 
 Schedule = Literal["linear", "cosine", "wsd", "constant"]
@@ -173,17 +176,26 @@ FROM_SCRATCH = Recommended(
     0.2,
     0.2,
     128,
-    "an 18M pre-norm encoder that learned in minutes on one GPU; post-norm families want 1e-4",
+    "an 18M pre-norm encoder that learned in minutes on one GPU",
+)
+FROM_SCRATCH_POST_NORM = dataclasses.replace(
+    FROM_SCRATCH,
+    learning_rate=1e-4,
+    provenance="the rate at which a post-norm encoder left the unigram loss; at 3e-4 it stood still",
 )
 
 
-def recommended(seq_len: int, *, scratch: bool) -> Recommended:
-    return FROM_SCRATCH if scratch else next(entry for entry in RECOMMENDED if seq_len <= entry.up_to)
+def recommended(seq_len: int, model: str = "") -> Recommended:
+    """For blocks of this length, and for the family of a new:SHAPE model."""
+    if not model.startswith(NEW):
+        return next(entry for entry in RECOMMENDED if seq_len <= entry.up_to)
+    family = choose(model.removeprefix(NEW), SHAPES, "shape").family
+    return FROM_SCRATCH if family in PRE_NORM else FROM_SCRATCH_POST_NORM
 
 
 def settle(recipe: TrainRecipe, seq_len: int) -> tuple[TrainRecipe, list[str]]:
     """Fill what was left open for blocks of this length; the notes say which values were filled and why."""
-    advice = recommended(seq_len, scratch=recipe.shape is not None)
+    advice = recommended(seq_len, recipe.model)
     names = ("learning_rate", "weight_decay", "warmup", "min_prob", "max_prob", "batch")
     filled: dict[str, Any] = {name: getattr(advice, name) for name in names if getattr(recipe, name) is None}
     if recipe.min_prob is None and recipe.max_prob is not None:

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from coref_automl.training.recipe import recommended
-
-PRE_NORM = frozenset({"modernbert"})
-"""Families whose residual path is not normalised: they bear a rate several times larger."""
+from coref_automl.models.families import PRE_NORM
+from coref_automl.training.recipe import FROM_SCRATCH, recommended
 
 _LONG = 1024
 
@@ -25,7 +23,7 @@ def masked_space(
     `rows` are those of the smallest dataset: a batch of all of them leaves a step an epoch, and a larger one changes nothing.
     """
     longest = max(lengths)
-    batch = min(recommended(longest, scratch=scratch).batch, 1 << max(1, max(4, rows // 4).bit_length() - 1))
+    batch = min((FROM_SCRATCH if scratch else recommended(longest)).batch, 1 << max(1, max(4, rows // 4).bit_length() - 1))
     when_masked = {"when": {"objective": ["mlm", "combined"]}} if chains else {}
     when_entity = {"when": {"objective": ["entity", "combined"]}}
     space: dict[str, Any] = {"objective": ["mlm", "entity", "combined"]} if chains else {}

@@ -62,7 +62,7 @@ class MaskedProblem:
         objectives = known["objective"].choices if "objective" in known else (self.fixed["objective"],)
         for model in self.recipe.models:
             for name, dataset in self.datasets.items():
-                advice = dataclasses.asdict(recommended(dataset.seq_len, scratch=model.startswith(NEW)))
+                advice = dataclasses.asdict(recommended(dataset.seq_len, model))
                 for objective in objectives:
                     wanted = {**_DEFAULTS, **advice, "model": model, "dataset": name, "objective": objective}
                     point = self.space.point(wanted, self.fixed)
