@@ -14,10 +14,10 @@ pytestmark = pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), r
 
 @pytest.fixture
 def as_the_trainer_leaves_it() -> Iterator[None]:
-    before = torch.backends.fp32_precision
-    torch.backends.fp32_precision = "tf32"
+    everywhere, products_alone = torch.backends.fp32_precision, torch.backends.cuda.matmul.fp32_precision
+    torch.backends.fp32_precision = torch.backends.cuda.matmul.fp32_precision = "tf32"
     yield
-    torch.backends.fp32_precision = before
+    torch.backends.fp32_precision, torch.backends.cuda.matmul.fp32_precision = everywhere, products_alone
 
 
 @pytest.mark.usefixtures("as_the_trainer_leaves_it")
