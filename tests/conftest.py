@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,3 +25,17 @@ def _tags_in_a_folder_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COREF_AUTOML_CACHE", str(chosen))
         yield
+
+
+@pytest.fixture(scope="module")
+def ray_cluster() -> Iterator[None]:
+    """A local cluster of two workers that find the tests; its dashboard and its usage reports stay off."""
+    ray = pytest.importorskip("ray", reason="ray is not installed (pip install 'coref-automl[scale]')")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    here = str(Path(__file__).parents[1])
+    ray.init(
+        num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
+        runtime_env={"env_vars": {"PYTHONPATH": here}},
+    )  # fmt: skip
+    yield
+    ray.shutdown()

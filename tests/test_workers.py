@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,20 +76,6 @@ def test_a_worker_sees_its_own_device_only() -> None:
     asked: list[Any] = [Job(str(index), f"{HERE}:visible", {"_": index}) for index in range(2)]
     outcomes = run_jobs(asked, workers=2, devices=["cuda:0", "cuda:1"])
     assert {outcome.value for outcome in outcomes} <= {"0", "1"}
-
-
-@pytest.fixture(scope="module")
-def ray_cluster() -> Iterator[None]:
-    """A local cluster of two workers; its dashboard and its usage reports stay off."""
-    ray = pytest.importorskip("ray", reason="ray is not installed (pip install 'coref-automl[scale]')")
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    here = str(Path(__file__).parents[1])
-    ray.init(
-        num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
-        runtime_env={"env_vars": {"PYTHONPATH": here}},
-    )  # fmt: skip
-    yield
-    ray.shutdown()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")

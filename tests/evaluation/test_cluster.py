@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -23,7 +22,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # ray leaves its own sockets and pipes open
 ]
 RECIPE = EvaluateRecipe(eval_sets=(Path("evalsets/tiny"),), device="cpu", dtype="float32", budget=64)
-REPOSITORY = str(Path(__file__).parents[2])
 
 
 def killed_once(target: dict[str, Any], recipe: dict[str, Any]) -> list[dict[str, Any]]:
@@ -46,25 +44,13 @@ def killed_once(target: dict[str, Any], recipe: dict[str, Any]) -> list[dict[str
         return evaluate_job(target, recipe)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    ray = pytest.importorskip("ray", reason="ray is not installed (pip install 'coref-automl[scale]')")
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(
-        num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
-        runtime_env={"env_vars": {"PYTHONPATH": REPOSITORY}},
-    )  # fmt: skip
-    yield
-    ray.shutdown()
-
-
 def numbers(evaluation: Evaluation) -> dict[str, Any]:
     """All but when, how long, and where."""
     left_out = ("evaluated_at", "seconds")
     return {name: value for name, value in evaluation.to_json().items() if name not in left_out}
 
 
-def test_a_cluster_gives_the_same_and_loses_nothing(cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_gives_the_same_and_loses_nothing(ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {}
     for engine in ("local", "ray"):
         place = tmp_path / engine
@@ -89,7 +75,7 @@ def test_a_cluster_gives_the_same_and_loses_nothing(cluster: None, tmp_path: Pat
 
 
 def test_what_is_known_is_not_scored_again_and_a_damaged_checkpoint_is_listed(
-    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     freeze_tiny(Path("evalsets/tiny"))

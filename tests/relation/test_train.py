@@ -350,7 +350,24 @@ def test_the_encoders_dropout_is_set_on_its_own_layers_alone(encoder_folder: Pat
     model, _ = build_model(str(encoder_folder), "typed", "both", dropout=0.0, max_length=64, seed=0, encoder_dropout=0.3)
     layers = [layer.p for layer in model.encoder.modules() if isinstance(layer, torch.nn.Dropout)]
     assert set(layers) == {0.3}
+    assert model.encoder.config.attention_dropout == 0.3  # of weights that are no layer: the attention's
     assert model.head[0].p == 0.0
+
+
+def test_an_encoder_without_a_pooler_takes_a_dropout(tmp_path: Path, encoder_folder: Path) -> None:
+    from coref_automl.models.build import build_masked_lm
+    from coref_automl.models.load import load_tokenizer
+
+    tokenizer = load_tokenizer(str(encoder_folder))
+    build_masked_lm("bert-tiny", tokenizer, seq_len=64).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    plain, changed = (
+        build_model(str(tmp_path), "typed", "both", dropout=0.0, max_length=64, seed=0, encoder_dropout=share)[0].eval()
+        for share in (None, 0.3)
+    )
+    assert changed.encoder.encoder.layer[0].attention.self.dropout.p == 0.3
+    for one, other in zip(plain.parameters(), changed.parameters(), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_the_prior_is_corrected_on_the_scored_rows_alone(

@@ -63,6 +63,8 @@ class Unpaired:
 
 
 def read_table(path: Path) -> list[TableRow]:
+    if not path.is_file():
+        raise InputError(f"There is no table at {path}; pass --table the path of a CSV.")
     try:
         with path.open(encoding="utf-8-sig", newline="") as handle:
             lines = list(csv.DictReader(handle))

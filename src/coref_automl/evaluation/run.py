@@ -8,7 +8,7 @@ score several checkpoints at a time, each in a process of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,53 +69,56 @@ def evaluate(
     if recipe.engine == "local":
         pick(recipe.device, recipe.dtype)  # what no checkpoint can be scored with is said once
     devices = _devices(recipe, len(targets))
-    done: list[Evaluation] = []
-    failures: dict[str, Exception] = {}
-
-    def take(found: list[Evaluation]) -> None:
-        done.extend(found)
-        if on_result:
-            for evaluation in found[:1]:
-                on_result(evaluation)
-
-    def lose(name: str, error: Exception) -> None:
-        failures[name] = error
-        progress.note(f"{name} could not be scored: {error}")
-
+    tally = _Tally(progress, on_result, alone=len(targets) == 1)
     if recipe.base:
         _evaluate_bases(targets, sets, recipe, devices, progress)
-    _evaluate_all(targets, sets, recipe, devices, progress, take, lose)
+    _evaluate_all(targets, sets, recipe, devices, tally)
     order = {target.name: place for place, target in enumerate(targets)}
-    done.sort(key=lambda evaluation: order[evaluation.checkpoint])
-    if failures:
-        _raise(failures, len(targets))
-    return done
+    if tally.failures:
+        _raise(tally.failures, len(targets))
+    return sorted(tally.done, key=lambda evaluation: order[evaluation.checkpoint])
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What came of the targets. A failure is told at once where others go on; `alone`, the error itself tells it."""
+
+    progress: Progress
+    on_result: Callable[[Evaluation], None] | None = None
+    alone: bool = False
+    done: list[Evaluation] = field(default_factory=list)
+    failures: dict[str, Exception] = field(default_factory=dict)
+
+    def take(self, found: list[Evaluation]) -> None:
+        self.done.extend(found)
+        if self.on_result:
+            for evaluation in found[:1]:
+                self.on_result(evaluation)
+
+    def lose(self, name: str, error: Exception) -> None:
+        self.failures[name] = error
+        if not self.alone:
+            self.progress.note(f"{name} could not be scored: {error}")
 
 
 def _evaluate_all(
-    targets: Sequence[Target],
-    sets: Sequence[EvalSet],
-    recipe: EvaluateRecipe,
-    devices: Sequence[str],
-    progress: Progress,
-    take: Callable[[list[Evaluation]], None],
-    lose: Callable[[str, Exception], None],
+    targets: Sequence[Target], sets: Sequence[EvalSet], recipe: EvaluateRecipe, devices: Sequence[str], tally: _Tally
 ) -> None:
     """Every target, here or spread over workers; each is taken, or lost with its error."""
     left = list(targets) if recipe.engine == "ray" else []  # only there is known which device and dtype `auto` stands for
     for target in targets if recipe.engine == "local" else ():
         try:
-            found = _evaluate_target(target, sets, recipe, progress, only_known=len(devices) > 1)
+            found = _evaluate_target(target, sets, recipe, tally.progress, only_known=len(devices) > 1)
             if found is None:
                 left.append(target)
             else:
-                take(found)
+                tally.take(found)
         except StorageError:
             raise  # the next checkpoint would meet the same disk
         except Exception as error:
-            lose(target.name, error)
+            tally.lose(target.name, error)
     if left:
-        _spread(left, recipe, devices, progress, take, lose)
+        _spread(left, recipe, devices, tally)
 
 
 def _raise(failures: dict[str, Exception], count: int) -> None:
@@ -171,11 +174,10 @@ def _evaluate_bases(
         except CorefError:
             continue  # the target's own evaluation will say what is wrong
     for (name, length), base in wanted.items():
-
-        def lose(_: str, error: Exception, name: str = name) -> None:
+        tally = _Tally(progress, alone=True)
+        _evaluate_all([base], sets, replace(recipe, seq_len=length), devices[:1], tally)
+        for error in tally.failures.values():
             progress.note(f"The un-adapted model {name} is left out of the tables: {_first_line(error)}")
-
-        _evaluate_all([base], sets, replace(recipe, seq_len=length), devices[:1], progress, lambda _: None, lose)
 
 
 def _at_hand(model: str) -> bool:
@@ -192,28 +194,21 @@ def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:
     return devices_here()
 
 
-def _spread(
-    targets: Sequence[Target],
-    recipe: EvaluateRecipe,
-    devices: Sequence[str],
-    progress: Progress,
-    take: Callable[[list[Evaluation]], None],
-    lose: Callable[[str, Exception], None],
-) -> None:
+def _spread(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence[str], tally: _Tally) -> None:
     """One worker process a GPU, or a task of the cluster, takes the next checkpoint. One that is killed goes on in another."""
     from coref_automl.workers import Job, run_jobs
 
     settings = {key: str(value) if isinstance(value, Path) else value for key, value in to_mapping(recipe).items()}
     settings["eval_sets"] = [str(folder) for folder in recipe.eval_sets]
     jobs = [Job(target.name, JOB, {"target": _plain(target), "recipe": settings}) for target in targets]
-    with progress.stage("scoring", len(jobs), "checkpoints") as stage:
+    with tally.progress.stage("scoring", len(jobs), "checkpoints") as stage:
 
         def heard(outcome: Outcome) -> None:
             stage.advance()
             if outcome.error is not None:
-                lose(outcome.job.name, EvaluationError(outcome.error.strip().splitlines()[-1]))
+                tally.lose(outcome.job.name, EvaluationError(outcome.error.strip().splitlines()[-1]))
             else:
-                take([Evaluation.from_json(row) for row in outcome.value])
+                tally.take([Evaluation.from_json(row) for row in outcome.value])
 
         run_jobs(jobs, workers=len(devices), devices=devices, engine=recipe.engine, retries=1, on_outcome=heard)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from transformers.models.deberta_v2.modeling_deberta_v2 import (
     DebertaV2Encoder,
     DisentangledSelfAttention,
@@ -23,7 +23,6 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import (
 
 from coref_automl.errors import ModelError
 from coref_automl.models.attention import Documents
-from coref_automl.models.block_masks import document_blocks
 
 LEAST_LENGTH = 256
 """Shorter batches stay with the library's attention: their (L, L) tensors are small, and no kernel has to be built for them."""
@@ -81,7 +80,7 @@ class FlexEncoder(DebertaV2Encoder):  # type: ignore[misc]
             return super().get_attention_mask(attention_mask)
         if documents.segments.shape[1] < LEAST_LENGTH:
             return documents.pairs()
-        return document_blocks(documents.segments)
+        return _block_mask(documents.segments)
 
     def get_rel_pos(self, hidden_states: Tensor, query_states: Tensor | None = None, relative_pos: Tensor | None = None) -> Any:
         if not self.relative_attention or hidden_states.shape[1] < LEAST_LENGTH:
@@ -119,6 +118,18 @@ def uninstall(model: Any) -> None:
 
 def installed(model: Any) -> bool:
     return isinstance(model.base_model.encoder, FlexEncoder)
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _block_mask(segments: Tensor) -> BlockMask:
+    """Padding sees padding, so that no row of scores is empty."""
+    segments = segments.to(torch.int32)
+    rows, length = segments.shape
+
+    def same_document(row: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return segments[row, query] == segments[row, key]
+
+    return create_block_mask(same_document, rows, None, length, length, device=segments.device)
 
 
 def _attend(

@@ -18,6 +18,7 @@ from coref_automl.models.vocabulary import word_ids
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import ROLE_WORDS, TYPE_WORDS, Marker, special_tokens
 from coref_automl.store import read_json, write_json
+from coref_automl.training.loss import with_dropout
 
 HeadKind = Literal["cls", "starts", "both"]
 _PARTS = {"cls": (0,), "starts": (1, 2), "both": (0, 1, 2)}
@@ -85,13 +86,12 @@ def build_model(
 ) -> tuple[RelationModel, Marker]:
     """A model to train, with its marker. New marks start as the mean of words that say what they mean, with a little noise.
 
-    `encoder_dropout` is set on every dropout layer that the encoder has; None leaves them as its makers did.
+    `encoder_dropout` is the encoder's everywhere, attention included; None leaves what its makers chose.
     """
     encoder, tokenizer = load_encoder(model)  # on the CPU: at a sentence's length, DeBERTa's compiled attention does not pay
     marker = Marker(tokenizer, scheme, max_length)
-    for layer in encoder.modules() if encoder_dropout is not None else ():
-        if isinstance(layer, nn.Dropout):
-            layer.p = encoder_dropout
+    if encoder_dropout is not None:
+        encoder = with_dropout(encoder, encoder_dropout)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         _add_marks(encoder, tokenizer, scheme)

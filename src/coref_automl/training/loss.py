@@ -64,7 +64,8 @@ def with_dropout(model: Any, share: float) -> Any:
     for name in _DROPOUT_SETTINGS:
         if isinstance(getattr(config, name, None), int | float):
             setattr(config, name, share)
+    bare = {"add_pooling_layer": False} if getattr(model, "pooler", model) is None else {}
     with torch.random.fork_rng(devices=[]):
-        changed = type(model)(config)
+        changed = type(model)(config, **bare)
     changed.load_state_dict(model.state_dict())
     return changed.to(device=model.device, dtype=model.dtype)
