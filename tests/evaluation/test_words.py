@@ -72,5 +72,7 @@ def test_the_sample_is_fixed_and_of_its_size() -> None:
     assert sample(items(), 4) == sample(items()[::-1], 4)
     assert len(sample(items(), 4)) == 4
     assert wanted(items(), "none") == frozenset()
+    assert wanted(items(), "gold") == frozenset()
+    assert wanted([replace(case, task="gold") for case in items()], "gold") == {case.id for case in items()}
     assert wanted(items(), "all") == {case.id for case in items()}
     assert wanted([replace(case, candidates=case.candidates[:1]) for case in items()], "all") == frozenset()

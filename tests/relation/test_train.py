@@ -237,6 +237,22 @@ def test_without_an_evaluation_file_the_result_says_what_it_is(recipe: RelationR
     assert result.n == result.validation_rows
 
 
+def test_a_compiled_model_learns_the_same(recipe: RelationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One program for all batches, whatever their width; the compiler behind it is the library's to test."""
+    programs: list[torch.fx.GraphModule] = []
+
+    def keep(program: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> torch.fx.GraphModule:
+        programs.append(program)
+        return program
+
+    real = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda model, **settings: real(model, backend=keep, **settings))
+    plain = train_relation(change(recipe, epochs=1))
+    compiled = train_relation(change(recipe, epochs=1, compile=True, out=str(tmp_path / "compiled")))
+    assert len(programs) == 1
+    assert compiled.seeds[0].validation_loss == pytest.approx(plain.seeds[0].validation_loss, rel=1e-4)
+
+
 def test_a_run_without_weights_cannot_score_another_file(recipe: RelationRecipe, tmp_path: Path) -> None:
     train_relation(change(recipe, epochs=1, keep_weights=False))
     path = tmp_path / "new.json"

@@ -39,7 +39,8 @@ def evaluate(
         str,
         typer.Option(
             "--words",
-            help="Word ranks of all items (about 3 times the cost of none), of a sample of 200 a task, or none; l2r checks all.",
+            help="Word ranks of all items (about 3 times the cost of none), of gold alone, of a sample of 200 a task, or none; "
+            "l2r checks all.",
         ),
     ] = "all",
     by: Annotated[

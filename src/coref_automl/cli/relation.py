@@ -78,6 +78,9 @@ def train(
     encoder_dropout: Annotated[float | None, _option("Set the encoder's dropout (as it is).", "--encoder-dropout")] = None,
     prior: Annotated[str | None, _option("off, or em: correct the label prior of the rows scored.", "--prior")] = None,
     precision: Annotated[str | None, _option("auto, float32, tf32 or bfloat16.", "--precision")] = None,
+    compile: Annotated[
+        bool | None, _option("Compile the model; pays on CUDA over thousands of rows (no).", "--compile/--no-compile")
+    ] = None,
     keep_weights: Annotated[
         bool | None, _option("Keep each seed's best weights (default yes).", "--keep-weights/--no-keep-weights")
     ] = None,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from coref_automl.evaluation.windows import MOST_MASKS
 from coref_automl.records import ClozeItem
 
-WordMode = Literal["all", "sample", "none", "l2r"]
+WordMode = Literal["all", "gold", "sample", "none", "l2r"]
 SAMPLE = 200
 """Items a task that `sample` scores, and on which `l2r` checks the masks' answer."""
 
@@ -96,7 +96,7 @@ def sample(items: Iterable[ClozeItem], size: int = SAMPLE) -> frozenset[str]:
 
 def wanted(items: Sequence[ClozeItem], mode: WordMode) -> frozenset[str]:
     """Ids of the items whose word rank is to be found."""
-    with_choice = [item for item in items if len(item.candidates) > 1]
+    with_choice = [item for item in items if len(item.candidates) > 1 and (mode != "gold" or item.task == "gold")]
     if mode == "none":
         return frozenset()
     return sample(with_choice) if mode == "sample" else frozenset(item.id for item in with_choice)

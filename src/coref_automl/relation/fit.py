@@ -63,6 +63,7 @@ class _Run:
     """What does not change from epoch to epoch."""
 
     model: RelationModel
+    forward: Any
     optimizer: Any
     peaks: tuple[float, ...]
     train: Side
@@ -103,7 +104,7 @@ def fit(
     gold = torch.from_numpy(train.gold).to(device)
     settings = loss_settings(recipe, train.gold, device)
     with progress.stage(f"seed {seed}", total, "steps") as stage, _own_randomness(device), matmuls(recipe.precision):
-        run = _Run(model, optimizer, peaks, train, gold, recipe, settings, average, seed, total, stage)
+        run = _Run(model, _forward(model, recipe), optimizer, peaks, train, gold, recipe, settings, average, seed, total, stage)
         stage.skip(state.step)
         while state.epoch < recipe.epochs and not _flat(state, recipe):
             began = time.monotonic()
@@ -119,6 +120,11 @@ def fit(
                 on_epoch(seed, state.epoch, scores)
     model.load_state_dict(state.best_weights)
     return state
+
+
+def _forward(model: RelationModel, recipe: RelationRecipe) -> Any:
+    """The model as training calls it. Compiled, one program serves every width and size of batch, and the seeds that follow."""
+    return torch.compile(model, dynamic=True) if recipe.compile else model
 
 
 def rate_of(recipe: RelationRecipe, model: RelationModel) -> float:
@@ -174,7 +180,7 @@ def _loss(run: _Run, chosen: Chosen, gold: Any) -> tuple[Any, Any]:
     """The loss of a batch and its logits. R-Drop passes every row twice, under two draws of dropout."""
     recipe, bias = run.recipe, run.train.bias
     copies = 2 if recipe.r_drop else 1
-    logits = logits_of(run.model, run.train, chosen, recipe.precision, copies)
+    logits = logits_of(run.forward, run.train, chosen, recipe.precision, copies)
     first = logits[: len(gold)]
     if bias is not None:
         logits = masked(logits, bias[chosen.rows].repeat(copies, 1), gold.repeat(copies))

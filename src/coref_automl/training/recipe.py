@@ -64,7 +64,7 @@ class TrainRecipe:
     checkpoints: int | None = None
     keep_states: bool = False
     eval_set: str | None = None
-    eval_words: Literal["all", "sample", "none"] = "all"
+    eval_words: Literal["all", "gold", "sample", "none"] = "all"
     metric: str = "real1_strict"
     margin: float = 0.02
     stop_when_flat: bool = False
@@ -119,7 +119,7 @@ HELP = {
     "checkpoints": "So many checkpoints, evenly over the budget; takes the place of save-every.",
     "keep_states": "Keep every checkpoint resumable instead of the newest alone; three times the disk.",
     "eval_set": "Score every checkpoint on this evaluation set.",
-    "eval_words": "Score word candidates at checkpoints too: all, sample or none; none is the quickest.",
+    "eval_words": "Score word candidates at checkpoints too: all, gold, sample or none; none is the quickest.",
     "metric": "What the best checkpoint is judged by.",
     "margin": "A difference that does not matter, as a fraction.",
     "stop_when_flat": "Stop when longer training has stopped paying on the select half.",
