@@ -126,6 +126,12 @@ class Provenance(Record):
     seq_len: int
     seed: int
     dataset: str = ""
+    dataset_bytes: str = ""
+
+    @property
+    def data(self) -> str:
+        """What it was trained on: the bytes' name where it is known, for folders move."""
+        return self.dataset_bytes or self.dataset
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,34 @@ def test_unequal_training_and_other_data_have_no_say(tmp_path: Path) -> None:
     assert not any("entity 128 - mlm" in block.head for block in blocks_of(transfer.carry_over(study)))
 
 
+def test_seeds_belong_together_by_the_bytes_of_their_data_wherever_it_lay(tmp_path: Path) -> None:
+    write(tmp_path, [Model("base", 0, -1.0), *(Model(f"entity-s{seed}", 100, 0.5, seed=seed) for seed in range(3))])
+    for number, path in enumerate(sorted(tmp_path.glob("entity-*/evaluations/*/*/result.json"))):
+        held = read_json(path)
+        held["provenance"] |= {"dataset": f"/moved/{number}", "dataset_bytes": "abc"}
+        write_json(path, held)
+    study = study_of(read_groups([str(tmp_path)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+    assert {arm.name: arm.seeds for arm in arms(study)} == {"entity 128": 3}
+
+
+def test_curves_are_of_the_seeds_that_have_one_and_pair_equal_checkpoints(tmp_path: Path) -> None:
+    """Of two seeds the first has every checkpoint, the second all but one, the third only its end."""
+    steps = {0: (100, 200, 300), 1: (100, 300), 2: (300,)}
+    models = [Model(f"entity-s{seed}", step, 0.1, seed=seed) for seed, held in steps.items() for step in held]
+    study = study_of(
+        read_groups([str(write(tmp_path, [Model("base", 0, -1.0), *models]))])[0], say=Say("en"), margin=0.02, seed=0, target={}
+    )
+    (arm,) = arms(study)
+    assert [{seed: entry.step for seed, entry in step.items()} for step in arm.steps()] == [{0: 300, 1: 300, 2: 300}]
+    assert [{seed: entry.step for seed, entry in step.items()} for step in arm.with_curve().steps()] == [
+        {0: 100, 1: 100},
+        {0: 300, 1: 300},
+    ]
+    question = overfit.over_fitting(study)
+    assert question is not None
+    assert [line[1] for line in cells(question, 1)] == ["2"]
+
+
 def test_one_seed_has_no_verdict_in_any_question(tmp_path: Path) -> None:
     models = [Model("base", 0, -1.0), Model("base", 0, -1.0, seq_len=1024)]
     for length in (128, 1024):

@@ -93,6 +93,18 @@ def test_the_rate_follows_the_real_length_of_the_piece() -> None:
     assert full == pytest.approx(0.5, abs=0.03)
 
 
+def test_drawn_rates_differ_from_piece_to_piece_and_cover_the_range() -> None:
+    source = row(400, 400, total=800)
+    _, labels = many(source, settings(drawn=True, min_prob=0.0, max_prob=0.4))
+    asked = labels != IGNORED
+    first, second = asked[:, source.segments == 1].mean(axis=1), asked[:, source.segments == 2].mean(axis=1)
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.2
+    for rates in (first, second):
+        assert rates.min() < 0.03
+        assert rates.max() > 0.36
+        assert np.mean(rates) == pytest.approx(0.2, abs=0.03)
+
+
 def test_a_rate_of_zero_hides_nothing() -> None:
     _, labels = many(row(64), settings(min_prob=0.0, max_prob=0.0), 20)
     assert (labels == IGNORED).all()

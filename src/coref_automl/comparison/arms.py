@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 import numpy as np
@@ -48,9 +48,14 @@ class Arm:
         return max(entries[-1].tokens for entries in self.runs.values())
 
     def steps(self) -> list[dict[int, Entry]]:
-        """Its checkpoints in order, of all seeds at once: what all runs have."""
-        count = min(len(entries) for entries in self.runs.values())
-        return [{seed: entries[number] for seed, entries in self.runs.items()} for number in range(count)]
+        """Its checkpoints in order, of all seeds at once: those that were evaluated in every run."""
+        found = {seed: {entry.tokens: entry for entry in entries} for seed, entries in self.runs.items()}
+        shared = set.intersection(*(set(entries) for entries in found.values())) if found else set()
+        return [{seed: entries[tokens] for seed, entries in found.items()} for tokens in sorted(shared)]
+
+    def with_curve(self) -> Arm:
+        """The same with those runs alone of which more than one checkpoint was evaluated."""
+        return replace(self, runs={seed: entries for seed, entries in self.runs.items() if len(entries) > 1})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ def arms(study: Study) -> list[Arm]:
                 (made.base, length, made.seq_len, method), Arm(method, made.objective, same_model(made.base), length, {})
             )
             # a second run of that name and seed is a method of its own, and so is a run on other data
-            if made.seed not in arm.runs and _dataset(arm) in (None, made.dataset):
+            if made.seed not in arm.runs and _data(arm) in (None, made.data):
                 arm.runs[made.seed] = entries
                 break
     rank = {objective: number for number, objective in enumerate(OBJECTIVES)}
@@ -180,14 +185,14 @@ def _ambiguous(found: Sequence[tuple[Provenance, list[Entry]]]) -> set[str]:
     return {
         made[0].objective
         for made in seen.values()
-        if len({one.seed for one in made}) < len(made) or len({one.dataset for one in made}) > 1
+        if len({one.seed for one in made}) < len(made) or len({one.data for one in made}) > 1
     }
 
 
-def _dataset(arm: Arm) -> str | None:
+def _data(arm: Arm) -> str | None:
     """What the runs of an arm were trained on; None while it has none."""
     made = next((entries[-1].evaluation.provenance for entries in arm.runs.values()), None)
-    return made.dataset if made else None
+    return made.data if made else None
 
 
 def _stem(made: Provenance) -> str:

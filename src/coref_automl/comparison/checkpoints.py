@@ -43,7 +43,7 @@ def data_sources(study: Study) -> Section:
     )
     blocks: list[Block] = [Table(head, tuple(rows), frozenset({1, 2, 3}))]
     trained = sorted(
-        {(p.run, p.objective, p.dataset, p.base, p.seq_len, p.seed) for e in study.entries if (p := e.evaluation.provenance)}
+        {(p.run, p.objective, p.data, p.base, p.seq_len, p.seed) for e in study.entries if (p := e.evaluation.provenance)}
     )
     if trained:
         titles = (
@@ -95,7 +95,7 @@ def learning_curves(study: Study) -> Section | None:
     by_tokens = all(entry.evaluation.provenance for entry in study.entries if entry.trained)
     axis = say("학습 토큰", "training tokens") if by_tokens else say("스텝", "steps")
     out = []
-    grouped = [arm for arm in arms(study) if arm.seeds > 1]
+    grouped = [arm for arm in map(Arm.with_curve, arms(study)) if arm.seeds > 1]
     for metric in dict.fromkeys([study.metric, *study.metrics(_CURVES)]):
         rows = _by_arm(study, grouped, metric) if grouped else _by_run(study, metric)
         base = study.base.evaluation.estimates.get(metric) if study.base else None
@@ -119,9 +119,11 @@ def learning_curves(study: Study) -> Section | None:
 
 
 def _by_run(study: Study, metric: str) -> list[dict[str, Any]]:
+    runs = study.runs()
+    curved = {run: entries for run, entries in runs.items() if len(entries) > 1} or runs
     return [
         {"run": run, "x": entry.tokens, "name": entry.name, **in_percent(estimate)}
-        for run, entries in study.runs().items()
+        for run, entries in curved.items()
         for entry in entries
         if (estimate := entry.evaluation.estimates.get(metric)) is not None
     ]

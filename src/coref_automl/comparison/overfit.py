@@ -22,7 +22,8 @@ def over_fitting(study: Study) -> Question | None:
     runs = _runs_table(study)
     if runs is None:
         return None
-    several = [arm for arm in arms(study) if len(arm.steps()) > 1] if not METRICS[study.metric].parts else []
+    curved = [] if METRICS[study.metric].parts else [arm.with_curve() for arm in arms(study)]
+    several = [arm for arm in curved if len(arm.steps()) > 1]
     title = say("과적합은 언제 시작되는가?", "When does over-fitting start?")
     blocks: list[Block] = []
     answer, told = _of_runs(study), ""
@@ -54,11 +55,12 @@ def _peak(values: Sequence[Estimate | None]) -> int:
 def _falls(study: Study, several: Sequence[Arm], peaks: dict[str, int]) -> list[Versus | None]:
     """Peak minus last of each arm; None where the last is the peak."""
 
-    def at(number: int) -> Pick:
-        return lambda entries: entries[number]
+    def at(arm: Arm, number: int) -> Pick:
+        wanted = {id(entry) for entry in arm.steps()[number].values()}
+        return lambda entries: next(entry for entry in entries if id(entry) in wanted)
 
     asked = [arm for arm in several if peaks[arm.name] != len(arm.steps()) - 1]
-    picks = [(at(peaks[arm.name]), at(len(arm.steps()) - 1)) for arm in asked]
+    picks = [(at(arm, peaks[arm.name]), at(arm, -1)) for arm in asked]
     found = versus(study, [(arm, arm) for arm in asked], study.metric, picks=picks)
     by_name = {arm.name: one for arm, one in zip(asked, found, strict=True)}
     return [by_name.get(arm.name) for arm in several]

@@ -84,7 +84,7 @@ class Collator:
 def expected_share(dataset: PackedDataset, masking: Masking) -> float:
     """The share of a batch's tokens that is asked, a little more than it is on average."""
     lengths = dataset.pieces[:, 2].astype(np.float64)
-    rates = masking.min_prob + (masking.max_prob - masking.min_prob) * lengths / dataset.seq_len
+    rates = masking.min_prob + (masking.max_prob - masking.min_prob) * (0.5 if masking.drawn else lengths / dataset.seq_len)
     mlm = float((rates * lengths).sum() / dataset.tokens.size)
     inside = float((dataset.mentions[:, 2] - dataset.mentions[:, 1]).sum() / dataset.tokens.size)
     entity = masking.background * (1 - inside) + masking.entity_rate * inside

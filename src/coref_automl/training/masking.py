@@ -4,7 +4,8 @@ Pure numpy, about a tenth of a millisecond for a thousand tokens. Masks depend o
 which workers happen to ask: `row_rng` keys a counter-based generator with the three.
 
 Objectives:
-    mlm        random pieces or whole words; the rate runs from `min_prob` to `max_prob` with the document piece's real length
+    mlm        random pieces or whole words; the rate runs from `min_prob` to `max_prob` with the document piece's real length,
+               or is drawn between them for each piece
     entity     later mentions of a repeated noun are hidden as whole spans, one [MASK] a piece; the first mention is never hidden;
                a background of ordinary mlm, away from all mentions, keeps the language model alive
     combined   a share `ratio` of the rows is entity, the rest mlm; a row without a repeated noun is always mlm
@@ -52,6 +53,7 @@ class Masking:
     starts: BoolArray
     min_prob: float = 0.15
     max_prob: float = 0.15
+    drawn: bool = False
     whole_word: bool = False
     entity_rate: float = 0.3
     background: float = 0.07
@@ -78,11 +80,7 @@ def mask_row(row: RowLike, settings: Masking, rng: np.random.Generator) -> tuple
         rates: Rates = settings.background
     else:
         free = maskable
-        rates = (
-            settings.background
-            if settings.objective == "entity"
-            else length_rates(segments, settings.min_prob, settings.max_prob)
-        )
+        rates = settings.background if settings.objective == "entity" else mlm_rates(segments, settings, rng)
     hidden = _hide(tokens, segments, free, rates, settings, rng)
     if not (hidden.any() or spans.any()) and free.any() and np.any(np.asarray(rates) > 0):
         hidden[rng.choice(np.flatnonzero(free))] = True  # a row that asks nothing teaches nothing
@@ -101,6 +99,19 @@ def later_mentions(mentions: IntArray) -> IntArray:
     keep = np.ones(len(ordered), dtype=bool)
     keep[first] = False
     return ordered[keep]
+
+
+def mlm_rates(segments: IntArray, settings: Masking, rng: np.random.Generator) -> NDArray[np.float64]:
+    """A rate for every position, the same within a document piece.
+
+    Drawn rates keep a model from relying on masks being there: at a constant quarter it may learn to lean on them, and then
+    fails on a text with a single one.
+    """
+    low, high = settings.min_prob, settings.max_prob
+    if not settings.drawn:
+        return length_rates(segments, low, high)
+    rates: NDArray[np.float64] = rng.uniform(low, high, int(segments.max(initial=0)) + 1)[segments]
+    return rates
 
 
 def length_rates(segments: IntArray, low: float, high: float) -> NDArray[np.float64]:

@@ -44,6 +44,7 @@ class TrainRecipe:
     micro_batch: int | None = None
     min_prob: float | None = None
     max_prob: float | None = None
+    rates: Literal["length", "drawn"] = "length"
     whole_word: bool = False
     replacement: Literal["mask", "80-10-10"] = "mask"
     entity_rate: float = 0.3
@@ -99,6 +100,7 @@ HELP = {
     "micro_batch": "Rows at a time; by device where left out, halved when memory does not suffice.",
     "min_prob": "Masking rate of a very short document; by length where left out.",
     "max_prob": "Masking rate of a document that fills its row; by length where left out.",
+    "rates": "How a document's rate lies between the two: by its length, or drawn; drawn trains for few masks and for many.",
     "whole_word": "Mask whole words.",
     "replacement": "What stands at positions hidden by mlm: mask, or 80-10-10.",
     "entity_rate": "Share of later mentions that are hidden.",

@@ -155,6 +155,7 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
         seq_len=work.dataset.seq_len,
         seed=recipe.seed,
         dataset=recipe.dataset,
+        dataset_bytes=work.dataset.fingerprint,
     )
     write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3), "lost": round(clock.lost, 3)})
     write_card(folder, recipe, provenance)

@@ -178,6 +178,7 @@ def masking_of(work: Prepared, model: Any) -> Masking:
         starts=starts,
         min_prob=known(recipe.min_prob),
         max_prob=known(recipe.max_prob),
+        drawn=recipe.rates == "drawn",
         whole_word=recipe.whole_word,
         entity_rate=recipe.entity_rate,
         background=recipe.background,
