@@ -59,7 +59,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=3e-4)
     parser.add_argument("--precision", default="auto", help="auto, float32, tf32 or bfloat16")
-    parser.add_argument("--compile", action="store_true", help="compile the model; pays on CUDA over thousands of rows")
+    parser.add_argument("--compile", action="store_true", help="compile the model first")
     parser.add_argument("--max-rows", type=int, default=None)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--workers", type=int, default=1, help="processes that share the device, a run each at a time")

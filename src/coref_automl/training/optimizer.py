@@ -16,9 +16,6 @@ from torch import nn
 
 _LAYER = re.compile(r"(?:^|\.)layers?\.(\d+)\.")
 
-ADAM: dict[str, Any] = {"betas": (0.9, 0.98), "eps": 1e-6}
-"""What BERT-like pretraining uses."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
@@ -41,11 +38,6 @@ def depth_of(name: str, layers: int, prefix: str) -> int:
     if inner.startswith("encoder.conv."):
         return 1
     return 0 if "embeddings" in inner or inner.startswith("encoder.") else layers + 1
-
-
-def inside_layer(name: str, parameter: nn.Parameter) -> bool:
-    """A weight matrix of a layer, as against tables, heads and vectors."""
-    return parameter.ndim == 2 and _LAYER.search(name) is not None
 
 
 def groups_of(model: Any, *, rate: float, weight_decay: float, layer_decay: float = 1.0) -> list[Group]:
@@ -83,6 +75,6 @@ def describe(groups: Iterable[Group]) -> list[str]:
 
 
 def adamw(groups: Iterable[Group], *, fused: bool) -> torch.optim.AdamW:
-    """AdamW over the groups."""
+    """AdamW with the betas that BERT-like pretraining uses."""
     members = [{"params": list(g.parameters), "lr": g.rate, "weight_decay": g.weight_decay} for g in groups]
-    return torch.optim.AdamW(members, fused=fused, **ADAM)
+    return torch.optim.AdamW(members, betas=(0.9, 0.98), eps=1e-6, fused=fused)

@@ -36,7 +36,6 @@ class TrainRecipe:
     learning_rate: float | None = None
     weight_decay: float | None = None
     warmup: float | None = None
-    optimizer: Literal["adamw", "muon"] = "adamw"
     schedule: Schedule = "linear"
     layer_decay: float = 1.0
     clip: float = 1.0
@@ -92,7 +91,6 @@ HELP = {
     "learning_rate": "Peak rate; by length where left out.",
     "weight_decay": "Not applied to norms and biases; by length where left out.",
     "warmup": "Share of the run in which the rate rises; by length where left out.",
-    "optimizer": "adamw; muon is for training from nothing and wants about twice the rate.",
     "schedule": "linear, cosine, wsd or constant.",
     "layer_decay": "Factor from a layer's rate to that of the layer below it.",
     "clip": "Largest gradient norm; 0 does not clip.",

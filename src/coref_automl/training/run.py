@@ -105,7 +105,6 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
         collator=Collator(expected_share(work.dataset, masking)),
         plan=plan,
         groups=groups,
-        optimizer=recipe.optimizer,
         clock=clock,
         schedule=(recipe.schedule, known(recipe.warmup)),
         tokenizer=work.tokenizer,

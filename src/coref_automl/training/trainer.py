@@ -16,7 +16,6 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 from coref_automl.errors import StorageError, TrainingError
 from coref_automl.training.batches import Collator, MaskedRows
 from coref_automl.training.folder import checkpoints_of, drop_states
-from coref_automl.training.muon import Muon
 from coref_automl.training.optimizer import Group, adamw
 from coref_automl.training.plan import EpochSampler, Plan
 from coref_automl.training.schedule import Clock, rate_factor
@@ -34,7 +33,6 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         collator: Collator,
         plan: Plan,
         groups: list[Group],
-        optimizer: str,
         clock: Clock,
         schedule: tuple[str, float],
         tokenizer: Any,
@@ -47,7 +45,6 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         self.plan = plan
         self.clock = clock
         self._groups = groups
-        self._optimizer = optimizer
         self._schedule = schedule
         self._finish = finish
         self._keep_states = keep_states
@@ -59,8 +56,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:  # noqa: ARG002 - the signature is the library's
         if self.optimizer is None:  # type: ignore[has-type]
-            build = Muon if self._optimizer == "muon" else adamw
-            self.optimizer = build(self._groups, fused=self.args.device.type == "cuda")
+            self.optimizer = adamw(self._groups, fused=self.args.device.type == "cuda")
         return self.optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> torch.optim.lr_scheduler.LRScheduler:
