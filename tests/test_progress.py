@@ -76,3 +76,7 @@ def test_nothing_is_printed_to_standard_output(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(("seconds", "text"), [(1.23, "1.2 s"), (59, "59 s"), (61, "1 min 01 s"), (7_260, "2 h 01 min")])
 def test_durations_read_well(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_durations_read_well_in_korean() -> None:
+    assert [duration(seconds, "ko") for seconds in (1.23, 61, 7_260)] == ["1.2초", "1분 01초", "2시간 01분"]

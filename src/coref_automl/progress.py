@@ -149,14 +149,15 @@ def quiet() -> Progress:
     return Progress(shown=False)
 
 
-def duration(seconds: float) -> str:
-    """12 s, 3 min 05 s, 2 h 10 min."""
+def duration(seconds: float, lang: str = "en") -> str:
+    """12 s, 3 min 05 s, 2 h 10 min; 12초, 3분 05초, 2시간 10분."""
+    hour, minute, second = ("시간", "분", "초") if lang == "ko" else (" h", " min", " s")
     whole = round(seconds)
     if whole < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+        return f"{seconds:.1f}{second}" if seconds < 10 else f"{whole}{second}"
     if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+        return f"{whole // 60}{minute} {whole % 60:02d}{second}"
+    return f"{whole // 3600}{hour} {whole % 3600 // 60:02d}{minute}"
 
 
 def _bar(stage: Stage, width: int = 24) -> str:

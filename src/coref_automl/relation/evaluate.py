@@ -184,7 +184,7 @@ def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> Re
     scores = [entry.scores for entry in seeds if entry.scores is not None]
     mean = {name: float(np.mean([getattr(one, name) for one in scores])) for name in ("micro_f1", "auprc", "accuracy")}
     spread = {name: float(np.std([getattr(one, name) for one in scores], ddof=1)) for name in mean} if len(scores) > 1 else None
-    mark_notes = (*manifest["notes"], *_notes(data, manifest))
+    mark_notes = (*manifest["notes"], *_notes(data, manifest, overlap=not chosen_here))
     if chosen_here:
         mark_notes += ("These rows are the slice of train that also chose the epoch: not an independent measurement.",)
     return RelationResult(
@@ -214,7 +214,7 @@ def _named(data: RelationData, manifest: dict[str, Any]) -> dict[str, str]:
     return {"data": rows_fingerprint(data.rows), "settings": fingerprint(manifest["binding"]["settings"])}
 
 
-def _notes(data: RelationData, manifest: dict[str, Any]) -> tuple[str, ...]:
+def _notes(data: RelationData, manifest: dict[str, Any], *, overlap: bool) -> tuple[str, ...]:
     """What a reader of numbers on these rows should know."""
     notes = []
     if data.problems:
@@ -225,7 +225,7 @@ def _notes(data: RelationData, manifest: dict[str, Any]) -> tuple[str, ...]:
             f"It forbids the gold label of {int(mask.forbids(data.rows).sum()):,} of the {len(data.rows):,} rows scored."
         )
     train = set(manifest["train_sentences"])
-    if shared := sum(sentence_mark(row.sentence) in train for row in data.rows):
+    if overlap and (shared := sum(sentence_mark(row.sentence) in train for row in data.rows)):
         notes.append(
             f"{shared:,} of the {len(data.rows):,} rows of {data.split} have a sentence that occurs in {manifest['train']}."
         )

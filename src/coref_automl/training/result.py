@@ -36,8 +36,16 @@ class TrainResult:
         """What a person wants to know first."""
         loss = f", loss {self.loss:.4f}" if self.loss is not None else ""
         out = [
-            f"{self.run}: {self.steps:,} steps, {self.epochs:g} epochs, {self.tokens:,} tokens in {duration(self.seconds)}{loss}",
-            f"{len(self.checkpoints)} checkpoints, the newest {self.checkpoints[-1]}" if self.checkpoints else "no checkpoint",
+            f"{self.run}: {_count(self.steps, 'step')}, {_count(self.epochs, 'epoch')}, {self.tokens:,} tokens "
+            f"in {duration(self.seconds)}{loss}",
+            f"{_count(len(self.checkpoints), 'checkpoint')}, the newest {self.checkpoints[-1]}"
+            if self.checkpoints
+            else "no checkpoint",
         ]
         out += [f"Chosen by the evaluation set: {self.best}"] if self.best else []
         return out + ([self.stopped] if self.stopped else [])
+
+
+def _count(number: float, noun: str) -> str:
+    shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"

@@ -7,10 +7,11 @@ recommended settings. The reference is the recommended trial that did best on `s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coref_automl.comparison.page import Say
 from coref_automl.errors import InputError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
@@ -183,3 +184,24 @@ def _span(estimate: Estimate) -> str:
 
 def pause() -> None:
     time.sleep(0.2)
+
+
+def against_other_arms(problem: Problem, recipe: TuneRecipe, finals: Mapping[str, Final], say: Say) -> str | None:
+    """Does the tuner win against random search at the same count of trials? Winners paired by seed, on the confirming half."""
+    mine = finals[recipe.arm].winner
+    lines = []
+    for name, other in finals.items():
+        if name == recipe.arm:
+            continue
+        seeds = range(recipe.seed, recipe.seed + min(len(mine.confirm), len(other.winner.confirm)))
+        ours, theirs = ([problem.job(one.params, seed, confirm=True) for seed in seeds] for one in (mine, other.winner))
+        verdict = problem.verdict(ours, theirs, recipe.seed)
+        points = f"{100 * verdict.difference:+.2f}"
+        told = say("보임", "shown") if verdict.shown else say("보이지 않음: 우연일 수 있음", "not shown: it may be noise")
+        lines.append(
+            say(
+                f"{recipe.arm}의 승자 - {name}의 승자: {points}점 ({told}).",
+                f"Winner of {recipe.arm} - winner of {name}: {points} points ({told}).",
+            )
+        )
+    return " ".join(lines) or None

@@ -7,16 +7,17 @@ pages show both.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from coref_automl.comparison.page import Say
 from coref_automl.config import to_yaml
 from coref_automl.errors import FolderError
 from coref_automl.records import Record
 from coref_automl.store import read_json, remove, write_json, write_text
-from coref_automl.tuning.finish import Final, Finalist
+from coref_automl.tuning.finish import Final, Finalist, against_other_arms
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import Sampler, TuneRecipe
 from coref_automl.tuning.storage import arms, counts
@@ -83,7 +84,7 @@ def _write_pages(studies: Sequence[Any], problem: Problem, recipe: TuneRecipe, o
         if result.study not in finals:
             continue
         arm = replace(recipe, sampler=result.sampler)
-        results[result.study] = replace(result, rival=against_other_arms(problem, arm, finals))
+        results[result.study] = replace(result, rival=against_other_arms(problem, arm, finals, Say("en")))
         write_json(out / _named("result", arm, ".json"), results[result.study].to_json())
         write_page(results[result.study], studies, problem, arm, finals, out / _named("study", arm, ".html"))
     return results[recipe.arm]
@@ -101,21 +102,6 @@ def _keep_winner(problem: Problem, recipe: TuneRecipe, winner: Finalist, recipe_
         raise FolderError(f"{model_path} holds something that is not a model; move it away and run the same command again.")
     remove(model_path)
     aside.rename(model_path)
-
-
-def against_other_arms(problem: Problem, recipe: TuneRecipe, finals: Mapping[str, Final]) -> str | None:
-    """Does the tuner win against random search at the same count of trials? Winners paired by seed, on the confirming half."""
-    mine = finals[recipe.arm].winner
-    lines = []
-    for name, other in finals.items():
-        if name == recipe.arm:
-            continue
-        seeds = range(recipe.seed, recipe.seed + min(len(mine.confirm), len(other.winner.confirm)))
-        ours, theirs = ([problem.job(one.params, seed, confirm=True) for seed in seeds] for one in (mine, other.winner))
-        verdict = problem.verdict(ours, theirs, recipe.seed)
-        told = "shown" if verdict.shown else "not shown: it may be noise"
-        lines.append(f"Winner of {recipe.arm} - winner of {name}: {100 * verdict.difference:+.2f} points ({told}).")
-    return " ".join(lines) or None
 
 
 def _named(what: str, recipe: TuneRecipe, ending: str = "") -> str:

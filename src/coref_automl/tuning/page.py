@@ -12,7 +12,7 @@ from coref_automl.comparison.render import render_html
 from coref_automl.progress import duration
 from coref_automl.store import write_text
 from coref_automl.tuning import charts
-from coref_automl.tuning.finish import Final
+from coref_automl.tuning.finish import Final, against_other_arms
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.table import STATES, arm_of, shown
@@ -41,7 +41,7 @@ def page_of(
     winner = final.winner
     sections = [
         _finalists(final, problem, say),
-        _arms(studies, finals, problem, result.rival, say),
+        _arms(studies, finals, problem, against_other_arms(problem, recipe, finals, say), say),
         _search(studies, problem, say),
         _dimensions(own, problem, say),
         _trials(studies, problem, say),
@@ -127,7 +127,7 @@ def _arms(studies: Sequence[Any], finals: Mapping[str, Final], problem: Problem,
                 arm.name,
                 *(str(arm.states[name]) for name in ("complete", "pruned", "failed")),
                 f"{arm.tokens:,}",
-                duration(arm.seconds),
+                duration(arm.seconds, say.lang),
                 f"{100 * arm.best:.2f}" if arm.best is not None else "–",
                 f"{100 * final.winner.confirmed:.2f}" if final else "–",
             )
