@@ -1,6 +1,6 @@
 """The relation-extraction ablation: marker schemes and techniques, seed by seed, within a time limit; resumable.
 
-    python benchmarks/relation_ablation.py --model base=MODEL --model entity=MODEL --others typed-punct --reference typed-punct \\
+    python benchmarks/relation_ablation.py --model base=MODEL --model entity=MODEL --others typed --reference typed \\
         --train TRAIN.json --dev DEV.json --out ablation --workers 8 --seconds 570
     python benchmarks/relation_ablation.py --train TRAIN.json --dev DEV.json --out ablation --table-only
 

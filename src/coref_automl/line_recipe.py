@@ -63,7 +63,7 @@ class RelationStage:
     epochs: int = 3
     seeds: int = 1
     batch_size: int = 16
-    scheme: str = "typed-punct"
+    scheme: str = "typed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def _option(help_text: str, *names: str) -> Any:
 
 @relation_app.command(
     epilog="Example: coref-automl re train --model klue/roberta-base --train klue-re-v1.1_train.json --dev klue-re-v1.1_dev.json "
-    "--out runs/re --scheme typed-punct"
+    "--out runs/re --scheme typed"
 )
 def train(
     recipe: Annotated[Path | None, typer.Option("--recipe", help="A recipe; every option below overrides its value.")] = None,
@@ -39,7 +39,7 @@ def train(
     train: Annotated[str | None, _option(f"Training rows: {_FILE}.", "--train")] = None,
     dev: Annotated[str | None, _option("Rows to score at the end; they choose nothing.", "--dev")] = None,
     out: OptionalOut = None,
-    scheme: Annotated[str | None, _option("Marker scheme (default typed-punct).", "--scheme")] = None,
+    scheme: Annotated[str | None, _option("Marker scheme (default typed).", "--scheme")] = None,
     head: Annotated[str | None, _option("What the head reads: auto, cls, starts, both.", "--head")] = None,
     seeds: Annotated[int | None, _option("How many seeds (default 3).", "--seeds")] = None,
     first_seed: Annotated[int | None, _option("The first of them (default 0).", "--seed", "--first-seed")] = None,

@@ -48,6 +48,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "distance": {"distance": True},
     "encoder-dropout": {"encoder_dropout": 0.1},
     "r-drop-dropout": {"r_drop": 1.0, "encoder_dropout": 0.1},
+    "mask-r-drop-dropout": {"label_mask": "soft", "r_drop": 1.0, "encoder_dropout": 0.1},
     "prior": {"prior": "em"},
     "longer": {"epochs": 8, "patience": 0},
 }

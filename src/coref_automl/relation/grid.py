@@ -46,7 +46,7 @@ class GridRecipe:
     learning_rates: tuple[float, ...] = (5e-5,)
     batch_sizes: tuple[int, ...] = (32,)
     epochs: tuple[int, ...] = (5,)
-    schemes: tuple[str, ...] = ("typed-punct",)
+    schemes: tuple[str, ...] = ("typed",)
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -33,7 +33,7 @@ class RelationRecipe:
     train: str
     out: str
     dev: str | None = None
-    scheme: str = "typed-punct"
+    scheme: str = "typed"
     head: Head = "auto"
     seeds: int = 3
     first_seed: int = 0

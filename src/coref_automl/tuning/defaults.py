@@ -66,6 +66,6 @@ def relation_space(hidden: int) -> dict[str, Any]:
         "layer_decay": {"low": 0.75, "high": 1.0},
         "dropout": {"low": 0.0, "high": 0.3},
         "batch_size": [16, 32, 64],
-        "scheme": ["typed-punct", "typed", "punct"],
+        "scheme": ["typed", "typed-punct", "punct"],
         "label_smoothing": {"low": 0.0, "high": 0.1},
     }
