@@ -224,6 +224,17 @@ def test_what_carries_over_is_asked_of_every_task_and_source(study: Study) -> No
     assert len(cells(question, 1)) == 7  # 512 was evaluated without its base
 
 
+def test_what_a_mix_is_shown_to_lose_is_said(tmp_path: Path) -> None:
+    skills = {"mlm": 0.8, "entity": 0.8, "combined": -1.2}
+    models = [
+        Model(f"{name}-s{seed}", 100, skill, objective=name, seed=seed) for name, skill in skills.items() for seed in range(3)
+    ]
+    group = read_groups([str(write(tmp_path, [Model("base", 0, 0.5), *models]))])[0]
+    question = transfer.carry_over(study_of(group, say=Say("en"), margin=0.02, seed=0, target={}))
+    assert question is not None
+    assert re.search(r"Shown worse: .*Gold, combined 128 - mlm -\d", question.answer)
+
+
 def test_a_fall_after_the_peak_is_found_and_a_rise_is_none(tmp_path: Path, study: Study) -> None:
     rising = overfit.over_fitting(study)
     assert rising is not None

@@ -12,6 +12,7 @@ from coref_automl.comparison.arms import Among, Arm, Versus, arms, base_of, equa
 from coref_automl.comparison.page import Block, Say, Table, Text, row
 from coref_automl.comparison.question import Question, lead, phrase, rule, short_cell
 from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.sentences import points
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import METRICS
 
@@ -125,7 +126,7 @@ def _pairs(found: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
 def _answer(
     study: Study, measures: Sequence[Measure], pairs: Sequence[tuple[Arm, Arm]], table: Sequence[list[Versus | None]]
 ) -> str:
-    """Entity against mlm on each task outside Real, by length; sources are left to the table."""
+    """Entity against mlm on each task outside Real, by length; of the mixes what they lose. Sources are left to the table."""
     say = study.say
     firm = [n for n, (a, b) in enumerate(pairs) if a.objective == "entity" and min(a.seeds, b.seeds) > 1]
     chosen = firm or [n for n, (a, _) in enumerate(pairs) if a.objective == "entity"] or [0]
@@ -139,7 +140,14 @@ def _answer(
             told.append(f"{measure.label}: {first} ({numbers})." if firm else f"{measure.label}: {numbers}.")
     a, b = pairs[chosen[0]]
     opening = "" if firm else f"{lead([], say)} "
-    return f"{opening}{a.method} - {b.method} ({say('점', 'points')}). {' '.join(told)}"
+    answer = f"{opening}{a.method} - {b.method} ({say('점', 'points')}). {' '.join(told)}"
+    lost = [
+        f"{measure.label}, {pairs[n][0].name} - {pairs[n][1].method} {points(one.answer.interval)}"
+        for measure, column in zip(measures, table, strict=True)
+        for n, one in enumerate(column)
+        if measure.among is None and n not in chosen and one and one.seeds > 1 and one.answer.shown and one.answer.difference < 0
+    ]
+    return answer + (say(" 더 나쁨이 보이는 것: ", " Shown worse: ") + "; ".join(lost) + "." if lost else "")
 
 
 def _against_base(study: Study, found: Sequence[Arm], measures: Sequence[Measure]) -> tuple[Table | None, list[Versus | None]]:
