@@ -62,6 +62,7 @@ def test_bad_rows_are_listed_with_number_and_reason_and_skipped_on_request(tmp_p
         ("a.json", b'{"a": 1}', "list of rows"),
         ("a.json", b"[]", "no usable row"),
         ("a.json.xz", b"nonsense", "damaged"),
+        ("a.jsonl", b'{"sentence": "a"}\n\n{"sentence"', "a.jsonl: Line 3 is no JSON"),
         ("a.csv", b"\xff\xfe\x00", "damaged"),
     ],
 )

@@ -12,7 +12,7 @@ from coref_automl.relation.explore import entity_distance, explore
 from coref_automl.relation.explore_page import write_exploration
 from coref_automl.relation.rows import Entity, RelationRow
 
-from .conftest import make_raw_rows
+from .conftest import make_raw_rows, raw_row
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -39,6 +39,22 @@ def test_counts_repeats_conflicts_and_shift_are_found(tmp_path: Path) -> None:
     assert found.label_shift == pytest.approx(1 - a.labels["no_relation"] / 42)
     assert found.shared_rows == found.shared_sentences == 1
     assert any("labels shift" in line for line in found.lines())
+
+
+def test_a_longer_span_at_the_same_place_is_another_question(tmp_path: Path) -> None:
+    raw = raw_row("a", ("", "일본 제국 육군", "은 ", "도쿄", "에 있었다."), ("ORG", "LOC"), "org:place_of_headquarters")
+    shorter = {
+        **raw,
+        "guid": "b",
+        "label": "no_relation",
+        "subject_entity": {**raw["subject_entity"], "word": "일본 제국", "end_idx": 4},
+    }
+    same = {**raw, "guid": "c", "label": "no_relation"}
+    (facts,) = explore([inspect_relations(str(write(tmp_path / "a.json", [raw, shorter, same])))]).splits
+    assert facts.duplicates == 1
+    assert [(conflict.guids, conflict.subject, conflict.object) for conflict in facts.conflicts] == [
+        (("a", "c"), "일본 제국 육군", "도쿄")
+    ]
 
 
 def test_distance_is_between_the_entities_and_negative_when_nested() -> None:

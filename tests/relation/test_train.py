@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from coref_automl.errors import FolderError, ModelError, RecipeError, RelationDataError
-from coref_automl.progress import quiet
+from coref_automl.progress import Progress, quiet
 from coref_automl.relation import evaluate as evaluate_module
 from coref_automl.relation import fit as fit_module
 from coref_automl.relation.evaluate import evaluate_relation
@@ -22,7 +22,7 @@ from coref_automl.relation.results import RelationResult, read_predictions, read
 from coref_automl.relation.train import train_relation
 from coref_automl.training.optimizer import groups_of
 
-from .conftest import make_raw_rows
+from .conftest import make_raw_rows, raw_row
 
 
 @pytest.fixture
@@ -236,6 +236,29 @@ def test_without_an_evaluation_file_the_result_says_what_it_is(recipe: RelationR
     assert any("not an independent measurement" in note for note in result.notes)
     assert not any("occurs in" in note for note in result.notes)  # a slice of train is in train; that is no news
     assert result.n == result.validation_rows
+
+
+def test_skipped_rows_are_told_and_kept_with_the_numbers_they_have_in_their_file(
+    recipe: RelationRecipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = make_raw_rows(120)
+    raw[1]["label"] = "per:nothing"
+    parts = ("", "서울 부산 " * 60 + "중구", "은 ", "서울", "에서 태어났다.")
+    raw[7] = raw_row("long", parts, ("PER", "LOC"), "per:place_of_birth")
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(raw), "utf-8")
+    with pytest.raises(RelationDataError, match=r"bad.json: row 2 "):
+        train_relation(change(recipe, train=str(bad)))
+    train_relation(change(recipe, train=str(bad), epochs=1, skip_bad=True), progress=Progress())
+    shown = capsys.readouterr().err
+    assert "skipped bad row 2 (made-00001): the label" in shown
+    assert "skipped bad row 8 (long)" in shown
+    listed = [json.loads(line) for line in (Path(recipe.out) / "bad-rows-bad.jsonl").read_text("utf-8").splitlines()]
+    assert [line["row"] for line in listed] == [2, 8]
+    result = evaluate_relation(recipe.out, str(bad), skip_bad=True, progress=Progress())
+    assert "skipped bad row 8 (long)" in capsys.readouterr().err
+    assert any("AUPRC averages the 4 of 30 labels" in note for note in result.notes)
+    assert sum(sum(line.given.values()) for line in result.labels) == result.n
 
 
 def test_a_compiled_model_learns_the_same(recipe: RelationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

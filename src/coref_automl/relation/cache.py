@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from coref_automl.errors import RelationDataError
 from coref_automl.models.vocabulary import Pieces, tokenize_all
 from coref_automl.progress import Progress
-from coref_automl.relation.data import Problem, RelationData, read_relations
+from coref_automl.relation.data import Problem, RelationData, bad_rows, read_relations
 from coref_automl.relation.markers import MarkedRow, Marker
 from coref_automl.relation.rows import BadRow, RelationRow
 
@@ -30,22 +29,21 @@ class RowCache:
         return self._read[key]
 
     def mark(
-        self, rows: Sequence[RelationRow], marker: Marker, *, progress: Progress, skip_bad: bool = False
+        self, rows: Sequence[RelationRow], marker: Marker, *, progress: Progress, skip_bad: bool = False, name: str = "The rows"
     ) -> tuple[tuple[RelationRow, ...], list[MarkedRow], list[Problem]]:
         """(rows, the same marked, what could not be); the last is an error unless `skip_bad`."""
         self._tokenize(rows, marker)
         kept: list[RelationRow] = []
         marked: list[MarkedRow] = []
         problems: list[Problem] = []
-        for number, row in enumerate(progress.track(rows, "marking", len(rows), "rows"), 1):
+        for row in progress.track(rows, "marking", len(rows), "rows"):
             try:
                 marked.append(self._mark(row, marker))
                 kept.append(row)
             except BadRow as error:
-                problems.append(Problem(number, row.guid, str(error)))
+                problems.append(Problem(row.number, row.guid, str(error)))
         if problems and not skip_bad:
-            more = f" (and {len(problems) - 1:,} more such rows)" if len(problems) > 1 else ""
-            raise RelationDataError(f"{problems[0]}{more}. Correct the file, or pass --skip-bad to go on without them.")
+            raise bad_rows(name, problems)
         return tuple(kept), marked, problems
 
     def _tokenize(self, rows: Sequence[RelationRow], marker: Marker) -> None:

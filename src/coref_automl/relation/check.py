@@ -59,18 +59,18 @@ def check_rows(
     problems: list[Problem] = []
     cut = unknown = longest = 0
     with (progress or quiet()).stage(f"checking {scheme}", len(rows), "rows") as stage:
-        for number, row in enumerate(rows, 1):
+        for row in rows:
             stage.advance()
             try:
                 marked = marker.mark(row)
             except BadRow as error:
-                problems.append(Problem(number, row.guid, str(error)))
+                problems.append(Problem(row.number, row.guid, str(error)))
                 continue
             cut += marked.cut
             unknown += reader.unknown in marked.ids.tolist()
             longest = max(longest, len(marked.ids))
             if reason := reader.fault(row, marked):
-                problems.append(Problem(number, row.guid, reason))
+                problems.append(Problem(row.number, row.guid, reason))
     return CheckResult(scheme, len(rows), cut, unknown, longest, tuple(problems), split)
 
 

@@ -53,12 +53,17 @@ def read_relations(name: str, *, labelled: bool = True, skip_bad: bool = False, 
     """The rows of a file or named source. A bad row is an error that lists the first few, unless `skip_bad`."""
     data = inspect_relations(name, labelled=labelled)
     if data.problems and not skip_bad:
-        listed = "; ".join(str(problem) for problem in data.problems[:_LISTED])
-        more = f"; and {len(data.problems) - _LISTED:,} more" if len(data.problems) > _LISTED else ""
-        raise RelationDataError(f"{name}: {listed}{more}. Correct the file, or pass --skip-bad to go on without them.")
+        raise bad_rows(name, data.problems)
     if not data.rows:
         raise RelationDataError(f"{name} holds no usable row; look at it with: coref-automl re explore {name} --check")
     return RelationData(data.split, sample_rows(data.rows, max_rows), data.problems)
+
+
+def bad_rows(name: str, problems: Sequence[Problem]) -> RelationDataError:
+    """The error of a file with bad rows: the first few, and how many more."""
+    listed = "; ".join(str(problem) for problem in problems[:_LISTED])
+    more = f"; and {len(problems) - _LISTED:,} more" if len(problems) > _LISTED else ""
+    return RelationDataError(f"{name}: {listed}{more}. Correct the file, or pass --skip-bad to go on without them.")
 
 
 def inspect_relations(name: str, *, labelled: bool = True) -> RelationData:
@@ -140,8 +145,9 @@ def _raw_rows(name: str) -> Iterable[Any]:
             f"{name} is none of .json, .jsonl, .csv (or one of these with .xz), hub:klue/re:SPLIT, bundled:relations."
         )
     try:
-        text = _text(path)
-        return _READERS[kind](text)
+        return _READERS[kind](_text(path))
+    except RelationDataError as error:
+        raise RelationDataError(f"{name}: {error}") from error
     except OSError as error:
         raise RelationDataError(f"Cannot read {name} ({error.strerror or error}); give the path of a KLUE-RE file.") from error
     except (lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error, json.JSONDecodeError) as error:
@@ -163,7 +169,14 @@ def _json(text: str) -> list[Any]:
 
 
 def _jsonl(text: str) -> list[Any]:
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                rows.append(json.loads(line))
+            except json.JSONDecodeError as error:
+                raise RelationDataError(f"Line {number} is no JSON: {error.msg} at column {error.colno}.") from error
+    return rows
 
 
 def _csv(text: str) -> list[Any]:

@@ -17,7 +17,7 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.relation.cache import RowCache
 from coref_automl.relation.data import RelationData, sentence_key, sentence_mark
 from coref_automl.relation.intervals import Scored, estimates
-from coref_automl.relation.labels import NO_RELATION, LabelMask, gold_indices
+from coref_automl.relation.labels import LABELS, NO_RELATION, LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Scores, label_table, score
 from coref_automl.relation.prior import LEAST_ROWS, corrected, share, temperature
@@ -31,9 +31,10 @@ from coref_automl.relation.results import (
     write_predictions,
 )
 from coref_automl.relation.rows import RelationRow
-from coref_automl.store import fingerprint, kind_of_folder, natural_order, read_json, write_json, written_whole
+from coref_automl.store import fingerprint, kind_of_folder, natural_order, read_json, write_json, write_jsonl, written_whole
 
 KIND = "relation run"
+_TOLD = 20
 
 
 def rows_fingerprint(rows: Sequence[RelationRow]) -> str:
@@ -74,6 +75,7 @@ def evaluate_relation(
         marker = Marker(load_tokenizer(str(seeds[0] / "model")), settings["scheme"], settings["max_length"])
         rows, _, problems = cache.mark(read.rows, marker, progress=quiet(), skip_bad=True)
         read = RelationData(read.split, rows, (*read.problems, *problems))
+        list_problems(run, read, progress)
     for seed in seeds:
         if not has_predictions(seed, read):
             predict_seed(seed, read, device=device, progress=progress, cache=cache)
@@ -81,6 +83,17 @@ def evaluate_relation(
     if not (run / RESULTS).is_file():  # a run of an ablation: trained seed by seed, never summed up
         keep_result(run, read, result)
     return result
+
+
+def list_problems(run: Path, data: RelationData, progress: Progress) -> None:
+    """Tell of the rows that were skipped, the first of them on the terminal and all in bad-rows-SPLIT.jsonl."""
+    if not data.problems:
+        return
+    path = run / f"bad-rows-{data.split}.jsonl"
+    write_jsonl(path, (problem.to_json() for problem in data.problems))
+    for problem in data.problems[:_TOLD]:
+        progress.note(f"skipped {data.split} {problem}")
+    progress.note(f"{len(data.problems):,} bad rows of {data.split} are skipped; all of them: {path}")
 
 
 def keep_result(run: Path, data: RelationData, result: RelationResult) -> None:
@@ -137,11 +150,19 @@ def predict_seed(seed: Path, data: RelationData, *, device: str, progress: Progr
 
     run_settings(seed)
     model, marker, settings = load_model(seed / "model", pick_device(device))
-    rows, marked, _ = cache.mark(data.rows, marker, progress=progress)
-    store_predictions(seed, data, run_model(model, marker, rows, marked, settings, pick_device(device)))
+    rows, marked, _ = cache.mark(data.rows, marker, progress=progress, name=data.split)
+    store_predictions(seed, data, run_model(model, marker, rows, marked, settings, pick_device(device), progress))
 
 
-def run_model(model: Any, marker: Any, rows: Sequence[RelationRow], marked: Any, settings: dict[str, Any], device: str) -> Any:
+def run_model(
+    model: Any,
+    marker: Any,
+    rows: Sequence[RelationRow],
+    marked: Any,
+    settings: dict[str, Any],
+    device: str,
+    progress: Progress | None = None,
+) -> Any:
     """Probabilities of marked rows under a trained model, its label mask and the correction of the label prior included."""
     from coref_automl.relation.batches import RowTensors
     from coref_automl.relation.forward import Side, probabilities
@@ -150,7 +171,8 @@ def run_model(model: Any, marker: Any, rows: Sequence[RelationRow], marked: Any,
     if settings.get("label_mask", "off") != "off":
         bias = mask_rows(LabelMask(settings["label_mask"], np.array(settings["mask_bias"], np.float32)), rows, device)
     tensors = RowTensors(marked, marker.tokenizer.pad_token_id or 0, device)
-    found = probabilities(model, Side(tensors, np.zeros(len(rows), np.int64), bias), settings.get("precision", "auto"))
+    side = Side(tensors, np.zeros(len(rows), np.int64), bias)
+    found = probabilities(model, side, settings.get("precision", "auto"), progress=progress)
     if (known := settings.get("prior")) and len(rows) >= LEAST_ROWS:
         found, _ = corrected(found, known["temperature"], known["source"])
     return found
@@ -221,9 +243,10 @@ def _notes(data: RelationData, manifest: dict[str, Any], *, overlap: bool) -> tu
         notes.append(f"{len(data.problems):,} bad rows of {data.split} were skipped.")
     if manifest["mask_bias"]:
         mask = LabelMask(manifest["label_mask"], np.array(manifest["mask_bias"], np.float32))
-        notes.append(
-            f"It forbids the gold label of {int(mask.forbids(data.rows).sum()):,} of the {len(data.rows):,} rows scored."
-        )
+        forbidden = int(mask.forbids(data.rows).sum())
+        notes.append(f"The label mask forbids the gold label of {forbidden:,} of the {len(data.rows):,} rows scored.")
+    if (present := len({row.label for row in data.rows})) < len(LABELS):
+        notes.append(f"AUPRC averages the {present} of {len(LABELS)} labels that {data.split} holds.")
     train = set(manifest["train_sentences"])
     if overlap and (shared := sum(sentence_mark(row.sentence) in train for row in data.rows)):
         notes.append(

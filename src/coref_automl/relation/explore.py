@@ -25,6 +25,8 @@ class Conflict(Record):
     guids: tuple[str, ...]
     labels: tuple[str, ...]
     sentence: str
+    subject: str = ""
+    object: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +125,10 @@ def entity_distance(row: RelationRow) -> int:
 
 def _groups(rows: Sequence[RelationRow]) -> list[list[RelationRow]]:
     """Rows that ask the same question: one sentence, the same subject and object."""
-    found: dict[tuple[str, int, int], list[RelationRow]] = {}
+    found: dict[tuple[str | int, ...], list[RelationRow]] = {}
     for row in rows:
-        found.setdefault((sentence_key(row.sentence), row.subject.start, row.object.start), []).append(row)
+        a, b = row.subject, row.object
+        found.setdefault((sentence_key(row.sentence), a.start, a.end, b.start, b.end), []).append(row)
     return [group for group in found.values() if len(group) > 1]
 
 
@@ -133,7 +136,8 @@ def _conflicts(groups: Iterable[list[RelationRow]]) -> Iterable[Conflict]:
     for group in groups:
         labels = tuple(row.label or "" for row in group)
         if len(set(labels)) > 1:
-            yield Conflict(tuple(row.guid for row in group), labels, group[0].sentence)
+            first = group[0]
+            yield Conflict(tuple(row.guid for row in group), labels, first.sentence, first.subject.word, first.object.word)
 
 
 def _quantiles(values: Sequence[int]) -> tuple[float, ...]:
@@ -163,7 +167,7 @@ def _lines(facts: SplitFacts) -> list[str]:
         "  labels      " + ", ".join(f"{label} {100 * count / max(1, facts.rows):.1f}%" for label, count in top) + " ...",
         "  type pairs  " + ", ".join(f"{pair} {count:,}" for pair, count in sorted(facts.pairs.items(), key=lambda e: -e[1])[:6]),
         f"  characters  median, 90%, 99%, longest: {five(facts.lengths)}; between the entities: {five(facts.distances)}",
-        f"  subject first in {100 * facts.subject_first:.1f}%; nested {facts.nested:,}; asked twice {facts.duplicates:,}, "
-        f"of them with different labels {len(facts.conflicts):,}",
+        f"  subject first in {100 * facts.subject_first:.1f}%; nested {facts.nested:,}; "
+        f"rows that ask again {facts.duplicates:,}; questions with different labels {len(facts.conflicts):,}",
         f"  blanks at an entity's edge {len(facts.blank_edges):,}; not composed (NFC) {len(facts.not_composed):,}",
     ]

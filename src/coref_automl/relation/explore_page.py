@@ -166,10 +166,13 @@ def _repeats(found: Exploration, say: Say) -> Section:
         )
     conflicts = [(facts.split, conflict) for facts in found.splits for conflict in facts.conflicts]
     lines = tuple(
-        row(split, ", ".join(conflict.guids), " / ".join(conflict.labels), conflict.sentence)
+        row(split, ", ".join(conflict.guids), conflict.subject, conflict.object, " / ".join(conflict.labels), conflict.sentence)
         for split, conflict in conflicts[:_SHOWN_CONFLICTS]
     )
-    head = (say("분할", "split"), "id", say("레이블", "labels"), say("문장", "sentence"))
+    head = (
+        say("분할", "split"), "id", say("주체", "subject"), say("대상", "object"),
+        say("레이블", "labels"), say("문장", "sentence"),
+    )  # fmt: skip
     caption = say(f"엇갈린 레이블 (처음 {_SHOWN_CONFLICTS}개)", f"Different labels (the first {_SHOWN_CONFLICTS})")
     return Section(
         "repeats", say("겹침과 엇갈림", "Repeats and conflicts"), (Points(tuple(points)), Table(head, lines, caption=caption))

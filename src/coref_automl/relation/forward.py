@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from coref_automl.models.precision import products
+from coref_automl.progress import Progress, quiet
 from coref_automl.relation.batches import Chosen, RowTensors, scoring_order
 from coref_automl.relation.losses import masked
 from coref_automl.relation.model import RelationModel
@@ -25,16 +26,20 @@ class Side:
     bias: Any | None = None
 
 
-def probabilities(model: RelationModel, side: Side, precision: str, *, tokens: int | None = None) -> NDArray[np.float32]:
+def probabilities(
+    model: RelationModel, side: Side, precision: str, *, tokens: int | None = None, progress: Progress | None = None
+) -> NDArray[np.float32]:
     """The distribution over labels for every row, in row order."""
     device = side.tensors.device
     tokens = tokens or (65_536 if device.startswith("cuda") else 4_096)
     model.eval()
     found = torch.empty((len(side.tensors), model.head[-1].out_features), device=device)
-    with torch.inference_mode(), matmuls(precision):
+    rows = (progress or quiet()).stage("scoring", len(side.tensors), "rows")
+    with torch.inference_mode(), matmuls(precision), rows as stage:
         for chosen in side.tensors.place(scoring_order(side.tensors.lengths, tokens)):
             logits = logits_of(model, side, chosen, precision)
             found[chosen.rows] = torch.softmax(logits if side.bias is None else masked(logits, side.bias[chosen.rows]), -1)
+            stage.advance(len(chosen.rows))
     return found.cpu().numpy().astype(np.float32)  # type: ignore[no-any-return]
 
 

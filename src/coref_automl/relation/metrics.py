@@ -7,7 +7,7 @@ average; KLUE's dev set holds all 30.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,10 @@ class Scores(Record):
 
 @dataclass(frozen=True, slots=True)
 class LabelScore(Record):
-    """One line of the per-label table. `confused_with` is the wrong label most often given to rows of this one."""
+    """One line of the per-label table. `given` counts the labels given to its rows: a line of the confusion matrix.
+
+    `confused_with` is the wrong one among them that is given most often.
+    """
 
     label: str
     gold: int
@@ -39,6 +42,7 @@ class LabelScore(Record):
     f1: float
     auprc: float | None
     confused_with: str
+    given: dict[str, int] = field(default_factory=dict)
 
 
 def score(gold: Ints, probabilities: NDArray[np.floating]) -> Scores:
@@ -101,6 +105,7 @@ def label_table(gold: Ints, probabilities: NDArray[np.floating]) -> tuple[LabelS
                 f1=200.0 * right / (given + in_gold) if given + in_gold else 0.0,
                 auprc=100.0 * area(gold == label, probabilities[:, label]) if in_gold else None,
                 confused_with=LABELS[int(wrong.argmax())] if wrong.any() else "",
+                given={LABELS[other]: int(confusion[label, other]) for other in np.flatnonzero(confusion[label])},
             )
         )
     return tuple(lines)

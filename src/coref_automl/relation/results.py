@@ -85,7 +85,8 @@ class RelationResult(Record):
         for line in self.labels:
             area = f"{line.auprc:7.1f}" if line.auprc is not None else f"{'-':>7}"
             numbers = f"{line.gold:6}{line.predicted:7}{line.precision:7.1f}{line.recall:7.1f}{line.f1:7.1f}{area}"
-            shown.append(f"{line.label:<38}{numbers}  {line.confused_with}")
+            often = f"  {line.confused_with} ({line.given[line.confused_with]})" if line.confused_with else ""
+            shown.append(f"{line.label:<38}{numbers}{often}")
         return shown
 
 

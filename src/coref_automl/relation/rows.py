@@ -35,12 +35,15 @@ class Entity(Record):
 
 @dataclass(frozen=True, slots=True)
 class RelationRow(Record):
+    """`number` is its place in the file, from 1; 0 where it comes from none."""
+
     guid: str
     sentence: str
     subject: Entity
     object: Entity
     label: str | None = None
     source: str = ""
+    number: int = 0
 
 
 class BadRow(ValueError):
@@ -69,6 +72,7 @@ def parse_row(raw: Any, *, number: int, labels: tuple[str, ...], labelled: bool 
         object=object_,
         label=_label(raw.get("label"), labels) if labelled else None,
         source=str(raw.get("source") or ""),
+        number=number,
     )
 
 

@@ -24,6 +24,7 @@ from coref_automl.relation.evaluate import (
     KIND,
     has_predictions,
     keep_result,
+    list_problems,
     mask_rows,
     predict_seed,
     rows_fingerprint,
@@ -70,6 +71,9 @@ def train_relation(
     cache = cache or RowCache()
     work = replace(_begin(recipe, cache), on_epoch=on_epoch)
     progress = (progress or quiet()).into(work.run / "events.ndjson")
+    for data in (work.train, work.dev):
+        if data is not None:
+            list_problems(work.run, data, progress)
     for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
         _run_seed(work, seed, progress, cache)
     result = summarise(work.run, work.dev or work.valid, chosen_here=work.dev is None)
@@ -113,7 +117,7 @@ def _run_seed(work: _Work, seed: int, progress: Progress, cache: RowCache) -> Se
 def _usable(name: str, marker: Marker, recipe: RelationRecipe, cache: RowCache, *, max_rows: int | None = None) -> RelationData:
     """The rows of a file that can be marked; the others are an error now, before any training, or are skipped and counted."""
     data = cache.read(name, skip_bad=recipe.skip_bad, max_rows=max_rows)
-    rows, _, problems = cache.mark(data.rows, marker, progress=quiet(), skip_bad=recipe.skip_bad)
+    rows, _, problems = cache.mark(data.rows, marker, progress=quiet(), skip_bad=recipe.skip_bad, name=name)
     return RelationData(data.split, rows, (*data.problems, *problems))
 
 
@@ -157,7 +161,7 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
     for data in (work.valid, work.dev):
         if data is not None:
             rows, marked, _ = cache.mark(data.rows, marker, progress=quiet())
-            found = run_model(model, marker, rows, marked, settings, device)
+            found = run_model(model, marker, rows, marked, settings, device, progress)
             if data is work.dev or work.dev is None or not recipe.compact:
                 store_predictions(folder, data, found, compact=recipe.compact)
             if data is work.valid and recipe.prior == "em":  # from here on; the slice itself has the prior of train
