@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from coref_automl.cli.app import run
-from coref_automl.config import read_recipe
-from coref_automl.errors import EvaluationError, RecipeError
+from coref_automl.config import read_recipe, to_yaml
+from coref_automl.errors import EvaluationError, FolderError, RecipeError
 from coref_automl.relation import train as train_module
-from coref_automl.relation.grid import COLUMNS, GridRecipe, cells_of, run_grid
+from coref_automl.relation.grid import GridRecipe, cells_of, run_grid
+from coref_automl.relation.grid_page import COLUMNS
 from coref_automl.relation.recipe import RelationRecipe
+
+from .conftest import make_raw_rows
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -77,6 +80,92 @@ def test_a_side_of_the_grid_cannot_also_be_a_setting(grid: dict[str, Any]) -> No
         GridRecipe(**{**grid, "models": ()})
 
 
+def test_cells_that_would_share_a_folder_get_names_of_their_own(grid: dict[str, Any]) -> None:
+    models = ("모델/가", "모델/나", "a/b", "a_b", "A/b", "klue/bert-base")
+    recipe = GridRecipe(**{**grid, "models": models, "learning_rates": (1e-3,)})
+    cells = cells_of(recipe)
+    assert [cell.model for cell in cells.values()] == list(models)
+    assert len({cell.out.casefold() for cell in cells.values()}) == len(models)
+    plain = [name for name in cells if name.endswith("-typed-e1-b16-lr0.001")]
+    assert plain == [f"{start}-typed-e1-b16-lr0.001" for start in ("모델_가", "모델_나", "klue_bert-base")]
+    assert list(cells_of(recipe)) == list(cells)
+    close = cells_of(GridRecipe(**{**grid, "models": ("a",), "learning_rates": (1e-5, 1.00000001e-5, 1e-5)}))
+    assert [cell.learning_rate for cell in close.values()] == [1e-5, 1.00000001e-5]
+
+
+@pytest.fixture
+def other_rows(tmp_path: Path) -> str:
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(make_raw_rows(80, start=300), ensure_ascii=False), "utf-8")
+    return str(path)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_finished_folder_refuses_other_rows_or_settings_before_anything_is_written(
+    grid: dict[str, Any], other_rows: str, tmp_path: Path, relation_file: Path
+) -> None:
+    grid = {**grid, "models": grid["models"][:1]}
+    folder = tmp_path / "grid"
+    run_grid(GridRecipe(**grid))
+    before = _files(folder)
+    for change, said in (
+        ({"train": other_rows}, "was begun with --train .*made_train.json .* and this command has .*other.json"),
+        ({"settings": {**grid["settings"], "max_length": 48}}, "was begun with max_length 64 and this command has 48"),
+        ({"dev": other_rows}, "begun with --dev .*made_dev.json .*other.json.*cells without weights .*--keep-weights"),
+        ({"dev": None}, "this command has none, which cells without weights"),
+        ({"keep_weights": True}, "was begun with keep_weights False"),
+    ):
+        with pytest.raises(FolderError, match=said) as told:
+            run_grid(GridRecipe(**{**grid, **change}))
+        assert "\n" not in str(told.value)
+        assert _files(folder) == before
+    (folder / "manifest.json").unlink()  # as an earlier version left it
+    with pytest.raises(FolderError, match="was begun with --train"):
+        run_grid(GridRecipe(**{**grid, "train": other_rows}))
+    moved = tmp_path / "elsewhere" / "renamed.json"
+    moved.parent.mkdir()
+    moved.write_bytes(relation_file.read_bytes())
+    assert all(cell.result for cell in run_grid(GridRecipe(**{**grid, "train": str(moved)})).cells)
+
+
+def test_a_folder_in_which_no_cell_began_takes_other_rows(grid: dict[str, Any], other_rows: str, tmp_path: Path) -> None:
+    with pytest.raises(EvaluationError):
+        run_grid(GridRecipe(**{**grid, "models": (str(tmp_path / "absent"),)}))
+    again = {**grid, "models": grid["models"][:1], "learning_rates": (1e-3,), "train": other_rows}
+    assert run_grid(GridRecipe(**again)).cells[0].result
+
+
+def test_a_grid_that_keeps_all_weights_scores_another_dev(
+    grid: dict[str, Any], other_rows: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "grid.yaml"
+    recipe.write_text(to_yaml(GridRecipe(**{**grid, "models": grid["models"][:1]})), "utf-8")
+    command = ["re", "grid", "--recipe", str(recipe), "--keep-weights", "--json"]
+    assert run(command) == 0
+    assert len(list((tmp_path / "grid").glob("cells/*/seed-0/model/relation.json"))) == 2
+    capsys.readouterr()
+    assert run([*command, "--dev", other_rows]) == 0
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    assert [(cell["error"], cell["result"]["split"]) for cell in cells] == [("", "other")] * 2
+    assert run([*command[:-2], "--dev", other_rows]) == 2
+    assert "begun with keep_weights True" in capsys.readouterr().err
+    with pytest.raises(RecipeError, match="keep_weights"):
+        GridRecipe(**{**grid, "keep_weights": True, "settings": {"keep_weights": False}})
+
+
+def test_both_pages_name_the_chosen_cell(grid: dict[str, Any], tmp_path: Path) -> None:
+    for lang in ("ko", "en"):
+        result = run_grid(GridRecipe(**{**grid, "models": grid["models"][:1]}), lang=lang)  # type: ignore[arg-type]
+        assert result.best is not None
+        for name in ("results.md", "results.html"):
+            assert result.best.name in (tmp_path / "grid" / name).read_text("utf-8").replace("\\", "")
+        said = next(line for line in (tmp_path / "grid" / "results.md").read_text("utf-8").splitlines() if line.startswith(">"))
+        assert result.best.name in said.replace("\\", "")
+
+
 def test_the_shipped_recipes_are_readable() -> None:
     cells = cells_of(read_recipe(RECIPES / "klue-re-grid.yaml", GridRecipe))
     assert len(cells) == 5 * 3 * 2 * 2
@@ -121,8 +210,8 @@ def test_the_commands_train_evaluate_and_predict(
         "--object-type",
         "LOC",
     ]
-    assert run(text) == 0
-    assert "[이순신](subject PER)" in capsys.readouterr().out
+    assert run(text) == 0  # this run's scheme reads no types
+    assert "[이순신](subject)은 [서울](object LOC)에" in capsys.readouterr().out
     assert run(["re", "predict", out, "--data", str(dev_file), "--out", str(tmp_path / "sub")]) == 0
     assert (tmp_path / "sub" / "submission.csv").is_file()
     assert run(["re", "predict", out]) == 2

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coref_automl.cli.app import run
+from coref_automl.config import read_recipe
 from coref_automl.errors import ModelError, RelationDataError
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.predict import TextPrediction, predict_file, predict_text, render
@@ -17,6 +20,7 @@ from coref_automl.relation.train import train_relation
 
 from .conftest import make_raw_rows
 
+SUBJECT, OBJECT, PLAIN = "\x1b[30;46m", "\x1b[30;43m", "\x1b[0m"
 BORN = "어느 날 이순신은 서울에서 태어났다. 그때는 1950년이었다."
 
 
@@ -82,17 +86,17 @@ def test_a_sentence_is_answered_and_an_ensemble_averages_the_seeds(learned: Rela
 
 
 def test_an_ambiguous_or_absent_word_is_not_guessed(learned: RelationResult) -> None:
-    run, twice = Path(learned.run), "서울 사람 이순신은 서울에서 태어났다."
+    folder, twice = Path(learned.run), "서울 사람 이순신은 서울에서 태어났다."
     with pytest.raises(RelationDataError, match="occurs at 0, 11; say which one with --object-start"):
-        predict_text(run, twice, "이순신", "서울", types=("PER", "LOC"))
-    found = predict_text(run, twice, "이순신", "서울", types=("PER", "LOC"), starts=(None, 11), device="cpu")
+        predict_text(folder, twice, "이순신", "서울", types=("PER", "LOC"))
+    found = predict_text(folder, twice, "이순신", "서울", types=("PER", "LOC"), starts=(None, 11), device="cpu")
     assert found.object.start == 11
     with pytest.raises(RelationDataError, match="does not occur"):
-        predict_text(run, twice, "이순신", "부산", types=("PER", "LOC"))
+        predict_text(folder, twice, "이순신", "부산", types=("PER", "LOC"))
     with pytest.raises(RelationDataError, match="cannot be read"):
-        predict_text(run, twice, "이순신", "서울", types=("PER", "LOC"), starts=(None, 3))
+        predict_text(folder, twice, "이순신", "서울", types=("PER", "LOC"), starts=(None, 3))
     with pytest.raises(RelationDataError, match="--object-type"):
-        predict_text(run, twice, "이순신", "사람", types=("PER", "PLACE"))
+        predict_text(folder, twice, "이순신", "사람", types=("PER", "PLACE"))
 
 
 def test_the_rendered_sentence_shows_both_entities() -> None:
@@ -102,7 +106,98 @@ def test_the_rendered_sentence_shows_both_entities() -> None:
     plain = render(found, colour=False)
     assert plain.splitlines()[0] == "가[나](subject PER)다[라](object LOC)"
     assert "per:title     75.0%" in plain
-    assert "\x1b[30;46m나\x1b[0m" in render(found, colour=True)
+    assert f"{SUBJECT}나{PLAIN}" in render(found, colour=True)
+
+
+def _first_lines(sentence: str, subject: tuple[int, int, str], object_: tuple[int, int, str]) -> tuple[str, list[str]]:
+    """The sentence in brackets, and the first two lines in colour."""
+    a, b = (Entity(sentence[low:high], low, high, kind) for low, high, kind in (subject, object_))
+    found = TextPrediction(sentence, a, b, (("no_relation", 1.0),), (0,))
+    return render(found, colour=False).splitlines()[0], render(found, colour=True).splitlines()[:2]
+
+
+@pytest.mark.parametrize(
+    ("subject", "object_", "expected"),
+    [
+        ((2, 4), (0, 4), "[서울[시청](subject ORG)](object LOC)에"),
+        ((0, 4), (2, 4), "[서울[시청](object LOC)](subject ORG)에"),
+        ((0, 2), (0, 4), "[[서울](subject ORG)시청](object LOC)에"),
+        ((0, 4), (0, 2), "[[서울](object LOC)시청](subject ORG)에"),
+        ((1, 3), (0, 4), "[서[울시](subject ORG)청](object LOC)에"),
+        ((2, 4), (0, 2), "[서울](object LOC)[시청](subject ORG)에"),
+    ],
+)
+def test_brackets_close_the_inner_entity_first(subject: tuple[int, int], object_: tuple[int, int], expected: str) -> None:
+    assert _first_lines("서울시청에", (*subject, "ORG"), (*object_, "LOC"))[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("subject", "object_", "expected"),
+    [
+        ((0, 2), (0, 4), f"{SUBJECT}서울{PLAIN}{OBJECT}시청{PLAIN}에"),
+        ((0, 4), (1, 3), f"{SUBJECT}서{PLAIN}{OBJECT}울시{PLAIN}{SUBJECT}청{PLAIN}에"),
+        ((2, 4), (0, 4), f"{OBJECT}서울{PLAIN}{SUBJECT}시청{PLAIN}에"),
+    ],
+)
+def test_the_outer_colour_goes_on_after_an_inner_entity(
+    subject: tuple[int, int], object_: tuple[int, int], expected: str
+) -> None:
+    assert _first_lines("서울시청에", (*subject, "ORG"), (*object_, "LOC"))[1][0] == expected
+
+
+def test_colours_have_a_legend_with_roles_and_types() -> None:
+    legend = _first_lines("서울시청에", (0, 2, "ORG"), (2, 4, "LOC"))[1][1]
+    assert legend == f"{SUBJECT} subject ORG {PLAIN} {OBJECT} object LOC {PLAIN}"
+    plain, (_, legend) = _first_lines("서울시청에", (0, 2, ""), (2, 4, ""))
+    assert plain == "[서울](subject)[시청](object)에"
+    assert legend == f"{SUBJECT} subject {PLAIN} {OBJECT} object {PLAIN}"
+
+
+def test_a_run_that_reads_types_answers_no_sentence_without_them(
+    learned: RelationResult, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for given in ([], ["--subject-type", "PER"], ["--object-type", "LOC"]):
+        assert run(["re", "predict", learned.run, "--text", BORN, "--subject", "이순신", "--object", "서울", *given]) == 2
+        message = capsys.readouterr().err.strip()
+        assert "scheme typed" in message
+        assert "--subject-type and --object-type, each one of PER, ORG, LOC, DAT, POH, NOH." in message
+        assert "\n" not in message
+
+
+@pytest.mark.parametrize("label_mask", ["off", "soft"])
+def test_types_may_be_left_out_only_where_neither_scheme_nor_mask_reads_them(
+    learned: RelationResult, relation_file: Path, tmp_path: Path, label_mask: Any
+) -> None:
+    recipe = read_recipe(Path(learned.run) / "recipe.yaml", RelationRecipe)
+    recipe = replace(recipe, out=str(tmp_path / "run"), dev=None, scheme="plain", label_mask=label_mask, seeds=1, epochs=1)
+    folder = Path(train_relation(recipe).run)
+    if label_mask == "soft":
+        with pytest.raises(RelationDataError, match="label mask soft"):
+            predict_text(folder, BORN, "이순신", "서울")
+        return
+    found = predict_text(folder, BORN, "이순신", "서울", device="cpu")
+    assert (found.subject.type, found.object.type) == ("", "")
+    assert "[이순신](subject)은 [서울](object)에서" in render(found, colour=False)
+    for types in (("DAT", "NOH"), ("LOC", None)):  # whichever they are, the answer is the same, and only what was given is shown
+        other = predict_text(folder, BORN, "이순신", "서울", types=types, device="cpu")
+        assert other.ranked == found.ranked
+        assert (other.subject.type, other.object.type) == (types[0], types[1] or "")
+
+
+@pytest.mark.parametrize("mixed", [["--data", "FILE", "--out", "sub"], ["--data", "FILE"], ["--out", "sub"]])
+def test_a_file_and_a_sentence_together_are_refused(
+    learned: RelationResult, dev_file: Path, tmp_path: Path, mixed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = {"FILE": str(dev_file), "sub": str(tmp_path / "sub")}
+    options = [places.get(word, word) for word in mixed]
+    sentence = ["--text", BORN, "--subject", "이순신", "--object", "서울", "--subject-type", "PER", "--object-type", "LOC"]
+    assert run(["re", "predict", learned.run, *options, *sentence]) == 2
+    told = capsys.readouterr()
+    assert f"{mixed[0]} is for a file of rows and --text for one sentence" in told.err
+    assert not told.out
+    assert not (tmp_path / "sub").exists()
+    assert run(["re", "predict", learned.run, *options, "--object-start", "3"]) == 2
+    assert "--object-start for one sentence" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

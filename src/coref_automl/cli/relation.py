@@ -24,6 +24,8 @@ Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or aut
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A folder that `re train` made.")]
 _FILE = "a .json, .jsonl or .csv file (also .xz), hub:klue/re:train, or bundled:relations"
 
+_TYPES = "PER, ORG, LOC, DAT, POH or NOH; needed where the run's scheme or label mask reads types"
+
 
 def _option(help_text: str, *names: str) -> Any:
     return typer.Option(*names, help=help_text, show_default=False)
@@ -133,8 +135,8 @@ def predict(
     text: Annotated[str | None, typer.Option("--text", help="One sentence.")] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="The subject as it is written in the text.")] = None,
     object_: Annotated[str | None, typer.Option("--object", help="The object as it is written in the text.")] = None,
-    subject_type: Annotated[str, typer.Option("--subject-type", help="PER, ORG, LOC, DAT, POH or NOH.")] = "PER",
-    object_type: Annotated[str, typer.Option("--object-type", help="PER, ORG, LOC, DAT, POH or NOH.")] = "POH",
+    subject_type: Annotated[str | None, typer.Option("--subject-type", help=f"{_TYPES}.")] = None,
+    object_type: Annotated[str | None, typer.Option("--object-type", help=f"{_TYPES}.")] = None,
     subject_start: Annotated[
         int | None, typer.Option("--subject-start", help="Its first character, where it occurs twice.")
     ] = None,
@@ -147,12 +149,20 @@ def predict(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Label new rows (--data FILE --out DIR writes submission.csv), or one sentence (--text, --subject, --object)."""
+    """Label new rows (--data FILE --out DIR writes submission.csv), or one sentence (--text, --subject, --object, both types)."""
     from coref_automl.errors import InputError
     from coref_automl.progress import Progress
     from coref_automl.relation.predict import predict_file, predict_text, render
 
-    if data is not None and text is None:
+    ways = "pass --data FILE --out DIR, or --text with --subject and --object"
+    of_file = [name for name, value in (("--data", data), ("--out", out)) if value is not None]
+    words = {"--text": text, "--subject": subject, "--object": object_}
+    types = {"--subject-type": subject_type, "--object-type": object_type}
+    places = {"--subject-start": subject_start, "--object-start": object_start}
+    of_text = [name for name, value in (words | types | places).items() if value is not None]
+    if of_file and of_text:
+        raise InputError(f"{of_file[0]} is for a file of rows and {of_text[0]} for one sentence; {ways}.")
+    if data is not None:
         if out is None:
             raise InputError("Where should submission.csv go? Pass --out DIR.")
         progress = Progress(shown=not as_json)
@@ -165,7 +175,7 @@ def predict(
         print(f"{made.path}: {made.rows:,} rows, seeds {', '.join(map(str, made.seeds))}")
         return
     if text is None or subject is None or object_ is None:
-        raise InputError("Pass --data FILE --out DIR, or --text with --subject and --object.")
+        raise InputError(f"Nothing to label; {ways}.")
     found = predict_text(
         run,
         text,
@@ -243,6 +253,13 @@ def grid(
     train: Annotated[str | None, _option(f"Training rows: {_FILE}.", "--train")] = None,
     dev: Annotated[str | None, _option("Rows to score; they choose nothing.", "--dev")] = None,
     out: OptionalOut = None,
+    keep_weights: Annotated[
+        bool | None,
+        _option(
+            "Keep every cell's weights, not the best one's alone, to score another --dev later (no).",
+            "--keep-weights/--no-keep-weights",
+        ),
+    ] = None,
     lang: Annotated[str, typer.Option("--lang", help="Language of the page: ko or en.")] = "ko",
     as_json: AsJson = False,
 ) -> None:
@@ -254,7 +271,7 @@ def grid(
     from coref_automl.progress import Progress
     from coref_automl.relation.grid import GridRecipe, run_grid
 
-    given = {"train": train, "dev": dev, "out": str(out) if out else None}
+    given = {"train": train, "dev": dev, "out": str(out) if out else None, "keep_weights": keep_weights}
     values = read_yaml(recipe) | {key: value for key, value in given.items() if value is not None}
     settings = from_mapping(GridRecipe, values, str(recipe))
     language = choose(lang, {"ko": "ko", "en": "en"}, "language")

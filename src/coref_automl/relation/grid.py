@@ -1,43 +1,48 @@
 """A grid. In: backbones x rates x batch sizes x epochs x schemes. Out: a run a cell, and a table as CSV, Markdown and a page.
 
 Finished cells are not run again; the error of one cell is written down and does not stop the others; a later call tries it anew.
-Cells are ranked on the slice of train that chose their epoch: the scored split chooses nothing. Only the best cell keeps weights.
+Cells are ranked on the slice of train that chose their epoch: the scored split chooses nothing. Only the best cell keeps weights,
+unless all are asked for. manifest.json says what the folder was begun with; a call with something else is refused unwritten.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import re
+import unicodedata
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from coref_automl.comparison.page import Cell, Page, Say, Section, Table, Tile, row
-from coref_automl.comparison.render import render_html, render_markdown
 from coref_automl.comparison.sentences import Lang
-from coref_automl.config import from_mapping, to_yaml
-from coref_automl.errors import CorefError, EvaluationError, RecipeError
+from coref_automl.config import from_mapping, read_recipe, to_mapping, to_yaml
+from coref_automl.errors import CorefError, EvaluationError, FolderError, RecipeError
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.cache import RowCache
-from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.relation.evaluate import rows_fingerprint
+from coref_automl.relation.grid_page import write_grid
+from coref_automl.relation.recipe import FREE, RelationRecipe
 from coref_automl.relation.results import RelationResult
 from coref_automl.relation.train import train_relation
-from coref_automl.store import claim_folder, mark_done, remove, write_json, write_text
+from coref_automl.store import MANIFEST, claim_folder, fingerprint, mark_done, read_json, remove, write_json, write_text
 
 KIND = "relation grid"
-COLUMNS = ("model", "learning_rate", "epochs", "train_batch", "best_step", "micro_f1", "auprc", "accuracy", "val_loss")
-"""The columns of the table that this grid answers; ours follow them. micro_f1, auprc and accuracy are points of 100."""
-MORE = ("scheme", "split", "n", "seeds", "spread", "val_micro_f1", "error")
+SIDES = ("model", "train", "dev", "out", "learning_rate", "batch_size", "epochs", "scheme")
+"""What of a relation recipe the grid itself sets, cell by cell."""
+Corner = tuple[str, str, int, int, float]
+"""Model, scheme, epochs, batch size, rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class GridRecipe:
-    """Each list is one side of the grid; `settings` holds what all cells share, in the words of a relation recipe."""
+    """Each list is one side of the grid; `settings` holds what all cells share, in the words of a relation recipe.
+
+    `keep_weights` keeps those of every cell, so that other rows can be scored later; without it the best cell alone has some.
+    """
 
     models: tuple[str, ...]
     train: str
@@ -48,11 +53,14 @@ class GridRecipe:
     epochs: tuple[int, ...] = (5,)
     schemes: tuple[str, ...] = ("typed",)
     settings: dict[str, Any] = field(default_factory=dict)
+    keep_weights: bool = False
 
     def __post_init__(self) -> None:
         for name in ("models", "learning_rates", "batch_sizes", "epochs", "schemes"):
             if not getattr(self, name):
                 raise RecipeError(f"The grid's {name} are empty; name at least one.")
+        if self.keep_weights and self.settings.get("keep_weights") is False:
+            raise RecipeError("The grid keeps weights and its settings say keep_weights: false; leave one of the two out.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +81,6 @@ class GridCell(Record):
         """What ranks cells: the mean validation micro-F1 of the seeds."""
         return float(np.mean([seed.validation.micro_f1 for seed in self.result.seeds])) if self.result else -1.0
 
-    def values(self) -> dict[str, Any]:
-        """The cell as a line of the table."""
-        line: dict[str, Any] = {
-            "model": self.model,
-            "learning_rate": self.learning_rate,
-            "epochs": self.epochs,
-            "train_batch": self.batch_size,
-            "scheme": self.scheme,
-            "error": self.error,
-        }
-        if (result := self.result) is not None:
-            line |= {
-                "best_step": round(float(np.mean([seed.best_step for seed in result.seeds]))),
-                "micro_f1": round(result.micro_f1, 4),
-                "auprc": round(result.auprc, 4),
-                "accuracy": round(result.accuracy, 4),
-                "val_loss": round(float(np.mean([seed.validation_loss for seed in result.seeds])), 6),
-                "split": result.split,
-                "n": result.n,
-                "seeds": len(result.seeds),
-                "spread": round(result.spread["micro_f1"], 4) if result.spread else "",
-                "val_micro_f1": round(self.validation, 4),
-            }
-        return line
-
 
 @dataclass(frozen=True, slots=True)
 class GridResult(Record):
@@ -110,33 +93,77 @@ class GridResult(Record):
         return max(done, key=lambda cell: cell.validation) if done else None
 
 
+@dataclass(frozen=True, slots=True)
+class Rows(Record):
+    """A file of rows: the split it is called, and a fingerprint of what it held."""
+
+    file: str = field(compare=False)
+    split: str
+    rows: str
+
+    def __str__(self) -> str:
+        return f"{self.file} (rows {self.rows[:8]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Begun(Record):
+    """What all cells share and what decides their numbers: settings by value, rows by their bytes."""
+
+    settings: dict[str, Any]
+    train: Rows
+    dev: Rows | None
+
+    @classmethod
+    def of(cls, recipe: GridRecipe, cache: RowCache) -> Begun:
+        one = next(iter(cells_of(recipe).values()))
+        settings = {key: value for key, value in to_mapping(one).items() if key not in (*FREE, *SIDES)}
+
+        def rows(name: str, limit: int | None = None) -> Rows:
+            data = cache.read(name, skip_bad=one.skip_bad, max_rows=limit)
+            return Rows(name, data.split, rows_fingerprint(data.rows))
+
+        dev = rows(one.dev) if one.dev else None
+        return cls({**settings, "keep_weights": recipe.keep_weights}, rows(one.train, one.max_rows), dev)
+
+
 def cells_of(recipe: GridRecipe) -> dict[str, RelationRecipe]:
     """Every cell's recipe under a name that a folder can have. A key of `settings` that the grid spans is refused."""
-    taken = {"model", "train", "dev", "out", "learning_rate", "batch_size", "epochs", "scheme"} & set(recipe.settings)
-    if taken:
-        raise RecipeError(f"settings: {sorted(taken)[0]!r} is a side of the grid; set it there.")
-    found = {}
+    if taken := sorted(set(SIDES) & set(recipe.settings)):
+        raise RecipeError(f"settings: {taken[0]!r} is a side of the grid; set it there.")
     sides = itertools.product(recipe.models, recipe.schemes, recipe.epochs, recipe.batch_sizes, recipe.learning_rates)
-    for model, scheme, epochs, batch, rate in sides:
-        name = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{model}-{scheme}-e{epochs}-b{batch}-lr{rate:g}").strip("_.")
+    found = {}
+    for name, (model, scheme, epochs, batch, rate) in _names(list(dict.fromkeys(sides))).items():
         corner = {"model": model, "scheme": scheme, "epochs": epochs, "batch_size": batch, "learning_rate": rate}
         shared = {"train": recipe.train, "dev": recipe.dev, "out": str(Path(recipe.out) / "cells" / name)}
         found[name] = from_mapping(RelationRecipe, {**recipe.settings, **corner, **shared}, "settings")
     return found
 
 
+def _names(corners: list[Corner]) -> dict[str, Corner]:
+    """A folder's name a corner. Where two would share a folder, also on a disk that ignores case, each ends in a hash."""
+    plain = []
+    for model, scheme, epochs, batch, rate in corners:
+        name = unicodedata.normalize("NFC", f"{model}-{scheme}-e{epochs}-b{batch}-lr{rate:g}")
+        plain.append(re.sub(r"[^\w.-]+", "_", name).strip("_.-"))
+    taken = Counter(name.casefold() for name in plain)
+    return {
+        name if taken[name.casefold()] == 1 else f"{name}-{fingerprint(list(corner))[:6]}": corner
+        for name, corner in zip(plain, corners, strict=True)
+    }
+
+
 def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, lang: Lang = "ko") -> GridResult:
     """Run what is not done yet; the table is written after every cell, so that it can be read while the grid runs."""
     out, progress, cache = Path(recipe.out), progress or quiet(), RowCache()
     recipes = cells_of(recipe)
-    claim_folder(out, KIND)
-    write_text(out / "recipe.yaml", to_yaml(recipe))
+    _begin(recipe, cache)
     cells: dict[str, GridCell] = {}
     with progress.stage("grid", len(recipes), "cells") as stage:
         for name, settings in recipes.items():
             cells[name] = _run_cell(name, settings, progress, cache)
             result = GridResult(str(out), tuple(cells.values()))
-            _keep_best_weights(result)
+            if not recipe.keep_weights:
+                _keep_best_weights(result)
             write_grid(result, out, lang=lang)
             if cells[name].error:
                 progress.note(f"{name} failed: {cells[name].error}")
@@ -145,6 +172,43 @@ def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, lang: Lang
         raise EvaluationError(f"Every cell failed; the first says: {next(iter(cells.values())).error}")
     mark_done(out)
     return result
+
+
+def _begin(recipe: GridRecipe, cache: RowCache) -> None:
+    """Write down what the grid is begun with, or refuse a folder whose finished cells do not go with it, before any writing."""
+    out, now = Path(recipe.out), Begun.of(recipe, cache)
+    claim_folder(out, KIND)
+    if (held := _held(out, cache)) is not None:
+        same = "give the same to go on, or choose another --out"
+        for name, value in now.settings.items():
+            if (before := held.settings.get(name)) != value:
+                raise FolderError(f"{out} was begun with {name} {before!r} and this command has {value!r}; {same}.")
+        if held.train.rows != now.train.rows:
+            raise FolderError(f"{out} was begun with --train {held.train} and this command has {now.train}; {same}.")
+        if held.dev != now.dev and (bare := _without_weights(out)):
+            raise FolderError(
+                f"{out} was begun with --dev {held.dev or 'none'} and this command has {now.dev or 'none'}, which cells without "
+                f"weights ({bare.parent.name}) cannot score; {same}, with --keep-weights if more is to be scored later."
+            )
+    write_json(out / MANIFEST, {"kind": KIND, "begun": now.to_json()})
+    write_text(out / "recipe.yaml", to_yaml(recipe))
+
+
+def _held(out: Path, cache: RowCache) -> Begun | None:
+    """What the folder was begun with; None while no cell of it has come as far as its own manifest."""
+    if not any(out.glob(f"cells/*/{MANIFEST}")):
+        return None
+    if (out / MANIFEST).is_file():
+        return Begun.from_json(read_json(out / MANIFEST)["begun"])
+    if (out / "recipe.yaml").is_file():  # a grid that was begun before grids wrote a manifest
+        return Begun.of(read_recipe(out / "recipe.yaml", GridRecipe), cache)
+    return None
+
+
+def _without_weights(out: Path) -> Path | None:
+    """A finished seed of any cell that can score no new rows."""
+    done = (mark.parent for mark in sorted(out.glob("cells/*/seed-*/DONE")))
+    return next((seed for seed in done if not (seed / "model" / "relation.json").is_file()), None)
 
 
 def _run_cell(name: str, recipe: RelationRecipe, progress: Progress, cache: RowCache) -> GridCell:
@@ -165,65 +229,3 @@ def _keep_best_weights(result: GridResult) -> None:
         if best is not None and cell.name != best.name and cell.result is not None:
             for weights in Path(cell.result.run).glob("seed-*/model"):
                 remove(weights)
-
-
-def write_grid(result: GridResult, out: Path, *, lang: Lang = "ko") -> None:
-    """results.csv, results.md, results.html and results.json."""
-    table = io.StringIO()
-    writer = csv.DictWriter(table, (*COLUMNS, *MORE), restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(cell.values() for cell in _ranked(result))
-    page = _page(result, Say(lang))
-    write_text(out / "results.csv", table.getvalue())
-    write_text(out / "results.md", render_markdown(page))
-    write_text(out / "results.html", render_html(page))
-    write_json(out / "results.json", result.to_json())
-
-
-def _ranked(result: GridResult) -> list[GridCell]:
-    return sorted(result.cells, key=lambda cell: -cell.validation)
-
-
-def _page(result: GridResult, say: Say) -> Page:
-    ranked, best = _ranked(result), result.best
-    columns = (*COLUMNS, "scheme", "spread", "val_micro_f1")
-    lines = []
-    for cell in ranked:
-        values = cell.values()
-        cells = [Cell(_text(values.get(name, ""))) for name in columns]
-        if best is not None and cell.name == best.name:
-            cells[0] = Cell(cells[0].text, "strong")
-        lines.append(row(*cells, Cell(cell.error, "bad") if cell.error else Cell("")))
-    split = best.result.split if best and best.result else "-"
-    failed = sum(bool(cell.error) for cell in ranked)
-    return Page(
-        lang=say.lang,
-        title=say("관계 추출 격자 실험", "Relation extraction, the grid"),
-        subtitle=say(f"{len(ranked)}칸, 분할 {split}", f"{len(ranked)} cells, split {split}"),
-        lead=say("학습 자료에서 떼어 둔 문장으로 고른 칸", "The cell that held-out training sentences choose"),
-        headline=best.name if best else "-",
-        sentence=say("점수를 매긴 분할은 아무것도 고르지 않았습니다.", "The scored split chose nothing."),
-        tiles=(
-            Tile("micro-F1", f"{best.result.micro_f1:.2f}" if best and best.result else "-", split),
-            Tile("AUPRC", f"{best.result.auprc:.2f}" if best and best.result else "-", split),
-            Tile(say("실패한 칸", "failed cells"), str(failed)),
-        ),
-        cannot_tell=(
-            say(
-                "칸 사이의 작은 차이는 씨앗의 차이일 수 있습니다. spread와 견주어 보세요.",
-                "Small differences between cells may be differences between seeds: read them beside the spread.",
-            ),
-        ),
-        sections=(
-            Section(
-                "cells",
-                say("모든 칸", "All cells"),
-                (Table((*columns, say("오류", "error")), tuple(lines), frozenset(range(1, 9)) | {10, 11}),),
-            ),
-        ),
-        colophon=("coref-automl re grid",),
-    )
-
-
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

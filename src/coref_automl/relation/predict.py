@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from coref_automl.relation.cache import RowCache
 from coref_automl.relation.data import Problem, read_relations
 from coref_automl.relation.evaluate import finished_seeds, run_model, run_settings
 from coref_automl.relation.labels import LABELS
+from coref_automl.relation.markers import SCHEMES
 from coref_automl.relation.results import SeedResult
 from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow, parse_row
 from coref_automl.store import claim_folder, read_json, write_text
@@ -41,7 +43,7 @@ class Submission(Record):
 
 @dataclass(frozen=True, slots=True)
 class TextPrediction(Record):
-    """One sentence's answer: every label with its probability, the most probable first."""
+    """One sentence's answer: every label with its probability, the most probable first. A type that was not given is empty."""
 
     sentence: str
     subject: Entity
@@ -61,8 +63,8 @@ def predict_file(
     progress: Progress | None = None,
 ) -> Submission:
     """`submission.csv` with id, pred_label, probs (a JSON list in the order of KLUE's labels)."""
-    read = read_relations(data, labelled=False, skip_bad=skip_bad)
-    rows, probabilities, seeds, problems = _predict(run, read.rows, ensemble, skip_bad, device, progress or quiet())
+    read, seeds = read_relations(data, labelled=False, skip_bad=skip_bad), _seeds(run, ensemble)
+    rows, probabilities, problems = _predict(seeds, read.rows, skip_bad, device, progress or quiet())
     claim_folder(out, "relation predictions")
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
@@ -70,7 +72,7 @@ def predict_file(
     for row, line in zip(rows, probabilities, strict=True):
         writer.writerow((row.guid, LABELS[int(line.argmax())], json.dumps([round(float(p), 6) for p in line])))
     write_text(out / "submission.csv", table.getvalue())
-    return Submission(str(out / "submission.csv"), len(rows), seeds, (*read.problems, *problems))
+    return Submission(str(out / "submission.csv"), len(rows), _numbers(seeds), (*read.problems, *problems))
 
 
 def predict_text(
@@ -79,12 +81,20 @@ def predict_text(
     subject: str,
     object_: str,
     *,
-    types: tuple[str, str],
+    types: tuple[str | None, str | None] = (None, None),
     starts: tuple[int | None, int | None] = (None, None),
     ensemble: bool = False,
     device: str = "auto",
 ) -> TextPrediction:
-    """The relation between two words of a sentence. A word that occurs more than once needs its offset."""
+    """The relation between two words of a sentence. A word that occurs more than once needs its offset.
+
+    A run whose scheme or label mask reads entity types needs both; to any other they change nothing and may be left out.
+    """
+    seeds = _seeds(run, ensemble)
+    if None in types and (reader := _reader_of_types(seeds)):
+        raise RelationDataError(
+            f"{run} reads entity types ({reader}); pass --subject-type and --object-type, each one of {', '.join(TYPES)}."
+        )
     raw = {
         "guid": "text",
         "sentence": sentence,
@@ -95,43 +105,69 @@ def predict_text(
         row = parse_row(raw, number=1, labels=LABELS, labelled=False)
     except BadRow as error:
         raise RelationDataError(f"This cannot be read: {error}.") from error
-    _, probabilities, seeds, _ = _predict(run, (row,), ensemble, False, device, quiet())
+    _, probabilities, _ = _predict(seeds, (row,), False, device, quiet())
     order = np.argsort(-probabilities[0], kind="stable")
     ranked = tuple((LABELS[int(label)], float(probabilities[0, label])) for label in order)
-    return TextPrediction(row.sentence, row.subject, row.object, ranked, seeds)
+    shown = [replace(entity, type=kind or "") for entity, kind in zip((row.subject, row.object), types, strict=True)]
+    return TextPrediction(row.sentence, shown[0], shown[1], ranked, _numbers(seeds))
 
 
 def render(found: TextPrediction, *, colour: bool, top: int = 5) -> str:
-    """The sentence with both entities marked (coloured on a terminal), then the first labels with their probabilities."""
-    edges: list[tuple[int, int, str]] = []
-    for order, (role, entity) in enumerate((("subject", found.subject), ("object", found.object))):
-        opening = _COLOURS[role] if colour else "["
-        closing = _PLAIN if colour else f"]({role} {entity.type})"
-        edges += [(entity.start, 1 + order, opening), (entity.end, -1 - order, closing)]
-    text = found.sentence
-    for at, _, mark in sorted(edges, reverse=True):
-        text = text[:at] + mark + text[at:]
+    """The sentence with both entities marked, then the first labels with their probabilities.
+
+    Brackets name role and type in place; on a terminal the entities are coloured, and a line below says which is which.
+    """
+    marked = _coloured(found) if colour else [_bracketed(found)]
     width = max(len(label) for label, _ in found.ranked[:top])
-    return "\n".join([text, *(f"{label:<{width}}  {100 * p:5.1f}%" for label, p in found.ranked[:top])])
+    return "\n".join([*marked, *(f"{label:<{width}}  {100 * p:5.1f}%" for label, p in found.ranked[:top])])
+
+
+def _roles(found: TextPrediction) -> tuple[tuple[str, Entity], ...]:
+    return ("subject", found.subject), ("object", found.object)
+
+
+def _named(role: str, entity: Entity) -> str:
+    return f"{role} {entity.type}".rstrip()
+
+
+def _bracketed(found: TextPrediction) -> str:
+    """Closings come before openings; of two closings the inner entity's comes first, of two openings the outer one's."""
+    edges = []
+    for role, entity in _roles(found):
+        edges += [(entity.start, 1, -entity.end, "["), (entity.end, 0, -entity.start, f"]({_named(role, entity)})")]
+    text = found.sentence
+    for at, _, _, mark in sorted(edges, reverse=True):
+        text = text[:at] + mark + text[at:]
+    return text
+
+
+def _coloured(found: TextPrediction) -> list[str]:
+    """Each stretch between two edges in the colour of the innermost entity over it, and a legend."""
+    edges = {edge for _, entity in _roles(found) for edge in (entity.start, entity.end)}
+    text = ""
+    for low, high in pairwise(sorted({0, len(found.sentence), *edges})):
+        over = [(e.end - e.start, role) for role, e in _roles(found) if e.start <= low and high <= e.end]
+        part = found.sentence[low:high]
+        text += f"{_COLOURS[min(over)[1]]}{part}{_PLAIN}" if over else part
+    return [text, " ".join(f"{_COLOURS[role]} {_named(role, entity)} {_PLAIN}" for role, entity in _roles(found))]
 
 
 def _predict(
-    run: Path, rows: tuple[RelationRow, ...], ensemble: bool, skip_bad: bool, device: str, progress: Progress
-) -> tuple[tuple[RelationRow, ...], NDArray[np.float32], tuple[int, ...], list[Problem]]:
+    seeds: list[Path], rows: tuple[RelationRow, ...], skip_bad: bool, device: str, progress: Progress
+) -> tuple[tuple[RelationRow, ...], NDArray[np.float32], list[Problem]]:
     from coref_automl.relation.model import load_model
 
     device, cache = pick_device(device), RowCache()
     found: list[Any] = []
     kept: tuple[RelationRow, ...] = rows
     problems: list[Problem] = []
-    seeds = _seeds(run, ensemble)
     for seed in seeds:
         model, marker, settings = load_model(run_settings(seed).parent, device)
         kept, marked, problems = cache.mark(rows, marker, progress=progress, skip_bad=skip_bad)
         if not kept:
             raise RelationDataError(f"No row can be marked ({problems[0]}); raise --max-length in training or pass shorter rows.")
         found.append(run_model(model, marker, kept, marked, settings, device))
-    return kept, np.mean(found, axis=0), tuple(int(seed.name.removeprefix("seed-")) for seed in seeds), problems
+    return kept, np.mean(found, axis=0), problems
 
 
 def _seeds(run: Path, ensemble: bool) -> list[Path]:
@@ -141,8 +177,24 @@ def _seeds(run: Path, ensemble: bool) -> list[Path]:
     return [max(seeds, key=lambda seed: SeedResult.from_json(read_json(seed / "result.json")).validation.micro_f1)]
 
 
-def _entity(sentence: str, word: str, kind: str, start: int | None, role: str) -> dict[str, Any]:
-    """The entity in KLUE's shape; where the word stands more than once, nothing is guessed."""
+def _numbers(seeds: list[Path]) -> tuple[int, ...]:
+    return tuple(int(seed.name.removeprefix("seed-")) for seed in seeds)
+
+
+def _reader_of_types(seeds: list[Path]) -> str:
+    """What of a run depends on entity types; empty when nothing does."""
+    settings = read_json(run_settings(seeds[0]))
+    if SCHEMES[settings["scheme"]].marks in ("typed", "typed-punct"):
+        return f"scheme {settings['scheme']}"
+    return f"label mask {settings['label_mask']}" if settings.get("label_mask", "off") != "off" else ""
+
+
+def _entity(sentence: str, word: str, kind: str | None, start: int | None, role: str) -> dict[str, Any]:
+    """The entity in KLUE's shape; where the word stands more than once, nothing is guessed.
+
+    A row must have a type: one that was left out is filled in here only for runs that do not look at it.
+    """
+    kind = TYPES[0] if kind is None else kind
     if kind not in TYPES:
         raise RelationDataError(f"--{role}-type must be one of {', '.join(TYPES)}, not {kind!r}.")
     if start is None:
