@@ -175,7 +175,7 @@ def predict(
         print(f"{made.path}: {made.rows:,} rows, seeds {', '.join(map(str, made.seeds))}")
         return
     if text is None or subject is None or object_ is None:
-        raise InputError(f"Nothing to label; {ways}.")
+        raise InputError(f"Say what to label: {ways}.")
     found = predict_text(
         run,
         text,
