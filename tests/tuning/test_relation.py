@@ -69,3 +69,16 @@ def test_settings_that_relation_training_would_refuse_are_refused_at_once(encode
         open_relation(study(encoder, tmp_path, space={"label_smoothing": {"low": 0.0, "high": 2.0}}), tmp_path, quiet())
     with pytest.raises(RecipeError, match="budget of a relation trial is in epochs"):
         study(encoder, tmp_path, max_tokens=100)
+
+
+def test_a_trial_is_known_by_its_best_epoch_however_often_it_is_looked_at(encoder: str, tmp_path: Path) -> None:
+    problem = open_relation(study(encoder, tmp_path, epochs=4), tmp_path, quiet())
+    job = problem.job(problem.recommended()[0], 0)
+    epochs = [
+        {"event": "epoch", "epoch": number, "epochs": 4, "micro_f1": score} for number, score in enumerate((30, 50, 45, 40), 1)
+    ]
+    polled = [report.value for epoch in epochs for report in problem.reports(job, iter([epoch]))]
+    assert polled == [0.3, 0.5, 0.5, 0.5]
+    assert [report.value for report in problem.reports(job, iter(epochs))] == polled
+    lower = [{**epoch, "micro_f1": 20} for epoch in epochs]
+    assert {report.value for report in problem.reports(job, iter(lower))} == {0.2}

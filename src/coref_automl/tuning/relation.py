@@ -19,12 +19,12 @@ from coref_automl.config import choose, from_mapping, to_mapping
 from coref_automl.errors import RecipeError
 from coref_automl.progress import Progress
 from coref_automl.relation.data import RelationData, read_relations, sentence_key, split_by_sentence
-from coref_automl.relation.evaluate import rows_fingerprint
 from coref_automl.relation.intervals import Scored, method_verdict
 from coref_automl.relation.labels import gold_indices
 from coref_automl.relation.metrics import Scores
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.results import read_predictions
+from coref_automl.relation.scoring import rows_fingerprint
 from coref_automl.relation.train import VALIDATION
 from coref_automl.statistics import MethodVerdict
 from coref_automl.store import read_json, remove
@@ -52,6 +52,7 @@ class RelationProblem:
     fixed: dict[str, Any] = field(default_factory=dict)
     binding: dict[str, Any] = field(default_factory=dict)
     clusters: tuple[NDArray[np.str_], ...] = ()
+    best: dict[str, float] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -83,12 +84,13 @@ class RelationProblem:
         values |= {"device": self.recipe.device, "choose_by": self.metric, "epochs": int(self.recipe.epochs or 5)}
         return from_mapping(RelationRecipe, values, "settings")
 
-    def reports(self, _job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
-        best = 0.0
+    def reports(self, job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
+        """The best so far, which outlives one look at the events: how often the parent looks must not change a score."""
         for event in events:
             if event["event"] == "epoch":
-                best = max(best, float(event[self.metric]) / 100)
-                yield Report(max(1, REPORTS * event["epoch"] // event["epochs"]), best)
+                before = self.best.get(job.key, 0.0) if event["epoch"] > 1 else 0.0  # a first epoch begins the run anew
+                self.best[job.key] = max(before, float(event[self.metric]) / 100)
+                yield Report(max(1, REPORTS * event["epoch"] // event["epochs"]), self.best[job.key])
 
     def cost(self, job: Job) -> dict[str, float]:
         times = [float(event["time"]) for event in Follower(job.run / "events.ndjson").rows()]
