@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from coref_automl.cli.app import run
 from coref_automl.config import read_yaml
@@ -19,9 +21,12 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 
 @pytest.fixture
 def written(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> Callable[..., list[str]]:
-    def write(**changes: object) -> list[str]:
+    def write(**changes: Any) -> list[str]:
         path = tmp_path / "recipe.yaml"
-        path.write_text(recipe_text(recipe(**changes)), "utf-8")
+        decided = changes.pop("settings", {})
+        values = yaml.safe_load(recipe_text(recipe(**changes)))
+        values["settings"] |= decided
+        path.write_text(yaml.safe_dump(values), "utf-8")
         return ["tune", "--recipe", str(path)]
 
     return write
@@ -36,6 +41,9 @@ def written(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> Callable[..., 
         ({}, ["--metric", "real1_strickt"], "Unknown metric 'real1_strickt'. Did you mean 'real1_strict'?"),
         ({}, ["--metric", "lambada_top1"], "holds no lambada items"),
         ({}, ["--dataset", "nowhere"], "The dataset nowhere does not exist"),
+        ({"space": {"learning_rate": {"low": 0.5, "high": 2.0}}}, [], "not 2; correct learning_rate in space."),
+        ({"settings": {"metric": "lambada1"}}, [], "settings: metric is decided by the study; give it as metric: beside"),
+        ({"settings": {"keep_best": True}}, [], "settings: keep_best is decided by the study; leave it out."),
         ({}, ["--trials", "0"], "trials must be at least 1"),
         ({}, ["--sampler", "grid"], "sampler cannot be 'grid'"),
         ({}, ["--eval-set", "nowhere"], "nowhere"),
@@ -47,8 +55,10 @@ def test_bad_input_is_one_sentence_and_status_2(
     options: list[str],
     message: str,
     capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     assert run([*written(**changes), *options]) == 2
+    assert not (tmp_path / "study").exists()
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("coref-automl:")]
     assert len(told) == 1
     assert message in told[0]

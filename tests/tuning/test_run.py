@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.config import read_recipe
+from coref_automl.config import read_recipe, read_yaml
 from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.records import half_of
@@ -104,14 +104,38 @@ def test_a_study_with_another_space_is_refused_and_nothing_is_overwritten(
     finished: tuple[TuneRecipe, StudyResult, InlineLauncher],
 ) -> None:
     recipe, _, _ = finished
-    page = Path(recipe.out) / "study.html"
-    before = page.read_bytes()
+    before = contents(Path(recipe.out))
     other = replace(recipe, space={"learning_rate": {"low": 1e-4, "high": 2e-2, "log": True}})
-    with pytest.raises(RecipeError, match=r"was begun with another space \(learning_rate .*choose another --study name"):
+    with pytest.raises(RecipeError, match=r"was begun with another space \(learning_rate .*choose another --out"):
         run_study(other, launcher=InlineLauncher())
     with pytest.raises(RecipeError, match="was begun with epochs 2 in its budget"):
         run_study(replace(recipe, epochs=3.0), launcher=InlineLauncher())
-    assert page.read_bytes() == before
+    with pytest.raises(RecipeError, match="was begun with another eval_set"):
+        run_study(replace(recipe, eval_items=4), launcher=InlineLauncher())
+    with pytest.raises(RecipeError, match="was begun with another eval_set"):
+        run_study(replace(recipe, eval_items=4, sampler="random"), launcher=InlineLauncher())
+    assert contents(Path(recipe.out)) == before
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a study but its lock and the journal, in which Optuna notes every question."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name not in (".lock", "study.journal"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_a_second_study_wants_a_folder_of_its_own(finished: tuple[TuneRecipe, StudyResult, InlineLauncher]) -> None:
+    recipe, _, _ = finished
+    before = contents(Path(recipe.out))
+    with pytest.raises(FolderError, match="holds the study 'study'; give 'second' an --out of its own"):
+        run_study(replace(recipe, study="second"), launcher=InlineLauncher())
+    assert contents(Path(recipe.out)) == before
+
+
+def test_random_search_keeps_a_recipe_of_its_own(finished: tuple[TuneRecipe, StudyResult, InlineLauncher]) -> None:
+    recipe, _, _ = finished
+    run_study(replace(recipe, sampler="random"), launcher=InlineLauncher(), wait=lambda: None)
+    samplers = {name: read_yaml(Path(recipe.out) / name)["sampler"] for name in ("recipe.yaml", "recipe-random.yaml")}
+    assert samplers == {"recipe.yaml": "tpe", "recipe-random.yaml": "random"}
 
 
 def test_a_folder_that_holds_something_else_is_refused(recipe: Callable[..., TuneRecipe]) -> None:

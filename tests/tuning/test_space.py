@@ -15,6 +15,7 @@ from coref_automl.training.recipe import RECOMMENDED, recommended
 from coref_automl.tuning.defaults import masked_space, relation_space
 from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.run import open_problem
 from coref_automl.tuning.space import read_space
 
 
@@ -158,3 +159,57 @@ def test_a_recipe_that_cannot_be_meant_is_refused(
 ) -> None:
     with pytest.raises(RecipeError, match=message):
         recipe(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"space": {"objective": ["mlm"], "ratio": [0.2, 0.8]}}, "ratio changes nothing where objective is mlm; leave it out"),
+        ({"space": {"ratio": {"low": 0.2, "high": 0.8}}}, "ratio changes nothing where objective is mlm"),
+        ({"space": {"objective": ["entity"], "max_prob": [0.3, 0.4]}}, "max_prob changes nothing where objective is entity"),
+        (
+            {"space": {"objective": ["mlm", "combined"], "ratio": {"choices": [0.2, 0.8], "when": {"objective": "mlm"}}}},
+            "ratio changes nothing where objective is mlm",
+        ),
+        ({"space": {"gradient_checkpointing": [False, True]}}, "gradient_checkpointing changes nothing but time and memory"),
+    ],
+)
+def test_a_dimension_that_changes_nothing_is_refused(
+    recipe: Callable[..., TuneRecipe], changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RecipeError, match=message):
+        open_problem(recipe(**changes), tmp_path / "out", quiet())
+
+
+def test_what_counts_under_some_objective_or_is_never_drawn_is_accepted(
+    recipe: Callable[..., TuneRecipe], tmp_path: Path
+) -> None:
+    wanted = recipe(space={"objective": ["mlm", "combined"], "ratio": [0.2, 0.8]})
+    assert open_problem(wanted, tmp_path / "out", quiet()).space.names == ("objective", "ratio")
+    fixed = replace(wanted, settings={**wanted.settings, "objective": "mlm"}, space=None)
+    settled_space = open_problem(fixed, tmp_path / "out", quiet()).space.plain()
+    assert open_problem(replace(fixed, space=settled_space), tmp_path / "out", quiet()).space.plain() == settled_space
+    longer = recipe(space={"gradient_checkpointing": [False, True]}, epochs=None, max_minutes=1.0)
+    assert open_problem(longer, tmp_path / "out", quiet()).space.names == ("gradient_checkpointing",)
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "where"),
+    [
+        ("mlm", "epochs", "give it as epochs:"),
+        ("mlm", "seed", "give it as seed:"),
+        ("mlm", "checkpoints", "leave it out"),
+        ("re", "epochs", "give it as epochs:"),
+        ("re", "choose_by", "give it as metric:"),
+    ],
+)
+def test_settings_that_the_study_decides_are_refused_and_told_where_they_belong(
+    recipe: Callable[..., TuneRecipe], task: str, name: str, where: str
+) -> None:
+    with pytest.raises(RecipeError, match=f"settings: {name} is decided by the study; {where}"):
+        recipe(task=task, train="bundled:relations", settings={name: 3})
+
+
+def test_the_epochs_of_a_relation_trial_are_whole(recipe: Callable[..., TuneRecipe]) -> None:
+    with pytest.raises(RecipeError, match=r"a whole number, not 2\.5; correct --epochs"):
+        recipe(task="re", train="bundled:relations", epochs=2.5)

@@ -60,14 +60,14 @@ def write_outputs(study: Any, problem: Problem, recipe: TuneRecipe, final: Final
     """Write everything; pages of other arms in the folder are written again, so that each shows all."""
     from coref_automl.tuning.table import write_table
 
-    recipe_path, model_path = out / _named("best-recipe", recipe, ".yaml"), out / _named("best-model", recipe)
+    recipe_path, model_path = out / named("best-recipe", recipe, ".yaml"), out / named("best-model", recipe)
     _keep_winner(problem, recipe, final.winner, recipe_path, model_path, out)
-    page = out / _named("study", recipe, ".html")
+    page = out / named("study", recipe, ".html")
     result = StudyResult(
         recipe.arm, recipe.sampler, problem.metric, states(study), final.sentence, final, str(recipe_path), str(model_path),
         str(page),
     )  # fmt: skip
-    write_json(out / _named("result", recipe, ".json"), result.to_json())
+    write_json(out / named("result", recipe, ".json"), result.to_json())
     studies = arms(recipe, out, problem.binding)
     write_table(studies, problem, out / TABLE)
     return _write_pages(studies, problem, recipe, out)
@@ -85,14 +85,14 @@ def _write_pages(studies: Sequence[Any], problem: Problem, recipe: TuneRecipe, o
             continue
         arm = replace(recipe, sampler=result.sampler)
         results[result.study] = replace(result, rival=against_other_arms(problem, arm, finals, Say("en")))
-        write_json(out / _named("result", arm, ".json"), results[result.study].to_json())
-        write_page(results[result.study], studies, problem, arm, finals, out / _named("study", arm, ".html"))
+        write_json(out / named("result", arm, ".json"), results[result.study].to_json())
+        write_page(results[result.study], studies, problem, arm, finals, out / named("study", arm, ".html"))
     return results[recipe.arm]
 
 
 def _keep_winner(problem: Problem, recipe: TuneRecipe, winner: Finalist, recipe_path: Path, model_path: Path, out: Path) -> None:
     """The recipe that trains the winner again, and the weights of its best seed on select."""
-    write_text(recipe_path, to_yaml(problem.best_recipe(winner.params, out / _named("best-run", recipe))))
+    write_text(recipe_path, to_yaml(problem.best_recipe(winner.params, out / named("best-run", recipe))))
     seed = recipe.seed + winner.select.index(max(winner.select))
     source = problem.weights(problem.job(winner.params, seed, confirm=True))
     aside = out / f".{model_path.name}.part"
@@ -104,5 +104,6 @@ def _keep_winner(problem: Problem, recipe: TuneRecipe, winner: Finalist, recipe_
     aside.rename(model_path)
 
 
-def _named(what: str, recipe: TuneRecipe, ending: str = "") -> str:
+def named(what: str, recipe: TuneRecipe, ending: str = "") -> str:
+    """A file's name: a folder holds one study, and random search beside it."""
     return f"{what}{'' if recipe.sampler == 'tpe' else f'-{recipe.sampler}'}{ending}"

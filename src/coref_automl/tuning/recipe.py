@@ -14,6 +14,19 @@ Sampler = Literal["tpe", "random"]
 REPORTS = 8
 """A trial reports at each eighth of its budget."""
 
+_DECIDED: dict[TuneTask, dict[str, str]] = {
+    "mlm": {
+        "model": "models", "dataset": "datasets", "out": "out", "epochs": "epochs", "max_tokens": "max_tokens",
+        "max_minutes": "max_minutes", "seed": "seed", "device": "device", "eval_set": "eval_set", "metric": "metric",
+        "checkpoints": "", "keep_best": "", "eval_words": "",
+    },
+    "re": {
+        "model": "models", "train": "train", "dev": "dev", "out": "out", "epochs": "epochs", "seeds": "seeds",
+        "first_seed": "seed", "device": "device", "choose_by": "metric",
+    },
+}  # fmt: skip
+"""Settings of a run that the study decides, and its own key for each; empty where it leaves no choice."""
+
 
 @dataclass(frozen=True, slots=True)
 class Texts:
@@ -78,6 +91,12 @@ class TuneRecipe:
             raise RecipeError("A study of relation extraction needs rows; pass --train FILE, or --train bundled:relations.")
         if self.task == "re" and (self.max_tokens is not None or self.max_minutes is not None):
             raise RecipeError("The budget of a relation trial is in epochs; pass --epochs instead of tokens or minutes.")
+        if self.task == "re" and self.epochs is not None and self.epochs != int(self.epochs):
+            raise RecipeError(f"The epochs of a relation trial are a whole number, not {self.epochs:g}; correct --epochs.")
+        for name in self.settings:
+            if name in (decided := _DECIDED[self.task]):
+                where = f"give it as {decided[name]}: beside settings" if decided[name] else "leave it out"
+                raise RecipeError(f"settings: {name} is decided by the study; {where}.")
         for name in ("models", "datasets"):
             entries = getattr(self, name)
             if len(set(entries)) != len(entries):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -12,15 +13,16 @@ from typing import Any
 import yaml
 
 from coref_automl.config import from_mapping, nearest, read_yaml, to_mapping
-from coref_automl.errors import RecipeError
+from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.progress import Progress, quiet
-from coref_automl.store import claim_folder, write_text
+from coref_automl.store import claim_folder, is_done, remove, write_text
 from coref_automl.tuning.finish import finish, pause
 from coref_automl.tuning.launch import Launcher, launcher_of
-from coref_automl.tuning.outputs import StudyResult, states, write_outputs
+from coref_automl.tuning.outputs import StudyResult, named, states, write_outputs
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import TuneRecipe
-from coref_automl.tuning.storage import open_study
+from coref_automl.tuning.space import TUNABLE, read_space, refuse_idle
+from coref_automl.tuning.storage import arms, open_study
 from coref_automl.tuning.study import Search, only_one, running_elsewhere
 
 __all__ = ["StudyResult", "read_tune_recipe", "recipe_text", "run_study", "settled"]
@@ -52,6 +54,15 @@ def settled(recipe: TuneRecipe, progress: Progress) -> TuneRecipe:
 
 
 def open_problem(recipe: TuneRecipe, out: Path, progress: Progress) -> Problem:
+    try:
+        problem = _open(recipe, out, progress)
+    except RecipeError as error:
+        raise RecipeError(_for_a_study(str(error), recipe)) from error
+    refuse_idle(problem.space, problem.fixed, recipe)
+    return problem
+
+
+def _open(recipe: TuneRecipe, out: Path, progress: Progress) -> Problem:
     if recipe.task == "re":
         from coref_automl.tuning.relation import open_relation
 
@@ -59,6 +70,18 @@ def open_problem(recipe: TuneRecipe, out: Path, progress: Progress) -> Problem:
     from coref_automl.tuning.masked import open_masked
 
     return open_masked(recipe, out, progress)
+
+
+def _for_a_study(told: str, recipe: TuneRecipe) -> str:
+    """Training names its own options; here the same setting stands in the recipe."""
+
+    def place(found: re.Match[str]) -> str:
+        name = found[1].replace("-", "_")
+        if name in recipe.settings:
+            return f"correct {name} in settings"
+        return f"correct {name} in space" if name in TUNABLE[recipe.task] else found[0]
+
+    return re.sub(r"correct --([a-z-]+)", place, told)
 
 
 def run_study(
@@ -70,12 +93,21 @@ def run_study(
 ) -> StudyResult:
     """Search, or go on searching, then finish: everything that is done already is recognised."""
     out = Path(recipe.out)
+    progress = progress or quiet()
+    _check_first(recipe, out)
+    new = not out.exists()
     claim_folder(out, KIND)
     with only_one(out) as owner:
-        progress = (progress or quiet()).into(out / "events.ndjson")
-        problem = open_problem(recipe, out, progress)
-        study = open_study(recipe, out, problem.binding, starts=problem.recommended(), owner=owner)
-        write_text(out / "recipe.yaml", recipe_text(replace(recipe, space=problem.space.plain())))
+        try:
+            _same_as_begun(recipe, out, owner)
+            progress = progress.into(out / "events.ndjson")
+            problem = open_problem(recipe, out, progress)
+            study = open_study(recipe, out, problem.binding, starts=problem.recommended(), owner=owner)
+        except InputError:
+            if new:
+                remove(out)  # a command that is refused leaves nothing half-made
+            raise
+        write_text(out / named("recipe", recipe, ".yaml"), recipe_text(replace(recipe, space=problem.space.plain())))
         launcher = launcher or launcher_of(recipe.engine, recipe.workers, recipe.device)
         Search(study, problem, recipe, launcher, progress, owner, wait).run()
         if elsewhere := running_elsewhere(study):
@@ -83,6 +115,35 @@ def run_study(
             return StudyResult(recipe.arm, recipe.sampler, problem.metric, states(study), told)
         final = finish(study, problem, recipe, launcher, progress, wait=wait)
         return write_outputs(study, problem, recipe, final, out)
+
+
+def _check_first(recipe: TuneRecipe, out: Path) -> None:
+    """What can be known without touching the folder: a space that reads, and a storage that answers."""
+    if recipe.space is not None:
+        read_space(recipe.space, recipe.task)
+    if recipe.storage is not None:
+        arms(recipe, out, {})
+
+
+def _same_as_begun(recipe: TuneRecipe, out: Path, owner: str) -> None:
+    """Refuse what the folder was not begun with before anything in it changes; looked at in a folder that vanishes."""
+    held = [read_yaml(path) for path in sorted(out.glob("recipe*.yaml"))]
+    if not held:
+        return
+    if (begun := held[0]["study"]) != recipe.study:
+        raise FolderError(f"{out} holds the study {begun!r}; give {recipe.study!r} an --out of its own.")
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "datasets").mkdir()
+        for prepared in (out / "datasets").glob("*"):
+            if is_done(prepared):
+                (Path(folder) / "datasets" / prepared.name).symlink_to(prepared.resolve())
+        problem = open_problem(recipe, Path(folder), quiet())
+    for values in held:
+        arm = replace(recipe, sampler=values["sampler"])
+        try:
+            open_study(arm, out, problem.binding, starts=problem.recommended(), owner=owner)
+        except RecipeError as error:
+            raise RecipeError(str(error).replace("another --study name", "another --out")) from error
 
 
 def recipe_text(recipe: TuneRecipe) -> str:

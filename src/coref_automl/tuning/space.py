@@ -15,7 +15,7 @@ from typing import Any
 
 from coref_automl.config import nearest
 from coref_automl.errors import RecipeError
-from coref_automl.tuning.recipe import TuneTask
+from coref_automl.tuning.recipe import TuneRecipe, TuneTask
 
 TUNABLE: dict[TuneTask, dict[str, type]] = {
     "mlm": {
@@ -60,6 +60,16 @@ TUNABLE: dict[TuneTask, dict[str, type]] = {
     },
 }
 """What a study may vary: fields of the recipe that change what is learned. Where and how it runs is not among them."""
+
+COUNTS_UNDER: dict[str, tuple[str, tuple[str, ...]]] = {
+    "ratio": ("objective", ("combined",)),
+    "entity_rate": ("objective", ("entity", "combined")),
+    "background": ("objective", ("entity", "combined")),
+    "min_prob": ("objective", ("mlm", "combined")),
+    "max_prob": ("objective", ("mlm", "combined")),
+    "mask_support": ("label_mask", ("hard", "soft")),
+}
+"""Settings that change nothing unless another has one of these values."""
 
 _KEYS = {"low", "high", "log", "choices", "when"}
 
@@ -163,6 +173,25 @@ def read_space(data: Mapping[str, Any], task: TuneTask, where: str = "space") ->
     space = Space(tuple(dimensions))
     _check_rates(space, where)
     return space
+
+
+def refuse_idle(space: Space, fixed: Mapping[str, Any], recipe: TuneRecipe) -> None:
+    """A dimension that changes nothing wherever it is drawn wastes trials."""
+    known = {dimension.name: dimension for dimension in space}
+    if "gradient_checkpointing" in known and recipe.max_minutes is None:
+        raise RecipeError(
+            "space: gradient_checkpointing changes nothing but time and memory under a budget in tokens or epochs; "
+            "put it in settings, or give --max-minutes."
+        )
+    for name in [name for name in space.names if name in COUNTS_UNDER]:
+        other, wanted = COUNTS_UNDER[name]
+        values = known[other].choices if other in known else (fixed.get(other),)
+        drawn = set(dict(known[name].when).get(other, values)) & set(values)
+        if drawn and not drawn & set(wanted):
+            raise RecipeError(
+                f"space: {name} changes nothing where {other} is {' or '.join(sorted(map(str, drawn)))}; leave it out, "
+                f"or let {other} be {wanted[0]}."
+            )
 
 
 def _dimension(name: str, entry: Any, task: TuneTask, where: str) -> Dimension:
