@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from coref_automl.corpus.dataset import write_dataset
+from coref_automl.errors import EvaluationError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate
 from coref_automl.store import read_json
@@ -96,13 +98,25 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
     """A judge whose evaluations are given: which checkpoint the rule chooses, and whether it is sure."""
     from coref_automl.training import judge as module
 
-    def make(steps: list[int], chosen: int, *, sure: bool = True, best: int | None = None, **changes: Any) -> Any:
+    def make(
+        steps: list[int],
+        chosen: int,
+        *,
+        sure: bool = True,
+        best: int | None = None,
+        unscorable: tuple[int, ...] = (),
+        **changes: Any,
+    ) -> Any:
         run = tmp_path / "run"
         for step in steps:
-            (run / f"checkpoint-{step}").mkdir(parents=True)
+            (run / f"checkpoint-{step}").mkdir(parents=True, exist_ok=True)
             (run / f"checkpoint-{step}" / "training.json").write_text("{}")
+            (run / f"checkpoint-{step}" / "clock.json").write_text(json.dumps({"progress": step / 1000}))
         names = [f"run/checkpoint-{step}" for step in steps]
-        newest = SimpleNamespace(path=str(run / f"checkpoint-{steps[-1]}"), evalset="set", estimates={"real1_strict": VALUE})
+        scores = [
+            SimpleNamespace(path=str(run / f"checkpoint-{step}"), evalset="set", estimates={"real1_strict": VALUE})
+            for step in steps
+        ]
         told = SimpleNamespace(
             candidates=[SimpleNamespace(name=name) for name in names],
             chosen=str(run / f"checkpoint-{chosen}"),
@@ -113,13 +127,21 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
             margin=0.02,
             settled=sure,
         )
-        monkeypatch.setattr(module, "evaluate", lambda *_, **__: [newest])
+
+        def evaluate(*_: Any, on_result: Callable[[Any], None], **__: Any) -> None:
+            for one in scores:
+                if not one.path.endswith(tuple(f"checkpoint-{step}" for step in unscorable)):
+                    on_result(one)
+            if unscorable:
+                raise EvaluationError(f"{len(unscorable)} of {len(steps)} checkpoints could not be scored.")
+
+        monkeypatch.setattr(module, "evaluate", evaluate)
         monkeypatch.setattr(module, "recommend", lambda *_, **__: told)
         recipe = TrainRecipe("m", "d", str(run), eval_set="set", **changes)
         return module.Judge(
             recipe,
             run,
-            Progress(shown=False),
+            Progress(shown=False, events=run / "events.ndjson"),
             SimpleNamespace(is_main_process=True, num_processes=1, device=SimpleNamespace(type="cpu")),
         )
 
@@ -148,3 +170,68 @@ def test_keeping_the_best_removes_what_is_neither_best_nor_newest(judge: Callabl
         "checkpoint-3",
         "checkpoint-5",
     ]
+
+
+def told(run: Path) -> list[tuple[str, float]]:
+    rows = [json.loads(line) for line in (run / "events.ndjson").read_text("utf-8").splitlines()]
+    return [(row["checkpoint"], row["progress"]) for row in rows if row["event"] == "evaluation"]
+
+
+def test_each_newly_scored_checkpoint_is_told_once_with_its_own_progress(judge: Callable[..., Any], tmp_path: Path) -> None:
+    judge([125], 125).after_checkpoint()
+    again = judge([125, 250, 375], 125)  # a new process: the one before was killed while it scored the second
+    again.after_checkpoint()
+    again.after_checkpoint()
+    assert told(tmp_path / "run") == [("checkpoint-125", 0.125), ("checkpoint-250", 0.25), ("checkpoint-375", 0.375)]
+
+
+def test_an_older_checkpoint_that_cannot_be_scored_does_not_stop_the_newest(judge: Callable[..., Any], tmp_path: Path) -> None:
+    judge([125, 250], 250, unscorable=(125,)).after_checkpoint()
+    assert told(tmp_path / "run") == [("checkpoint-250", 0.25)]
+    assert read_json(tmp_path / "run" / "best.json")["checkpoint"] == "checkpoint-250"
+
+
+def test_a_newest_checkpoint_that_cannot_be_scored_is_not_replaced_by_an_older_one(
+    judge: Callable[..., Any], tmp_path: Path
+) -> None:
+    judge([125, 250], 250, unscorable=(250,)).after_checkpoint()
+    assert told(tmp_path / "run") == []
+    assert "could not be scored, training goes on" in (tmp_path / "run" / "events.ndjson").read_text("utf-8")
+
+
+def test_a_removal_that_is_stopped_midway_leaves_nothing_that_looks_like_a_checkpoint(
+    judge: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from coref_automl.training import folder
+
+    def stopped(*_: Any, **options: Any) -> None:
+        if (tmp_path / "run" / ".removing" / "checkpoint-1").is_dir():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(folder.shutil, "rmtree", stopped)
+    made = judge([1, 2, 3], 2, keep_best=True)
+    with pytest.raises(KeyboardInterrupt):
+        made.after_checkpoint()
+    assert [path.name for path in folder.checkpoints_of(tmp_path / "run")] == ["checkpoint-2", "checkpoint-3"]
+
+
+def test_a_run_killed_while_its_last_checkpoint_was_scored_is_scored_and_not_trained_further(
+    scored_recipe: Callable[..., TrainRecipe],
+) -> None:
+    import shutil
+
+    from coref_automl.training.run import train
+
+    whole = train(scored_recipe(epochs=1.5))
+    events = whole.run / "events.ndjson"
+    rows = events.read_text("utf-8").splitlines(keepends=True)
+    last = max(at for at, row in enumerate(rows) if '"event": "evaluation"' in row)
+    events.write_text("".join(rows[:last]), "utf-8")
+    (whole.run / "DONE").unlink()
+    for folder in whole.run.glob("evaluations/*/checkpoint-3"):
+        shutil.rmtree(folder)
+    again = train(scored_recipe(epochs=1.5))
+    assert again.steps == whole.steps == 3
+    assert [path.name for path in again.checkpoints] == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]
+    assert told(whole.run) == [("checkpoint-1", 0.3333), ("checkpoint-2", 0.6667), ("checkpoint-3", 1.0)]
+    assert (whole.run / "DONE").exists()

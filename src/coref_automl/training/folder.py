@@ -19,6 +19,9 @@ BEST = "best.json"
 WRITING = ".writing"
 """Checkpoints are written here and moved to the run's folder when they are whole."""
 
+REMOVING = ".removing"
+"""Checkpoints that are given up are moved here first: a kill midway leaves no folder that looks whole and has no weights."""
+
 STATES = ("optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state*.pth")
 """What only a resumption needs; most of a checkpoint's size."""
 
@@ -44,7 +47,8 @@ def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any])
         write_text(run / "recipe.yaml", to_yaml(recipe))
         manifest = {"kind": KIND, "fingerprint": fingerprint(whole), "model": recipe.model, "dataset": recipe.dataset}
         write_json(run / MANIFEST, {**manifest, "plan": plan, "binding": whole, "versions": _versions()})
-    shutil.rmtree(run / WRITING, ignore_errors=True)
+    for left in (WRITING, REMOVING):
+        shutil.rmtree(run / left, ignore_errors=True)
     return run
 
 
@@ -71,6 +75,15 @@ def drop_states(checkpoint: Path) -> None:
     for pattern in STATES:
         for path in checkpoint.glob(pattern):
             path.unlink()
+
+
+def remove_checkpoint(checkpoint: Path) -> None:
+    """Give a checkpoint's disk back: first it loses its name, then its files."""
+    aside = checkpoint.parent / REMOVING / checkpoint.name
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.parent.mkdir(exist_ok=True)
+    checkpoint.replace(aside)
+    shutil.rmtree(aside.parent, ignore_errors=True)
 
 
 def _say(key: str, values: dict[str, Any]) -> str:

@@ -6,10 +6,10 @@ that is surely within the margin of the best. When two checkpoints have not chan
 
 from __future__ import annotations
 
+import json
 import random
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ from coref_automl.comparison.recommend import Recommendation, recommend
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.progress import Progress
-from coref_automl.store import write_json
+from coref_automl.records import Evaluation
+from coref_automl.store import natural_order, read_json, write_json
 from coref_automl.training.card import add_results
-from coref_automl.training.folder import BEST, checkpoints_of
+from coref_automl.training.folder import BEST, checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe
 
 PATIENCE = 2
@@ -34,6 +35,7 @@ class Judge:
 
     def __init__(self, recipe: TrainRecipe, run: Path, progress: Progress, accelerator: Any) -> None:
         self._recipe, self._run, self._progress, self._accelerator = recipe, run, progress, accelerator
+        self._told = told_values(run, recipe.metric)
 
     def after_checkpoint(self) -> str | None:
         """Score what is not scored yet; a reason to stop, or None."""
@@ -87,23 +89,67 @@ class Judge:
             base=False,
             seed=recipe.seed,
         )
-        found = evaluate(list(checkpoints_of(self._run)), how, progress=self._progress)
+        found: list[Evaluation] = []
+        checkpoints = checkpoints_of(self._run)
+        try:
+            evaluate(list(checkpoints), how, progress=self._progress, on_result=found.append)
+        except CorefError:
+            if not any(Path(one.path).name == checkpoints[-1].name for one in found):
+                raise  # an older one that cannot be scored was noted and stops nothing
         if not found:
             return None
+        found.sort(key=lambda one: natural_order(Path(one.path).name))
         newest = found[-1]
-        add_results(Path(newest.path), newest)
-        if recipe.metric in newest.estimates:
-            value = newest.estimates[recipe.metric]
-            name = Path(newest.path).name
-            self._progress.event("evaluation", checkpoint=name, metric=recipe.metric, text=str(value), **value.to_json())
-            self._progress.note(f"{name}: {recipe.metric} {value}")
+        for one in self._untold(found):
+            self._tell(one)
         return recommend(self._run, metric=recipe.metric, margin=recipe.margin, evalset=newest.evalset, seed=recipe.seed)
+
+    def _untold(self, found: list[Evaluation]) -> list[Evaluation]:
+        """What no event speaks of yet: a process that was killed while it scored leaves more than the newest.
+
+        The newest is told again when its value is another one. Older ones than the last that was told are not: events keep order.
+        """
+        metric = self._recipe.metric
+        last = max(map(natural_order, self._told), default=[])
+        return [
+            one
+            for one in found
+            if metric in one.estimates
+            and (
+                natural_order(Path(one.path).name) > last
+                or (one is found[-1] and self._told.get(Path(one.path).name) != one.estimates[metric].value)
+            )
+        ]
+
+    def _tell(self, one: Evaluation) -> None:
+        """An event, with the checkpoint's own progress: the run may have come further since."""
+        metric, name = self._recipe.metric, Path(one.path).name
+        value = one.estimates[metric]
+        add_results(Path(one.path), one)
+        clock = Path(one.path) / "clock.json"
+        own = {key: of for key, of in (read_json(clock) if clock.is_file() else {}).items() if key == "progress"}
+        self._progress.event("evaluation", checkpoint=name, metric=metric, text=str(value), **own, **value.to_json())
+        self._progress.note(f"{name}: {metric} {value}")
+        self._told[name] = value.value
 
     def _keep_only(self, kept: set[str]) -> None:
         """Remove weights that nobody will ask for; their scores stay."""
         for checkpoint in checkpoints_of(self._run)[:-1]:
             if checkpoint.name not in kept:
-                shutil.rmtree(checkpoint)
+                remove_checkpoint(checkpoint)
+
+
+def told_values(run: Path, metric: str) -> dict[str, float]:
+    """The value of each checkpoint that a run's events speak of, the last one told last. A line cut by a kill is passed over."""
+    events = run / "events.ndjson"
+    told: dict[str, float] = {}
+    for line in events.read_bytes().splitlines() if events.is_file() else ():
+        with suppress(ValueError):
+            row = json.loads(line)
+            if row.get("event") == "evaluation" and row["metric"] == metric:
+                told.pop(row["checkpoint"], None)
+                told[row["checkpoint"]] = float(row["value"])
+    return told
 
 
 @contextmanager

@@ -131,10 +131,13 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
         )
         callback.trainer = trainer
         trainer.add_callback(callback)
-        try:
-            trainer.train(resume_from_checkpoint=str(resume) if resume else None)
-        finally:
-            trainer.close_workers()
+        # a process that was killed while it scored has left its newest checkpoint unscored, and perhaps nothing to train
+        callback.stopped = judge.after_checkpoint() if resume else None
+        if callback.stopped is None and not clock.over(clock.first):
+            try:
+                trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+            finally:
+                trainer.close_workers()
     if trainer.is_world_process_zero():
         mark_done(run)
     trainer.accelerator.wait_for_everyone()
@@ -156,7 +159,8 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
         dataset=recipe.dataset,
         dataset_bytes=work.dataset.fingerprint,
     )
-    write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3), "lost": round(clock.lost, 3)})
+    far = round(clock.progress(step), 4)
+    write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3), "lost": round(clock.lost, 3), "progress": far})
     write_card(folder, recipe, provenance)
     write_json(folder / "training.json", provenance.to_json())
 

@@ -11,7 +11,7 @@ from typing import Any
 class Follower:
     """Reads a file that another process appends to. A line that a kill cut in two is passed over, as `watch` does.
 
-    Every row carries how far the run had come: what steps say of it holds until the next one.
+    Every row carries how far the run had come: what it says itself, or else what the last step said.
     """
 
     def __init__(self, path: Path) -> None:
@@ -34,5 +34,7 @@ class Follower:
             except ValueError:
                 continue
             if isinstance(row, dict) and "event" in row:
-                self._progress = row.setdefault("progress", self._progress)
+                if row["event"] == "step":
+                    self._progress = row.get("progress", self._progress)
+                row.setdefault("progress", self._progress)
                 yield row

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from coref_automl.progress import Progress
 from coref_automl.records import Half
 from coref_automl.statistics import MethodVerdict, seed_paired_verdict
 from coref_automl.store import natural_order
+from coref_automl.training.folder import remove_checkpoint
 from coref_automl.training.recipe import NEW, TrainRecipe, check, recommended
 from coref_automl.tuning.follow import Follower
 from coref_automl.tuning.halves import clusters_of, split_set
@@ -141,7 +142,8 @@ class MaskedProblem:
 
     def drop_weights(self, job: Job) -> None:
         for checkpoint in job.run.glob("checkpoint-*/"):
-            shutil.rmtree(checkpoint, ignore_errors=True)
+            with suppress(OSError):  # a task that is being stopped elsewhere may still write
+                remove_checkpoint(checkpoint)
 
     def confirmed(self, jobs: list[Job]) -> list[float]:
         return [float(sum(part.mean() for part in values)) for values in self._confirm_values(jobs)]

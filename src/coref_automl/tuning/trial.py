@@ -105,6 +105,7 @@ def _masked(job: Job) -> None:
     from coref_automl.config import from_mapping
     from coref_automl.errors import EvaluationError
     from coref_automl.evaluation.run import EvaluateRecipe, evaluate
+    from coref_automl.training.judge import told_values
     from coref_automl.training.recipe import TrainRecipe
     from coref_automl.training.run import train
 
@@ -112,7 +113,8 @@ def _masked(job: Job) -> None:
     if job.confirm is not None and is_done(job.run) and not list(job.run.glob("checkpoint-*/training.json")):
         remove(job.run)  # its weights were given up when it was not among the best; now it is a finalist
     result = train(recipe, progress=Progress())
-    if not list(job.run.glob(f"evaluations/*/checkpoint-{result.steps}/DONE")) and result.checkpoints:
+    told = list(told_values(job.run, recipe.metric))
+    if result.checkpoints and told[-1:] != [result.checkpoints[-1].name]:
         raise EvaluationError(f"The last checkpoint of {job.run} could not be scored; its log says why.")
     if job.confirm is not None:
         how = EvaluateRecipe(
