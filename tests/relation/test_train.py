@@ -12,8 +12,8 @@ import torch
 
 from coref_automl.errors import FolderError, ModelError, RecipeError, RelationDataError
 from coref_automl.progress import Progress, quiet
-from coref_automl.relation import evaluate as evaluate_module
 from coref_automl.relation import fit as fit_module
+from coref_automl.relation import scoring as scoring_module
 from coref_automl.relation.evaluate import evaluate_relation
 from coref_automl.relation.metrics import auprc
 from coref_automl.relation.model import RelationModel, build_model, load_model, save_model
@@ -413,7 +413,7 @@ def test_an_encoder_without_a_pooler_takes_a_dropout(tmp_path: Path, encoder_fol
 def test_the_prior_is_corrected_on_the_scored_rows_alone(
     recipe: RelationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluate_module, "LEAST_ROWS", 40)
+    monkeypatch.setattr(scoring_module, "LEAST_ROWS", 40)
     plain = train_relation(change(recipe, epochs=1, out=str(tmp_path / "plain")))
     result = train_relation(change(recipe, epochs=1, prior="em"))
     one, other = (read_predictions(Path(run.run) / "seed-0/predictions/made_dev.jsonl")[2] for run in (plain, result))

@@ -23,10 +23,10 @@ from coref_automl.errors import CorefError, EvaluationError, FolderError, Recipe
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.cache import RowCache
-from coref_automl.relation.evaluate import rows_fingerprint
 from coref_automl.relation.grid_page import write_grid
 from coref_automl.relation.recipe import FREE, RelationRecipe
 from coref_automl.relation.results import RelationResult
+from coref_automl.relation.scoring import rows_fingerprint
 from coref_automl.relation.train import train_relation
 from coref_automl.store import MANIFEST, claim_folder, fingerprint, mark_done, read_json, remove, write_json, write_text
 

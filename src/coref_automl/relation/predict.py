@@ -22,11 +22,12 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.cache import RowCache
 from coref_automl.relation.data import Problem, read_relations
-from coref_automl.relation.evaluate import finished_seeds, run_model, run_settings
+from coref_automl.relation.evaluate import finished_seeds
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import SCHEMES
 from coref_automl.relation.results import SeedResult
 from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow, parse_row
+from coref_automl.relation.scoring import run_model, run_settings
 from coref_automl.store import claim_folder, read_json, write_text
 
 _COLOURS = {"subject": "\x1b[30;46m", "object": "\x1b[30;43m"}

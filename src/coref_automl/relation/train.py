@@ -20,24 +20,21 @@ from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.cache import RowCache
 from coref_automl.relation.data import RelationData, sentence_mark, split_by_sentence
-from coref_automl.relation.evaluate import (
-    KIND,
+from coref_automl.relation.evaluate import KIND, keep_result, list_problems, summarise
+from coref_automl.relation.labels import LabelMask, gold_indices
+from coref_automl.relation.markers import Marker
+from coref_automl.relation.metrics import Scores
+from coref_automl.relation.recipe import FREE, RelationRecipe
+from coref_automl.relation.results import RelationResult, SeedResult
+from coref_automl.relation.scoring import (
     has_predictions,
-    keep_result,
-    list_problems,
     mask_rows,
     predict_seed,
     rows_fingerprint,
     run_model,
     settle_prior,
     store_predictions,
-    summarise,
 )
-from coref_automl.relation.labels import LabelMask, gold_indices
-from coref_automl.relation.markers import Marker
-from coref_automl.relation.metrics import Scores
-from coref_automl.relation.recipe import FREE, RelationRecipe
-from coref_automl.relation.results import RelationResult, SeedResult
 from coref_automl.store import MANIFEST, claim_folder, is_done, mark_done, read_json, write_json, write_text
 
 VALIDATION = "train-holdout"

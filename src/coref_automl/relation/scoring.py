@@ -1,0 +1,113 @@
+"""A trained seed on rows. In: a seed's kept weights and labelled rows. Out: probabilities, on disk with whose they are.
+
+Predictions are kept with a fingerprint of the rows they were made for, and are not made twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coref_automl.errors import ModelError
+from coref_automl.models.load import pick_device
+from coref_automl.progress import Progress
+from coref_automl.relation.cache import RowCache
+from coref_automl.relation.data import RelationData
+from coref_automl.relation.labels import LabelMask, gold_indices
+from coref_automl.relation.metrics import Scores, score
+from coref_automl.relation.prior import LEAST_ROWS, corrected, share, temperature
+from coref_automl.relation.results import write_compact, write_predictions
+from coref_automl.relation.rows import RelationRow
+from coref_automl.store import fingerprint, read_json, write_json
+
+
+def rows_fingerprint(rows: Sequence[RelationRow]) -> str:
+    """A short name of everything in the rows that a score depends on."""
+    lines = (
+        f"{r.guid}\t{r.sentence}\t{r.subject.start}:{r.subject.end}:{r.subject.type}"
+        f"\t{r.object.start}:{r.object.end}:{r.object.type}\t{r.label}"
+        for r in rows
+    )
+    return fingerprint("\n".join(lines).encode("utf-8", "surrogatepass"))
+
+
+def has_predictions(seed: Path, data: RelationData) -> bool:
+    held = seed / "predictions" / f"{data.split}.json"
+    return held.is_file() and read_json(held)["rows"] == rows_fingerprint(data.rows)
+
+
+def stored_scores(seed: Path, data: RelationData) -> Scores:
+    """The scores that stand beside a seed's predictions, from the probabilities before they were rounded to be kept."""
+    held = read_json(seed / "predictions" / f"{data.split}.json")
+    return Scores.from_json({name: value for name, value in held.items() if name != "rows"})
+
+
+def store_predictions(seed: Path, data: RelationData, probabilities: Any, *, compact: bool = False) -> Scores:
+    """Predictions first, then the file that says whose they are: a kill in between leaves nothing that looks whole."""
+    folder = seed / "predictions"
+    (folder / f"{data.split}.json").unlink(missing_ok=True)
+    if compact:
+        write_compact(folder / f"{data.split}.npy", probabilities)
+    else:
+        write_predictions(folder / f"{data.split}.jsonl", data.rows, probabilities)
+    scores = score(gold_indices(data.rows), probabilities)
+    write_json(folder / f"{data.split}.json", {"rows": rows_fingerprint(data.rows), **scores.to_json()})
+    return scores
+
+
+def run_settings(seed: Path) -> Path:
+    """Where a seed's settings stand, if it kept its weights."""
+    path = seed / "model" / "relation.json"
+    if not path.is_file():
+        raise ModelError(f"{seed} kept no weights, so it cannot score new rows; train again with --keep-weights.")
+    return path
+
+
+def predict_seed(seed: Path, data: RelationData, *, device: str, progress: Progress, cache: RowCache) -> None:
+    """Score rows with a seed's kept weights."""
+    from coref_automl.relation.model import load_model
+
+    run_settings(seed)
+    model, marker, settings = load_model(seed / "model", pick_device(device))
+    rows, marked, _ = cache.mark(data.rows, marker, progress=progress, name=data.split)
+    store_predictions(seed, data, run_model(model, marker, rows, marked, settings, pick_device(device), progress))
+
+
+def run_model(
+    model: Any,
+    marker: Any,
+    rows: Sequence[RelationRow],
+    marked: Any,
+    settings: dict[str, Any],
+    device: str,
+    progress: Progress | None = None,
+) -> Any:
+    """Probabilities of marked rows under a trained model, its label mask and the correction of the label prior included."""
+    from coref_automl.relation.batches import RowTensors
+    from coref_automl.relation.forward import Side, probabilities
+
+    bias = None
+    if settings.get("label_mask", "off") != "off":
+        bias = mask_rows(LabelMask(settings["label_mask"], np.array(settings["mask_bias"], np.float32)), rows, device)
+    tensors = RowTensors(marked, marker.tokenizer.pad_token_id or 0, device)
+    side = Side(tensors, np.zeros(len(rows), np.int64), bias)
+    found = probabilities(model, side, settings.get("precision", "auto"), progress=progress)
+    if (known := settings.get("prior")) and len(rows) >= LEAST_ROWS:
+        found, _ = corrected(found, known["temperature"], known["source"])
+    return found
+
+
+def settle_prior(probabilities: Any, gold: Any, train: Any) -> dict[str, Any]:
+    """What correcting the prior needs: the temperature that the held-out slice asks for, and train's share of no_relation."""
+    return {"temperature": temperature(probabilities, gold), "source": share(train)}
+
+
+def mask_rows(mask: LabelMask, rows: Sequence[RelationRow], device: str) -> Any:
+    import torch
+
+    from coref_automl.relation.labels import pair_index
+
+    return torch.from_numpy(mask.bias[[pair_index(row) for row in rows]]).to(device)
