@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from coref_automl.cli.app import run
 from coref_automl.errors import TrainingError
 from coref_automl.store import read_jsonl
 from coref_automl.training.recipe import TrainRecipe
@@ -68,3 +70,34 @@ def test_nothing_that_fits_is_an_error_with_the_next_step(world: World, monkeypa
     monkeypatch.setattr(room, "run_jobs", lambda jobs, **_: [Outcome(jobs[0], "1 do not fit")])
     with pytest.raises(TrainingError, match="pass --gradient-checkpointing, or prepare shorter blocks"):
         room.probe(recipe(world))
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, *speeds: float) -> None:
+    """Sizes that train at these tokens a second, one after the other."""
+    left = iter(speeds)
+    monkeypatch.setattr(room, "run_jobs", here)
+    monkeypatch.setattr(room, "_try", lambda _work, rows, _steps: room.Size(rows, 1.0, next(left)))
+
+
+def test_one_slower_size_does_not_end_the_climb_and_two_in_a_row_do(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, 100.0, 50.0, 120.0, 60.0, 50.0, 500.0)
+    found = room.probe(recipe(world), largest=256)
+    assert [size.rows for size in found.sizes] == [1, 2, 4, 8, 16]
+    assert found.fastest == 4
+    assert "Largest tried: 16 rows (more is slower on a CPU); fastest: 4 rows." in found.lines()
+
+
+def test_the_largest_that_trains_is_said_only_where_memory_ended_the_climb(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, 100.0, 200.0)
+    found = room.probe(recipe(world), largest=2)
+    assert "Largest tried: 2 rows (no larger one was tried); fastest: 2 rows." in found.lines()
+    told = replace(found, stopped="4 do not fit").lines()
+    assert "Largest that trains: 2 rows (4 do not fit); fastest: 2 rows." in told
+
+
+def test_a_recipe_that_cannot_be_meant_is_refused_before_any_size_is_tried(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["tune", "probe", "--model", "new:tiny", "--tokenizer", str(world.tokenizer), "--dataset", str(world.dataset)]
+    assert run([*arguments, "--objective", "nonsense", "--device", "cpu"]) == 2
+    assert "objective cannot be 'nonsense'" in capsys.readouterr().err

@@ -21,7 +21,13 @@ from coref_automl.training.recipe import TrainRecipe
 from coref_automl.workers import Job, run_jobs
 
 _ENOUGH = 0.97
-"""On a CPU a larger micro-batch that is no faster ends the climb: memory would be the last thing to run out."""
+"""On a CPU two larger micro-batches in a row that are slower end the climb: memory would be the last thing to run out.
+
+One alone may be a busy moment of the machine.
+"""
+
+_SLOWER = "more is slower on a CPU"
+_NO_LARGER = "no larger one was tried"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,10 @@ class Size(Record):
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult(Record):
-    """`largest` is the largest size that trained, `fastest` the one to use; `accumulation` makes the batch from it."""
+    """`largest` is the largest size that trained, `fastest` the one to use; `accumulation` makes the batch from it.
+
+    A larger size may train, too, unless memory ended the climb: `stopped` says what did.
+    """
 
     model: str
     seq_len: int
@@ -54,10 +63,11 @@ class ProbeResult(Record):
             + (f", {size.gigabytes:.1f} GB" if size.gigabytes is not None else "")
             for size in self.sizes
         ]
+        largest = "Largest tried" if self.stopped in (_SLOWER, _NO_LARGER) else "Largest that trains"
         return [
             f"{self.model} at {self.seq_len:,} tokens on {self.device}, optimizer state included",
             *shown,
-            f"Largest that trains: {self.largest} rows ({self.stopped}); fastest: {self.fastest} rows.",
+            f"{largest}: {self.largest} rows ({self.stopped}); fastest: {self.fastest} rows.",
             f"For a batch of {self.batch}: --batch {self.batch} --micro-batch {self.fastest} ({self.accumulation} steps of it).",
         ]
 
@@ -68,6 +78,7 @@ def probe(recipe: TrainRecipe, *, largest: int = 256, steps: int = 3, progress: 
     from coref_automl.training.setup import known, prepare_run
 
     progress = progress or quiet()
+    recipe = from_mapping(TrainRecipe, to_mapping(recipe), "probe")  # a value that cannot be is an error before a size is tried
     work = prepare_run(recipe)
     progress.note(f"Trying {recipe.model} at {work.dataset.seq_len:,} tokens on {work.device} ...")
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +107,7 @@ def climb(recipe: dict[str, Any], kept: str, largest: int, steps: int) -> str:
     from coref_automl.training.setup import prepare_run
 
     work = prepare_run(from_mapping(TrainRecipe, recipe, "probe"))
-    rows, past = 1, 0.0
+    rows, past, slower = 1, 0.0, 0
     with JsonlAppender(Path(kept)) as out:
         while rows <= largest:
             try:
@@ -104,11 +115,12 @@ def climb(recipe: dict[str, Any], kept: str, largest: int, steps: int) -> str:
             except torch.OutOfMemoryError:
                 return f"{rows} do not fit"
             out.append([size.to_json()])
-            if work.device == "cpu" and size.tokens_per_second < _ENOUGH * past:
-                return "more is slower on a CPU"
+            slower = slower + 1 if size.tokens_per_second < _ENOUGH * past else 0
+            if work.device == "cpu" and slower == 2:
+                return _SLOWER
             past = max(past, size.tokens_per_second)
             rows *= 2
-    return "no larger one was tried"
+    return _NO_LARGER
 
 
 def _try(work: Any, rows: int, steps: int) -> Size:
