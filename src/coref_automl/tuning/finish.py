@@ -198,6 +198,8 @@ def against_other_arms(problem: Problem, recipe: TuneRecipe, finals: Mapping[str
         verdict = problem.verdict(ours, theirs, recipe.seed)
         points = f"{100 * verdict.difference:+.2f}"
         told = say("보임", "shown") if verdict.shown else say("보이지 않음: 우연일 수 있음", "not shown: it may be noise")
+        if verdict.over_seeds is None:
+            told = say("시드가 흩어짐을 알려 주지 않아 알 수 없음", "the seeds show no spread, so this cannot tell")
         lines.append(
             say(
                 f"{recipe.arm}의 승자 - {name}의 승자: {points}점 ({told}).",

@@ -16,6 +16,7 @@ from coref_automl.tuning.finish import Final, against_other_arms
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.table import STATES, arm_of, shown
+from coref_automl.tuning.words import reason_words, state_word, verdict_sentence
 
 if TYPE_CHECKING:
     from coref_automl.tuning.outputs import StudyResult
@@ -67,23 +68,8 @@ def page_of(
         cannot_tell=_limits(final, recipe, say),
         sections=tuple(section for section in sections if section.blocks),
         colophon=("coref-automl tune",),
-        notes=final.notes,
+        notes=tuple(reason_words(note, say) for note in final.notes),
     )
-
-
-def verdict_sentence(final: Final, problem: Problem, seeds: int, say: Say) -> str:
-    """The one sentence, in the page's language."""
-    winner, verdict = final.winner, final.verdict
-    if final.reference is None:
-        return say("비교할 추천 설정이 끝까지 가지 못했습니다.", final.sentence)
-    if verdict is None:
-        return say("추천 설정이 찾은 것 가운데 가장 좋습니다. 그대로 쓰세요.", final.sentence)
-    gain = f"{100 * verdict.difference:+.2f}점 ({problem.confirm_name}, 시드 {seeds}개)"
-    if verdict.shown:
-        told = "추천 설정보다 낫습니다" if verdict.difference > 0 else "추천 설정보다 못합니다"
-    else:
-        told = "추천 설정과의 차이는 우연일 수 있습니다"
-    return say(f"시도 {winner.number}: {told}. {gain}", final.sentence)
 
 
 def _finalists(final: Final, problem: Problem, say: Say) -> Section:
@@ -99,6 +85,8 @@ def _finalists(final: Final, problem: Problem, say: Say) -> Section:
             told = Cell(say("기준", "reference"), "quiet")
         elif verdict.shown:
             told = Cell(say("보임", "shown"), "good" if verdict.difference > 0 else "bad")
+        elif verdict.over_seeds is None:
+            told = Cell(say("알 수 없음", "cannot tell"), "quiet")
         else:
             told = Cell(say("우연일 수 있음", "may be noise"), "quiet")
         name = Cell(_name(one.number, one.recommended, say), "strong" if one is final.winner else "")
@@ -134,7 +122,7 @@ def _arms(studies: Sequence[Any], finals: Mapping[str, Final], problem: Problem,
         )
     head = (
         say("탐색", "study"), say("끝까지", "completed"), say("중단", "cut"), say("실패", "failed"), say("토큰", "tokens"),
-        say("시간", "time"), say("select 최고 %", "best on select %"), f"{problem.confirm_name} %",
+        say("시간 (시도의 합)", "time (sum over trials)"), say("select 최고 %", "best on select %"), f"{problem.confirm_name} %",
     )  # fmt: skip
     blocks: list[Block] = [Table(head, tuple(lines), frozenset(range(1, 8)))]
     blocks += [Text(rival)] if rival else []
@@ -151,10 +139,11 @@ def _search(studies: Sequence[Any], problem: Problem, say: Say) -> Section:
             value = trial.value if state == "complete" else values[max(values)] if values else None
             if state == "complete" and value is not None:
                 best = value if best is None else max(best, value)
-            past.append({"study": study.study_name, "trial": trial.number, "state": state, "value": _percent(value),
+            told = state_word(state, say)
+            past.append({"study": study.study_name, "trial": trial.number, "state": told, "value": _percent(value),
                          "best": _percent(best)})  # fmt: skip
             name = f"{study.study_name} {trial.number}"
-            courses += [{"name": name, "step": step, "value": _percent(at), "state": state} for step, at in values.items()]
+            courses += [{"name": name, "step": step, "value": _percent(at), "state": told} for step, at in values.items()]
     drawn = (
         (say("시도와 지금까지의 최고", "Trials, and the best so far"), charts.history(past, say, problem.label)),
         (say(f"예산의 {REPORTS}분의 1마다", "At each eighth of the budget"), charts.courses(courses, say, problem.label)),
@@ -167,7 +156,7 @@ def _dimensions(study: Any, problem: Problem, say: Say) -> Section:
     if len(done) < 2:
         return Section("dimensions", "", ())
     lines = [
-        {"name": f"trial {trial.number}", "dimension": dimension.name, "value": _percent(trial.value),
+        {"name": _name(trial.number, False, say), "dimension": dimension.name, "value": _percent(trial.value),
          "place": round(charts.place(dimension, trial.params[dimension.name]), 4), "text": _text(trial.params[dimension.name])}
         for trial in done for dimension in problem.space if dimension.name in trial.params
     ]  # fmt: skip
@@ -184,6 +173,8 @@ def importance(study: Any) -> dict[str, float]:
     """PED-ANOVA: how far each dimension sets the best quarter apart; empty where the trials cannot tell."""
     import optuna
 
+    if len({trial.value for trial in shown(study) if trial.state.name == "COMPLETE"}) < 2:
+        return {}  # equal values have no best quarter
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns of dimensions that few trials drew; the page shows how few there were
@@ -201,11 +192,11 @@ def _trials(studies: Sequence[Any], problem: Problem, say: Say) -> Section:
             shown(study), key=lambda one: (-(one.value or -1) if one.state.name == "COMPLETE" else 1, one.number)
         ):
             state = STATES[trial.state.name]
-            cell = Cell(state, tones.get(state, "quiet"))  # type: ignore[arg-type]
+            cell = Cell(state_word(state, say), tones.get(state, "quiet"))  # type: ignore[arg-type]
             value = f"{100 * trial.value:.2f}" if state == "complete" else "–"
             origin = say("추천", "recommended") if trial.user_attrs.get("origin") else ""
             settings = [_text(trial.params[name]) if name in trial.params else "" for name in problem.space.names]
-            reason = str(trial.user_attrs.get("reason", ""))
+            reason = reason_words(str(trial.user_attrs.get("reason", "")), say)
             lines.append(row(f"{study.study_name} {trial.number}", cell, value, origin, *settings, reason))
     head = (say("시도", "trial"), say("상태", "state"), f"{problem.label} %", "", *problem.space.names, say("까닭", "reason"))
     return Section("trials", say("모든 시도", "Every trial"), (Table(head, tuple(lines), frozenset(range(2, len(head) - 1))),))
