@@ -23,7 +23,9 @@ from coref_automl.tuning.trial import OUTCOME, TrialOutcome
 
 ITEMS = 60
 Script = Callable[[Job], list[float | str]]
-"""What a trial does: a number is a report of that share of hits, "fail: kind: reason" a failure, "die" a killed process."""
+"""What a trial does: a number is a report of that share of hits, "fail: kind: reason" a failure, "die" a killed process, and
+"end 1" one that ends without an outcome."""
+_ENDS = {"die": -9, "end 1": 1}
 
 
 def rate(job: Job) -> float:
@@ -107,8 +109,8 @@ class ScriptedRun:
                 handle.write(json.dumps({"event": "evaluation", "step": self.reports, "value": act}) + "\n")
             return True
         self._done = True
-        if act == "die":
-            self._code = -9
+        if act in _ENDS:
+            self._code = _ENDS[act]
             return False
         kind, _, reason = act.removeprefix("fail: ").partition(": ")
         outcome = TrialOutcome(True) if act == "done" else TrialOutcome(False, kind, reason)

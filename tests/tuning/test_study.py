@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from coref_automl.errors import FolderError, TuningError
+from coref_automl.tuning import storage, study
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.pruning import RECOMMENDED
 from coref_automl.tuning.recipe import REPORTS
-from coref_automl.tuning.storage import counts
+from coref_automl.tuning.storage import counts, queue_again
 from coref_automl.tuning.study import Search, completed, only_one
 from tests.tuning.scripted import rate, search, steady
 
 
-def states(study: Any) -> Counter[str]:
-    return Counter(trial.state.name for trial in study.get_trials() if counts(trial))
+def states(of: Any) -> Counter[str]:
+    return Counter(trial.state.name for trial in of.get_trials() if counts(trial))
 
 
 class Killed(BaseException):
@@ -193,3 +194,72 @@ def test_only_the_best_and_the_recommended_keep_their_weights(tmp_path: Path) ->
 def test_two_commands_on_one_folder_are_refused(tmp_path: Path) -> None:
     with only_one(tmp_path), pytest.raises(FolderError, match="Another process works on"), only_one(tmp_path):
         pass
+
+
+def test_a_machine_that_works_takes_over_the_trial_of_one_that_fell_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sqlalchemy", reason="the `scale` extra is not installed")
+    shared = f"sqlite:///{tmp_path / 'study.db'}"
+    waits = iter(range(1000))
+
+    def wait() -> None:
+        if next(waits) == 10:  # from here on whoever is not this process counts as silent
+            monkeypatch.setattr(storage, "SILENT", -1.0)
+            monkeypatch.setattr(study, "SIGN_EVERY", 0.0)
+
+    theirs = search(tmp_path / "there", storage=shared, trials=4, owner="there")[0]
+    left = theirs.study.ask()
+    left.set_user_attr("owner", "there")
+    theirs.problem.space.suggest(left, {})
+    made, _ = search(tmp_path / "here", storage=shared, trials=4, owner="here", wait=wait)
+    made.run()
+    assert states(made.study) == {"COMPLETE": 4}
+    assert [trial.number for trial in made.study.get_trials() if trial.user_attrs.get("interrupted")] == [left.number]
+    assert 0.5 in [trial.params["learning_rate"] for trial in completed(made.study)]
+
+
+def test_a_machine_whose_trial_was_taken_over_stops_it_and_goes_on(tmp_path: Path) -> None:
+    waits = iter(range(1000))
+
+    def wait() -> None:
+        if next(waits) == 3:
+            running = next(trial for trial in made.study.get_trials() if trial.state.name == "RUNNING")
+            queue_again(made.study, running, "another machine heard nothing of it")
+
+    made, launcher = search(tmp_path, trials=3, wait=wait)
+    made.run()
+    assert launcher.started[0].stopped
+    assert states(made.study) == {"COMPLETE": 3}
+    assert len(launcher.started) == 4
+
+
+def test_a_process_that_ends_without_a_word_is_not_called_killed(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        job.log.write_text("ImportError: no such library\n\n")
+        return ["end 1"]
+
+    made, _ = search(tmp_path, script, trials=1)
+    made.run()
+    failed = next(trial for trial in made.study.get_trials() if counts(trial) and trial.state.is_finished())
+    assert failed.user_attrs["reason"] == "its process ended with status 1 twice: ImportError: no such library"
+
+
+def test_interrupted_twins_do_not_stand_on_the_rungs_of_halving(tmp_path: Path) -> None:
+    made = search(tmp_path, prune=True)[0].study
+
+    def cut(value: float, *, interrupted: bool = False) -> bool:
+        trial = made.ask()
+        trial.report(value, 2)
+        pruned = bool(trial.should_prune())
+        if interrupted:
+            trial.set_user_attr("interrupted", True)
+        made.tell(trial, None if interrupted else value, state=study._states()["FAIL" if interrupted else "COMPLETE"])
+        return pruned
+
+    assert not cut(0.5)
+    assert not cut(0.9, interrupted=True)
+    assert not cut(0.9, interrupted=True)
+    assert not cut(0.6)
+    assert cut(0.4)

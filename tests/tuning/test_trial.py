@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from coref_automl.errors import EvaluationError
+from coref_automl.errors import EvaluationError, FolderError
 from coref_automl.progress import quiet
+from coref_automl.store import write_json
+from coref_automl.tuning import trial
 from coref_automl.tuning.follow import Follower
 from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.trial import run_job
+from coref_automl.tuning.trial import OUTCOME, TrialOutcome, read_outcome, run_apart, run_job
+from tests.tuning.scripted import ScriptedProblem
 
 
 def test_a_trial_whose_last_checkpoint_has_no_score_fails_and_says_so(
@@ -38,3 +41,23 @@ def test_a_trial_whose_last_checkpoint_has_no_score_fails_and_says_so(
     assert outcome.kind == "EvaluationError"
     assert "The last checkpoint of" in outcome.reason
     assert [report.step for report in problem.reports(job, Follower(job.run / "events.ndjson").rows())] == [*range(1, REPORTS)]
+
+
+def test_a_process_that_never_came_to_its_work_gives_its_last_words_and_not_an_older_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = ScriptedProblem(tmp_path).job({"learning_rate": 0.5}, 0)
+    write_json(Path(job.folder) / OUTCOME, TrialOutcome(True).to_json())
+    monkeypatch.setattr(trial, "MODULE", "coref_automl.no_such_module")
+    assert run_apart(job.to_json()) == 1
+    outcome = read_outcome(job)
+    assert outcome is not None
+    assert not outcome.done
+    assert "ended with status 1" in outcome.reason
+    assert "No module named coref_automl.no_such_module" in outcome.reason
+
+
+def test_a_folder_that_is_not_there_on_a_machine_is_said(tmp_path: Path) -> None:
+    job = ScriptedProblem(Path("study")).job({"learning_rate": 0.5}, 0)
+    with pytest.raises(FolderError, match=r"is not there on .*; start the command in a folder that all machines see"):
+        run_apart(job.to_json(), str(tmp_path / "gone"))

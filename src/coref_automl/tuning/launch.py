@@ -2,7 +2,7 @@
 
 Locally a trial is a process that sees one device; with more workers than GPUs, trials share them. Processes are forked from a
 server that has imported torch already: a trial starts in a tenth of a second instead of seven. With Ray a trial is a task
-somewhere in the cluster; the study's folder must then be one that all machines see.
+somewhere in the cluster; the folder of the command and that of the study must then be ones that all machines see.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, Protocol
 
+from coref_automl.store import write_json
 from coref_automl.tuning.problem import Job
-from coref_automl.tuning.trial import run_apart, run_in_process
+from coref_automl.tuning.trial import OUTCOME, failure, run_apart, run_in_process
 from coref_automl.workers import Engine, devices_here, environment_of, ray_remote
 
 PRELOAD = ["torch", "transformers", "coref_automl.training.run", "coref_automl.relation.train"]
@@ -98,12 +100,12 @@ class RayLauncher:
         self._remote = ray_remote(run_apart, retries=0, cpu=device == "cpu")
 
     def start(self, job: Job, _slot: int) -> Running:
-        return _RayTask(self._remote.remote(job.to_json()))
+        return _RayTask(self._remote.remote(job.to_json(), str(Path.cwd())), job)
 
 
 class _RayTask:
-    def __init__(self, reference: Any) -> None:
-        self._reference = reference
+    def __init__(self, reference: Any, job: Job) -> None:
+        self._reference, self._job = reference, job
 
     @property
     def alive(self) -> bool:
@@ -117,6 +119,9 @@ class _RayTask:
 
         try:
             return int(ray.get(self._reference))
+        except ray.exceptions.RayTaskError as error:  # it could not begin: nobody there could write down why
+            write_json(Path(self._job.folder) / OUTCOME, failure(error.cause or error).to_json())
+            return 1
         except ray.exceptions.RayError:
             return -9  # the worker is gone: killed, or out of memory
 

@@ -6,7 +6,7 @@ paired test on `select` shows to be worse than the best trial at the same point 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,32 @@ RECOMMENDED = "recommended"
 """Where a trial comes from: recommended settings are the reference of the verdict and are never cut."""
 
 
-def halving(prune: bool) -> Any:
-    """Optuna's pruner: rungs at two and four eighths, the better half goes on."""
+def halving(prune: bool, counts: Callable[[Any], bool]) -> Any:
+    """Optuna's pruner: rungs at two and four eighths, the better half goes on. Only trials that count stand on the rungs."""
     import optuna
 
     if not prune:
         return optuna.pruners.NopPruner()
-    return optuna.pruners.SuccessiveHalvingPruner(min_resource=2, reduction_factor=2)
+
+    class Halving(optuna.pruners.SuccessiveHalvingPruner):
+        def prune(self, study: Any, trial: Any) -> bool:
+            seen: Any = _Counted(study, counts)
+            return super().prune(seen, trial)
+
+    return Halving(min_resource=2, reduction_factor=2)
+
+
+class _Counted:
+    """A study as the pruner should see it: an interrupted trial and the one that runs its settings again are one."""
+
+    def __init__(self, study: Any, counts: Callable[[Any], bool]) -> None:
+        self._study, self._counts = study, counts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._study, name)
+
+    def get_trials(self, *arguments: Any, **options: Any) -> list[Any]:
+        return [trial for trial in self._study.get_trials(*arguments, **options) if self._counts(trial)]
 
 
 def reason_to_cut(

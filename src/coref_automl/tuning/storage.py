@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from coref_automl.errors import InputError, MissingExtra, RecipeError
+from coref_automl.errors import FolderError, InputError, MissingExtra, RecipeError
 from coref_automl.store import JsonlAppender, fingerprint
 from coref_automl.tuning.pruning import RECOMMENDED, halving
 from coref_automl.tuning.recipe import TuneRecipe
@@ -24,8 +25,26 @@ JOURNAL = "study.journal"
 SILENT = 300.0
 """Seconds without a sign of life after which another machine's trial counts as left behind."""
 
-_SIGN_EVERY = 30.0
+SIGN_EVERY = 30.0
+"""Seconds between two signs of life of a trial, and between two looks for trials that others have left."""
+
 _PATIENCE = 30.0
+
+
+@contextmanager
+def only_one(out: Path) -> Iterator[str]:
+    """Hold the study's folder: two commands on one folder would train the same trial twice. Gives the owner's name."""
+    import fcntl
+
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise FolderError(
+                f"Another process works on {out}; wait for it, or give this one its own --out and a shared --storage."
+            ) from error
+        yield f"{socket.gethostname()}:{out.resolve()}"
 
 
 def open_study(
@@ -39,7 +58,12 @@ def open_study(
     binding = json.loads(json.dumps(binding))
     storage = _storage(recipe.storage, out)
     sampler = _sampler(recipe, len(_trials_of(storage, recipe.arm)), owner)
-    how: dict[str, Any] = {"storage": storage, "study_name": recipe.arm, "sampler": sampler, "pruner": halving(recipe.prune)}
+    how: dict[str, Any] = {
+        "storage": storage,
+        "study_name": recipe.arm,
+        "sampler": sampler,
+        "pruner": halving(recipe.prune, counts),
+    }
     try:
         study = optuna.create_study(direction="maximize", **how)
     except optuna.exceptions.DuplicatedStudyError:
@@ -83,21 +107,23 @@ def counts(trial: Any) -> bool:
 def sign_of_life(trial: Any, last: float) -> float:
     """Tell the storage now and then that this trial's process is there."""
     now = time.time()
-    if now - last < _SIGN_EVERY:
+    if now - last < SIGN_EVERY:
         return last
     trial.set_user_attr("alive", now)
     return now
 
 
-def recover(study: Any, owner: str, *, private: bool) -> list[int]:
+def recover(study: Any, owner: str, *, private: bool, ours: Collection[int] = ()) -> list[int]:
     """Close what a dead process left RUNNING and queue it again.
 
     In a `private` storage every running trial is dead, because we hold the folder's lock; in a shared one those of our own folder
-    are, and those that have been silent too long.
+    are, and those that have been silent too long. `ours` are the numbers of those that this process itself runs.
     """
     optuna = _optuna()
     closed = []
     for trial in study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]):
+        if trial.number in ours:
+            continue
         heard = float(trial.user_attrs.get("alive") or trial.datetime_start.timestamp())
         dead = private or trial.user_attrs.get("owner") == owner or time.time() - heard > SILENT
         if dead and queue_again(study, trial, "the process of the study ended while it ran"):
@@ -121,6 +147,15 @@ def queue_again(study: Any, trial: Any, reason: str, **attributes: Any) -> bool:
         study.enqueue_trial(trial.params or trial.system_attrs["fixed_params"], user_attrs=again)
         return True
     return False
+
+
+@contextmanager
+def closed_elsewhere(tell: Callable[[], None]) -> Iterator[None]:
+    """`tell` is called where a trial turns out to be closed: another machine took this one for dead and runs it again."""
+    try:
+        yield
+    except _optuna().exceptions.UpdateFinishedTrialError:
+        tell()
 
 
 def _storage(url: str | None, out: Path) -> Any:

@@ -6,23 +6,23 @@ It can be killed at any moment: the same command goes on, and trained checkpoint
 
 from __future__ import annotations
 
-import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from coref_automl.errors import FolderError, TuningError
-from coref_automl.progress import Progress, Stage, duration
+from coref_automl.errors import TuningError
+from coref_automl.progress import Progress, Stage
 from coref_automl.tuning.follow import Follower
 from coref_automl.tuning.launch import Launcher, Running
 from coref_automl.tuning.problem import Job, Problem
 from coref_automl.tuning.pruning import RECOMMENDED, reason_to_cut
 from coref_automl.tuning.recipe import TuneRecipe
-from coref_automl.tuning.storage import counts, queue_again, recover, sign_of_life
-from coref_automl.tuning.trial import read_outcome
+from coref_automl.tuning.storage import SIGN_EVERY, closed_elsewhere, counts, only_one, queue_again, recover, sign_of_life
+from coref_automl.tuning.trial import death, read_outcome
+
+__all__ = ["Search", "completed", "only_one", "running_elsewhere"]
 
 ALIKE = 3
 """So many trials in a row that fail the same way stop the study: the next would, too."""
@@ -58,24 +58,35 @@ class Search:
     active: dict[int, _Active] = field(default_factory=dict)
     failures: list[tuple[str, str]] = field(default_factory=list)
     over: bool = False
+    looked: float = 0.0
 
     def run(self) -> None:
         """Fill the slots until every trial that was asked for has ended."""
-        private = self.recipe.storage is None
-        for number in recover(self.study, self.owner, private=private):
-            self.progress.note(f"Trial {number} was left running by a process that ended; its settings run again.")
+        self._take_over()
         total = self.recipe.trials
         with self.progress.stage("trials", total, "trials") as stage:
             stage.skip(min(total, self._ended()))
             try:
                 while self._fill() or self.active:
                     for slot in list(self.active):
-                        self._look(slot, stage)
+                        with closed_elsewhere(partial(self._give_up, self.active[slot])):
+                            self._look(slot, stage)
                     if self.active:
                         self.wait()
+                    if self.recipe.storage is not None:
+                        self._take_over()
             except BaseException:
                 self._hand_back()
                 raise
+
+    def _take_over(self) -> None:
+        """Queue what dead processes left running; a process that works looks now and then, and before it ends."""
+        if self.active and time.monotonic() - self.looked < SIGN_EVERY:
+            return
+        self.looked = time.monotonic()
+        ours = [active.trial.number for active in self.active.values()]
+        for number in recover(self.study, self.owner, private=self.recipe.storage is None, ours=ours):
+            self.progress.note(f"Trial {number} was left running by a process that ended; its settings run again.")
 
     def _ended(self) -> int:
         return sum(counts(trial) and trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))
@@ -128,6 +139,12 @@ class Search:
         elif not alive:
             self._end(slot, stage)
 
+    def _give_up(self, lost: _Active) -> None:
+        """Another machine took this one for dead and runs the trial: one of the two is enough."""
+        lost.running.stop()
+        self.active = {slot: active for slot, active in self.active.items() if active is not lost}
+        self.progress.note(f"Trial {lost.trial.number} was taken over by another machine while this one was silent.")
+
     def _take_reports(self, active: _Active) -> None:
         for report in self.problem.reports(active.job, active.events.rows()):
             step, _ = active.last
@@ -137,7 +154,7 @@ class Search:
             if report.hits:
                 active.trial.set_user_attr(f"hits-{report.step}", list(report.hits))
             active.trial.report(report.value, report.step)
-            others = self.study.get_trials(deepcopy=False)
+            others = [trial for trial in self.study.get_trials(deepcopy=False) if counts(trial)]
             active.cut = reason_to_cut(
                 active.trial, report, others, self.problem.clusters, prune=self.recipe.prune, seed=self.recipe.seed
             )
@@ -148,14 +165,17 @@ class Search:
         outcome = read_outcome(active.job) if active.running.code >= 0 else None
         step, value = active.last
         if outcome is None:
-            reason = f"its process was killed (exit status {active.running.code})"
-            if not active.trial.user_attrs.get("attempt"):
+            again = active.trial.user_attrs.get("attempt")
+            reason = death(active.running.code, active.job, " twice" if again else "")
+            if not again:
                 frozen = next(t for t in self.study.get_trials(deepcopy=False) if t.number == active.trial.number)
                 queue_again(self.study, frozen, reason, attempt=1)
                 self.progress.note(f"Trial {active.trial.number}: {reason}; it runs again from its last checkpoint.")
                 del self.active[slot]
                 return
-            self._close(slot, "FAIL", stage, reason=f"{reason} twice", kind="killed")
+            self._close(
+                slot, "FAIL", stage, reason=f"twice, {reason}", kind="killed" if active.running.code < 0 else "no outcome"
+            )
         elif not outcome.done:
             self._close(slot, "FAIL", stage, reason=outcome.reason, kind=outcome.kind)
         elif not step:
@@ -220,28 +240,8 @@ def completed(study: Any) -> list[Any]:
     return sorted((trial for trial in done if counts(trial)), key=lambda trial: (-trial.value, trial.number))
 
 
-@contextmanager
-def only_one(out: Path) -> Iterator[str]:
-    """Hold the study's folder: two commands on one folder would train the same trial twice. Gives the owner's name."""
-    import fcntl
-
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise FolderError(
-                f"Another process works on {out}; wait for it, or give this one its own --out and a shared --storage."
-            ) from error
-        yield f"{socket.gethostname()}:{out.resolve()}"
-
-
 def running_elsewhere(study: Any) -> int:
     return len(study.get_trials(deepcopy=False, states=[_states().RUNNING]))
-
-
-def time_spent(trials: list[Any]) -> str:
-    return duration(sum(float(trial.user_attrs.get("wall", 0.0)) for trial in trials))
 
 
 def _states() -> Any:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import re
 import subprocess
 import sys
 import threading
 import traceback
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coref_automl.errors import FolderError
 from coref_automl.progress import Progress
 from coref_automl.records import Record
 from coref_automl.store import is_done, read_json, remove, write_json
@@ -51,14 +54,34 @@ def run_in_process(job: dict[str, Any], environment: dict[str, str]) -> None:
     os._exit(code)  # threads of libraries must not hold back a trial that is over
 
 
-def run_apart(job: dict[str, Any]) -> int:
-    """A trial in a fresh interpreter, for a process that is used again (Ray's) or that cannot work itself. Gives its status."""
-    work = Job.from_json(job)
-    path = Path(work.folder) / "job.json"
-    write_json(path, job)
-    with work.log.open("a") as log:
-        command = [sys.executable, "-m", MODULE, str(path), "--with-parent"]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT).wait()
+def run_apart(job: dict[str, Any], at: str | None = None) -> int:
+    """A trial in a fresh interpreter, for a process that is used again (Ray's) or that cannot work itself. Gives its status.
+
+    `at` is the folder that relative paths are meant from, where this process was started in another one.
+    """
+    if at is not None and not Path(at).is_dir():
+        raise FolderError(f"{at} is not there on {platform.node()}; start the command in a folder that all machines see.")
+    with chdir(at or "."):
+        work = Job.from_json(job)
+        path, ended = Path(work.folder) / "job.json", Path(work.folder) / OUTCOME
+        write_json(path, job)
+        before = ended.stat().st_mtime_ns if ended.is_file() else 0
+        with work.log.open("a") as log:
+            command = [sys.executable, "-m", MODULE, str(path), "--with-parent"]
+            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT) as process:
+                code = process.wait()  # its input stays open as long as this process lives
+        if code > 0 and (ended.stat().st_mtime_ns if ended.is_file() else 0) == before:  # it never came to its work
+            write_json(ended, TrialOutcome(False, "no outcome", death(code, work)).to_json())
+        return code
+
+
+def death(code: int, job: Job, times: str = "") -> str:
+    """How a process ended that left no outcome, in words; only a signal kills."""
+    if code < 0:
+        return f"its process was killed (exit status {code}){times}"
+    lines = job.log.read_text("utf-8", "replace").splitlines() if job.log.is_file() else []
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "its log is empty")
+    return f"its process ended with status {code}{times}: {last}"
 
 
 def _cannot_use_cuda() -> bool:
