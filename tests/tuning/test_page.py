@@ -15,7 +15,7 @@ from coref_automl.tuning.outputs import StudyResult, states
 from coref_automl.tuning.page import page_of
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.recipe import REPORTS
-from coref_automl.tuning.words import reason_words
+from coref_automl.tuning.table import reason_words
 from tests.tuning.scripted import Script, ScriptedLauncher, rate, search, steady
 
 

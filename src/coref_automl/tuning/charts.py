@@ -9,7 +9,7 @@ from typing import Any
 from coref_automl.comparison.charts import Rows
 from coref_automl.comparison.page import Say
 from coref_automl.tuning.space import Dimension
-from coref_automl.tuning.words import state_word
+from coref_automl.tuning.table import state_word
 
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _COLORS = {"complete": "#1a9a6c", "pruned": "#8a94a6", "failed": "#d1495b"}

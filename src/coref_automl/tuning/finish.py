@@ -169,6 +169,32 @@ def sentence_of(winner: Finalist, reference: int | None, problem: Problem, seeds
     return f"Trial {winner.number} against the recommended settings may be noise: {gain} ({spans}); neither is shown better."
 
 
+def verdict_sentence(final: Final, problem: Problem, seeds: int, say: Say) -> str:
+    """The one sentence, with its intervals, in the page's language; English is what the command prints."""
+    return say(_korean_sentence(final, problem, seeds), final.sentence)
+
+
+def _korean_sentence(final: Final, problem: Problem, seeds: int) -> str:
+    winner, verdict = final.winner, final.verdict
+    where = f"{problem.confirm_name}, 시드 {seeds}개"
+    reached = f"{problem.label} {100 * winner.confirmed:.2f}%, {where}"
+    if final.reference is None:
+        return f"시도 {winner.number}: select에서 가장 좋습니다 ({reached}). 비교할 추천 설정은 끝까지 가지 못했습니다."
+    if verdict is None:
+        return f"추천 설정이 찾은 것 가운데 가장 좋습니다 ({reached}). 그대로 쓰세요."
+    gain = f"{problem.label} {100 * verdict.difference:+.2f}점 ({where})"
+    spans = f"문서 구간 {_span(verdict.over_documents)}"
+    if verdict.over_seeds is None:
+        why = "시드 하나로는 알 수 없으니 --seeds 3을 주세요" if seeds < 2 else "시드마다 차이가 똑같아 흩어짐을 알 수 없습니다"
+        return f"시도 {winner.number}: 추천 설정과의 차이는 {gain}, {spans}. {why}."
+    spans = f"시드 구간 {_span(verdict.over_seeds)}, {spans}"
+    if verdict.shown and verdict.difference > 0:
+        return f"시도 {winner.number}: 추천 설정보다 낫습니다. {gain}, {spans}."
+    if verdict.shown:
+        return f"시도 {winner.number}: select에서 이겼지만 추천 설정보다 못합니다. {gain}, {spans}. 추천 설정을 쓰세요."
+    return f"시도 {winner.number}: 추천 설정과의 차이는 우연일 수 있습니다. {gain}, {spans}. 어느 쪽도 낫다고 할 수 없습니다."
+
+
 def nothing_completed(study: Any, recipe: TuneRecipe) -> str:
     trials = [trial for trial in study.get_trials(deepcopy=False) if counts(trial)]
     reasons = [str(trial.user_attrs["reason"]) for trial in trials if "reason" in trial.user_attrs]

@@ -12,11 +12,10 @@ from coref_automl.comparison.render import render_html
 from coref_automl.progress import duration
 from coref_automl.store import write_text
 from coref_automl.tuning import charts
-from coref_automl.tuning.finish import Final, against_other_arms
+from coref_automl.tuning.finish import Final, against_other_arms, verdict_sentence
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.table import STATES, arm_of, shown
-from coref_automl.tuning.words import reason_words, state_word, verdict_sentence
+from coref_automl.tuning.table import STATES, arm_of, reason_words, shown, state_word
 
 if TYPE_CHECKING:
     from coref_automl.tuning.outputs import StudyResult
