@@ -15,6 +15,7 @@ from coref_automl.config import read_yaml
 from coref_automl.tuning import run as engine
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import StudyResult, read_tune_recipe, recipe_text
+from coref_automl.tuning.space import read_space, refuse_idle
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -116,5 +117,9 @@ def test_the_module_calls_the_same_engine(monkeypatch: pytest.MonkeyPatch, capsy
 
 
 @pytest.mark.parametrize("name", ["tune-smoke.yaml", "tune.yaml", "tune-entity-2048.yaml"])
-def test_the_recipes_of_the_repository_read(name: str) -> None:
-    assert read_tune_recipe(RECIPES / name, {"out": "study"}).models
+def test_the_recipes_of_the_repository_read_and_hold_the_recommended_rate_in_their_space(name: str) -> None:
+    recipe = read_tune_recipe(RECIPES / name, {"out": "study"})
+    assert recipe.space is not None
+    space = read_space(recipe.space, recipe.task)
+    refuse_idle(space, {}, recipe)
+    assert space.point({"learning_rate": 5e-5}, {})["learning_rate"] == 5e-5
