@@ -23,6 +23,7 @@ from coref_automl.tuning.problem import Job
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import recipe_text, run_study
 from coref_automl.tuning.trial import TrialOutcome, failure, read_outcome, run_in_process
+from tests.tuning.conftest import World
 from tests.tuning.inline import InlineLauncher
 
 WAIT = 240.0
@@ -127,6 +128,30 @@ def test_a_trial_on_ray_that_is_killed_runs_again(recipe: Callable[..., TuneReci
         assert first.code == -signal.SIGKILL
         assert run_all([job], launcher, quiet(), wait=lambda: time.sleep(0.05)) == {}
         assert "Going on from checkpoint-" in job.log.read_text("utf-8")
+    finally:
+        ray.shutdown()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_relative_paths_mean_the_folder_of_the_command_wherever_the_cluster_was_started(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray", reason="ray is not installed (pip install 'coref-automl[scale]')")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        monkeypatch.chdir(tmp_path)
+        problem = open_masked(world.recipe(Path("study"), epochs=1), Path("study"), quiet())
+        job = problem.job(problem.recommended()[0], 0)
+        launcher = RayLauncher(1, "cpu")
+        assert run_all([job], launcher, quiet(), wait=lambda: time.sleep(0.05)) == {}
+        assert problem.weights(job).parent.parent == tmp_path.joinpath(job.folder).relative_to(tmp_path)
+        assert not list((tmp_path / "elsewhere").iterdir())
+        monkeypatch.setattr(Path, "cwd", lambda: tmp_path / "gone")
+        failed = run_all([job], launcher, quiet(), wait=lambda: time.sleep(0.05))
+        assert "is not there on" in failed[job.key]
     finally:
         ray.shutdown()
 

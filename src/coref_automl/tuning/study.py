@@ -173,9 +173,7 @@ class Search:
                 self.progress.note(f"Trial {active.trial.number}: {reason}; it runs again from its last checkpoint.")
                 del self.active[slot]
                 return
-            self._close(
-                slot, "FAIL", stage, reason=f"twice, {reason}", kind="killed" if active.running.code < 0 else "no outcome"
-            )
+            self._close(slot, "FAIL", stage, reason=reason, kind="killed" if active.running.code < 0 else "no outcome")
         elif not outcome.done:
             self._close(slot, "FAIL", stage, reason=outcome.reason, kind=outcome.kind)
         elif not step:
