@@ -215,8 +215,9 @@ def test_a_removal_that_is_stopped_midway_leaves_nothing_that_looks_like_a_check
     assert [path.name for path in folder.checkpoints_of(tmp_path / "run")] == ["checkpoint-2", "checkpoint-3"]
 
 
+@pytest.mark.parametrize("ruined", [False, True])
 def test_a_run_killed_while_its_last_checkpoint_was_scored_is_scored_and_not_trained_further(
-    scored_recipe: Callable[..., TrainRecipe],
+    scored_recipe: Callable[..., TrainRecipe], ruined: bool
 ) -> None:
     import shutil
 
@@ -230,6 +231,8 @@ def test_a_run_killed_while_its_last_checkpoint_was_scored_is_scored_and_not_tra
     (whole.run / "DONE").unlink()
     for folder in whole.run.glob("evaluations/*/checkpoint-3"):
         shutil.rmtree(folder)
+    if ruined:  # an older one without weights is no reason to leave the last one unscored
+        (whole.run / "checkpoint-1" / "model.safetensors").unlink()
     again = train(scored_recipe(epochs=1.5))
     assert again.steps == whole.steps == 3
     assert [path.name for path in again.checkpoints] == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]
