@@ -15,10 +15,11 @@ from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.records import half_of
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import prepare_run
-from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.problem import Job
+from coref_automl.tuning.recipe import Texts, TuneRecipe
 from coref_automl.tuning.run import StudyResult, run_study
 from tests.tuning.conftest import World
-from tests.tuning.inline import InlineLauncher
+from tests.tuning.inline import Ended, InlineLauncher
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +116,24 @@ def test_a_study_with_another_space_is_refused_and_nothing_is_overwritten(
     with pytest.raises(RecipeError, match="was begun with another eval_set"):
         run_study(replace(recipe, eval_items=4, sampler="random"), launcher=InlineLauncher())
     assert contents(Path(recipe.out)) == before
+
+
+def test_texts_that_the_folder_was_not_begun_with_are_refused_by_its_own_name(tmp_path: Path) -> None:
+    texts = Texts(("bundled:synthetic",), (64,), limit=8, near_duplicates=False)
+    begun = TuneRecipe(("bundled:ko-mini",), str(tmp_path / "study"), texts=texts, eval_items=10, max_tokens=100, device="cpu")
+    with pytest.raises(KeyboardInterrupt):
+        run_study(begun, launcher=Stopped())
+    before = contents(Path(begun.out))
+    with pytest.raises(FolderError, match=f"{begun.out}/datasets/blocks-64 was begun with limit 8, and this command has 9"):
+        run_study(replace(begun, texts=replace(texts, limit=9)), launcher=InlineLauncher())
+    assert contents(Path(begun.out)) == before
+
+
+class Stopped(InlineLauncher):
+    """A person who stops the study at its first trial."""
+
+    def start(self, _job: Job, _slot: int) -> Ended:
+        raise KeyboardInterrupt
 
 
 def contents(folder: Path) -> dict[str, bytes]:

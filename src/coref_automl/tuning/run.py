@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 
@@ -20,7 +20,7 @@ from coref_automl.tuning.finish import finish, pause
 from coref_automl.tuning.launch import Launcher, launcher_of
 from coref_automl.tuning.outputs import StudyResult, named, states, write_outputs
 from coref_automl.tuning.problem import Problem
-from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.recipe import Sampler, TuneRecipe
 from coref_automl.tuning.space import TUNABLE, read_space, refuse_idle
 from coref_automl.tuning.storage import arms, open_study
 from coref_automl.tuning.study import Search, only_one, running_elsewhere
@@ -118,28 +118,33 @@ def run_study(
 
 
 def _check_first(recipe: TuneRecipe, out: Path) -> None:
-    """What can be known without touching the folder: a space that reads, and a storage that answers."""
+    """What can be known before texts are prepared: a space that reads and does something, and a storage that answers."""
     if recipe.space is not None:
-        read_space(recipe.space, recipe.task)
+        refuse_idle(read_space(recipe.space, recipe.task), {"objective": "mlm", "label_mask": "off", **recipe.settings}, recipe)
     if recipe.storage is not None:
         arms(recipe, out, {})
 
 
 def _same_as_begun(recipe: TuneRecipe, out: Path, owner: str) -> None:
     """Refuse what the folder was not begun with before anything in it changes; looked at in a folder that vanishes."""
-    held = [read_yaml(path) for path in sorted(out.glob("recipe*.yaml"))]
+    beside = [replace(recipe, sampler=sampler) for sampler in get_args(Sampler)]
+    held = [arm for arm in beside if (out / named("recipe", arm, ".yaml")).is_file()]
     if not held:
         return
-    if (begun := held[0]["study"]) != recipe.study:
+    if (begun := read_yaml(out / named("recipe", held[0], ".yaml")).get("study")) != recipe.study:
         raise FolderError(f"{out} holds the study {begun!r}; give {recipe.study!r} an --out of its own.")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "datasets").mkdir()
         for prepared in (out / "datasets").glob("*"):
             if is_done(prepared):
                 (Path(folder) / "datasets" / prepared.name).symlink_to(prepared.resolve())
-        problem = open_problem(recipe, Path(folder), quiet())
-    for values in held:
-        arm = replace(recipe, sampler=values["sampler"])
+        try:
+            problem = open_problem(recipe, Path(folder), quiet())
+        except InputError as error:
+            if folder not in str(error):
+                raise
+            raise FolderError(str(error).replace(folder, str(out))) from error
+    for arm in held:
         try:
             open_study(arm, out, problem.binding, starts=problem.recommended(), owner=owner)
         except RecipeError as error:
