@@ -128,7 +128,9 @@ def run_all(jobs: Sequence[Job], launcher: Launcher, progress: Progress, *, wait
                         waiting.append(job)
                         continue
                     if outcome is None or not outcome.done:
-                        failed[job.key] = f"{outcome.reason if outcome else 'its process was killed twice'} (log: {job.log})"
+                        failed[job.key] = (
+                            f"{outcome.reason if outcome else 'its process ended twice without a word'} (log: {job.log})"
+                        )
                     stage.advance()
                 if active:
                     wait()

@@ -145,10 +145,7 @@ def _same_as_begun(recipe: TuneRecipe, out: Path, owner: str) -> None:
                 raise
             raise FolderError(str(error).replace(folder, str(out))) from error
     for arm in held:
-        try:
-            open_study(arm, out, problem.binding, starts=problem.recommended(), owner=owner)
-        except RecipeError as error:
-            raise RecipeError(str(error).replace("another --study name", "another --out")) from error
+        open_study(arm, out, problem.binding, starts=problem.recommended(), owner=owner)
 
 
 def recipe_text(recipe: TuneRecipe) -> str:

@@ -74,7 +74,8 @@ def open_study(
         study.set_user_attr("binding", dict(binding))
     elif differs := _difference(held, binding):
         raise RecipeError(
-            f"The study {recipe.arm!r} was begun with {differs}; give the same to go on, or choose another --study name."
+            f"The study {recipe.arm!r} was begun with {differs}; give the same to go on, or choose another --out, "
+            "and with a shared --storage another --study name."
         )
     if not study.user_attrs.get("queued"):
         for point in starts:
