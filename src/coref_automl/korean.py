@@ -182,6 +182,14 @@ def is_hangul(text: str) -> bool:
     return all("가" <= character <= "힣" for character in text)
 
 
+def splits_a_letter(text: str, at: int) -> bool:
+    """Would the letters on both sides of a place become one when composed, as a tokenizer may do?"""
+    before, after = text[max(0, at - 3) : at], text[at : at + 3]
+    return unicodedata.normalize("NFC", before + after) != unicodedata.normalize("NFC", before) + unicodedata.normalize(
+        "NFC", after
+    )
+
+
 def ends_in_consonant(word: str) -> bool:
     """True when the last syllable has a final consonant: the fact on which Korean particles turn."""
     last = ord(word[-1]) - 0xAC00

@@ -180,6 +180,13 @@ def test_the_check_notices_a_mark_in_the_wrong_place(fresh_tokenizer: Any) -> No
     assert "no continuation" in str(reader.fault(row, MarkedRow(detached, at, good.object_at)))
 
 
+def test_an_edge_inside_a_syllable_written_in_parts_is_refused(fresh_tokenizer: Any) -> None:
+    marker = Marker(fresh_tokenizer(), "plain", 64)
+    with pytest.raises(BadRow, match="inside a letter"):
+        marker.mark(row_of("\u1112", "\u1161@", "", "서울", ""))
+    marker.mark(row_of("", "\u1112\u1161", "@", "서울", ""))
+
+
 def test_the_check_reads_through_unknown_tokens(fresh_tokenizer: Any) -> None:
     marker = Marker(fresh_tokenizer(), "typed", 64)
     row = row_of("", "이순신☃", "은 ", "서울", "에서 ☃ 태어났다.")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coref_automl.config import choose
 from coref_automl.errors import ModelError
-from coref_automl.korean import ends_in_consonant
+from coref_automl.korean import ends_in_consonant, splits_a_letter
 from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.models.vocabulary import Pieces, split_at, tokenize, word_ids
 from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow
@@ -109,7 +109,9 @@ class Marker:
         room = self.max_length - 2 - len(lead) - marks
         spans = [trimmed(row.sentence, row.subject), trimmed(row.sentence, row.object)]
         pieces = split_at(self.tokenizer, row.sentence, pieces or tokenize(self.tokenizer, row.sentence), spans)
-        covered = [_covered(pieces, span, entity) for span, entity in zip(spans, (row.subject, row.object), strict=True)]
+        covered = [
+            _covered(pieces, span, entity, row.sentence) for span, entity in zip(spans, (row.subject, row.object), strict=True)
+        ]
         if covered[0] == covered[1]:
             raise BadRow(f"subject and object are the same tokens ({row.subject.word!r})")
         kept, covered, cut = _window(pieces.ids, covered, room)
@@ -193,11 +195,13 @@ def _one_of(tokenizer: PreTrainedTokenizerFast, *names: str) -> int:
     raise ModelError(f"The tokenizer has neither {names[0]} nor {names[1]}; relation extraction needs one of them.")
 
 
-def _covered(pieces: Pieces, span: tuple[int, int], entity: Entity) -> tuple[int, int]:
-    """The pieces of a span; none of them may reach beyond it, or the mark would stand inside a token."""
+def _covered(pieces: Pieces, span: tuple[int, int], entity: Entity, sentence: str) -> tuple[int, int]:
+    """The pieces of a span; none of them may reach beyond it, or the mark would stand inside a token or inside a syllable."""
     low, high = pieces.cover(*span)
     if low == high:
         raise BadRow(f"the tokenizer leaves nothing of {entity.word!r}")
+    if any(splits_a_letter(sentence, edge) for edge in span):
+        raise BadRow(f"no token border at the edges of {entity.word!r}: one stands inside a letter written in parts (not NFC)")
     if pieces.starts[low] < span[0] or pieces.ends[high - 1] > span[1]:
         raise BadRow(f"no token border at the edges of {entity.word!r}")
     return low, high
