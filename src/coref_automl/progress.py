@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -147,6 +147,15 @@ class Progress:
 def quiet() -> Progress:
     """Progress that shows nothing."""
     return Progress(shown=False)
+
+
+def read_events(path: Path) -> Iterator[dict[str, Any]]:
+    """The events of a run's file, oldest first; none where there is no file. A line that a kill cut in two is passed over."""
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
+        with suppress(ValueError):
+            row = json.loads(line)
+            if isinstance(row, dict) and "event" in row:
+                yield row
 
 
 def duration(seconds: float, lang: str = "en") -> str:

@@ -21,7 +21,7 @@ from coref_automl.comparison.page import Say, Table
 from coref_automl.comparison.question import Question
 from coref_automl.comparison.relation_runs import find_relation, paired
 from coref_automl.comparison.report import report
-from coref_automl.comparison.sentences import recommendation_sentence, verdict
+from coref_automl.comparison.sentences import Lang, recommendation_sentence, verdict
 from coref_automl.comparison.study import Study, study_of
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.stored import find_evaluations
@@ -65,6 +65,10 @@ def write(root: Path, models: Sequence[Model], *, documents: int = 90) -> Path:
     return root
 
 
+def read_study(root: Path, lang: Lang = "en") -> Study:
+    return study_of(read_groups([str(root)])[0], say=Say(lang), margin=0.02, seed=0, target={})
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("runs"), experiment())
@@ -72,7 +76,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def study(runs: Path) -> Study:
-    return study_of(read_groups([str(runs)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+    return read_study(runs)
 
 
 def cells(question: Question | None, at: int = 0) -> list[list[str]]:
@@ -131,7 +135,7 @@ def test_unequal_training_and_other_data_have_no_say(tmp_path: Path) -> None:
         held = read_json(path)
         held["provenance"]["dataset"] = "big"
         write_json(path, held)
-    study = study_of(read_groups([str(tmp_path)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+    study = read_study(tmp_path)
     assert {arm.name: arm.seeds for arm in arms(study)} == {"mlm 128": 2, "entity 128": 2, "entity-big 128": 2}
     question = objectives.entity_or_mlm(study)
     assert question is not None
@@ -146,7 +150,7 @@ def test_seeds_belong_together_by_the_bytes_of_their_data_wherever_it_lay(tmp_pa
         held = read_json(path)
         held["provenance"] |= {"dataset": f"/moved/{number}", "dataset_bytes": "abc"}
         write_json(path, held)
-    study = study_of(read_groups([str(tmp_path)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+    study = read_study(tmp_path)
     assert {arm.name: arm.seeds for arm in arms(study)} == {"entity 128": 3}
 
 
@@ -154,9 +158,7 @@ def test_curves_are_of_the_seeds_that_have_one_and_pair_equal_checkpoints(tmp_pa
     """Of two seeds the first has every checkpoint, the second all but one, the third only its end."""
     steps = {0: (100, 200, 300), 1: (100, 300), 2: (300,)}
     models = [Model(f"entity-s{seed}", step, 0.1, seed=seed) for seed, held in steps.items() for step in held]
-    study = study_of(
-        read_groups([str(write(tmp_path, [Model("base", 0, -1.0), *models]))])[0], say=Say("en"), margin=0.02, seed=0, target={}
-    )
+    study = read_study(write(tmp_path, [Model("base", 0, -1.0), *models]))
     (arm,) = arms(study)
     assert [{seed: entry.step for seed, entry in step.items()} for step in arm.steps()] == [{0: 300, 1: 300, 2: 300}]
     assert [{seed: entry.step for seed, entry in step.items()} for step in arm.with_curve().steps()] == [
@@ -176,7 +178,7 @@ def test_one_seed_has_no_verdict_in_any_question(tmp_path: Path) -> None:
             models += [Model(run, step, skill + 0.5 * (step == 100), objective=objective, seq_len=length) for step in (100, 200)]
     write(tmp_path, models, documents=60)
     for lang, told in (("en", "One seed only, so no verdict."), ("ko", "시드가 하나뿐이라 판정할 수 없습니다.")):
-        study = study_of(read_groups([str(tmp_path)])[0], say=Say(lang), margin=0.02, seed=0, target={})
+        study = read_study(tmp_path, lang)
         asked = (objectives.entity_or_mlm, objectives.mix, lengths.length, overfit.over_fitting, transfer.carry_over)
         assert all((question := ask(study)) is not None and question.answer.startswith(told) for ask in asked)
         assert study.table is not None
@@ -229,8 +231,7 @@ def test_what_a_mix_is_shown_to_lose_is_said(tmp_path: Path) -> None:
     models = [
         Model(f"{name}-s{seed}", 100, skill, objective=name, seed=seed) for name, skill in skills.items() for seed in range(3)
     ]
-    group = read_groups([str(write(tmp_path, [Model("base", 0, 0.5), *models]))])[0]
-    question = transfer.carry_over(study_of(group, say=Say("en"), margin=0.02, seed=0, target={}))
+    question = transfer.carry_over(read_study(write(tmp_path, [Model("base", 0, 0.5), *models])))
     assert question is not None
     assert re.search(r"Shown worse: .*Gold, combined 128 - mlm -\d", question.answer)
 
@@ -242,8 +243,7 @@ def test_a_fall_after_the_peak_is_found_and_a_rise_is_none(tmp_path: Path, study
     models = [Model("base", 0, -1.0)]
     for seed in range(3):
         models += [Model(f"entity-s{seed}", step, skill, seed=seed) for step, skill in ((100, 0.0), (200, 0.9), (300, -1.2))]
-    group = read_groups([str(write(tmp_path, models))])[0]
-    fallen = overfit.over_fitting(study_of(group, say=Say("en"), margin=0.02, seed=0, target={}))
+    fallen = overfit.over_fitting(read_study(write(tmp_path, models)))
     assert fallen is not None
     assert "A fall from the peak is shown in entity 128 (peak at epoch 2" in fallen.answer
     assert cells(fallen, 1)[0][-1] == "over-fitting: the fall is shown"
@@ -256,7 +256,7 @@ def test_a_checkpoint_that_all_began_from_is_their_base(tmp_path: Path) -> None:
         held = read_json(path)
         held["provenance"]["base"] = "/elsewhere/runs/start/checkpoint-50"
         write_json(path, held)
-    study = study_of(read_groups([str(tmp_path)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+    study = read_study(tmp_path)
     assert study.base is not None
     assert study.base.evaluation.checkpoint == "start/checkpoint-50"
     assert study.recommendation.name.startswith("entity-s")
@@ -276,7 +276,7 @@ def test_two_bases_in_folders_of_their_own_are_both_bases(tmp_path: Path) -> Non
         held["provenance"] = {"run": "pretraining", "step": 9, "epoch": 1.0, "tokens": 5, "objective": "mlm", "base": "new:tiny",
                               "seq_len": 128, "seed": 0, "dataset": ""}  # fmt: skip
         write_json(path, held)
-    study = study_of(read_groups([str(tmp_path)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+    study = read_study(tmp_path)
     assert {entry.name for entry in study.entries if not entry.trained} == {"k2", "deb"}
     assert sorted(arm.base for arm in arms(study)) == ["deb", "k2"]
     assert (study.recommendation.name, study.recommendation.base) == ("other-s0/checkpoint-100", "deb")  # it began from that one
@@ -411,7 +411,7 @@ def test_an_evaluation_without_words_is_left_out_of_gold_alone(runs: Path, tmp_p
     path = next(copy.glob("mlm-128-s0/evaluations/*/checkpoint-200/items.jsonl"))
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     write_jsonl(path, [{**row, "word_rank": None} for row in rows])
-    study = study_of(read_groups([str(copy)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+    study = read_study(copy)
     lines = {line[0].partition(" (")[0]: line[1:] for line in cells(transfer.carry_over(study))}
     assert lines["Gold"].count("–") == 2
     assert lines["Real@1 strict"].count("–") == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,16 @@ def test_the_list_of_positions_keeps_its_size(opened: PackedDataset, masking: Ma
     sizes = {len(collate([rows[epoch * len(opened) + at] for at in range(6)])["labels"]) for epoch in range(20)}
     assert len(sizes) == 1
     assert len(collate([rows[BLANK]] * 6)["labels"]) in sizes
+
+
+def test_the_expected_share_is_that_of_the_rows_for_drawn_rates_too(opened: PackedDataset, masking: Masking) -> None:
+    from coref_automl.training.batches import MaskedRows, expected_share
+
+    for drawn in (False, True):
+        settings = replace(masking, objective="mlm", drawn=drawn, min_prob=0.0, max_prob=0.6)
+        rows = MaskedRows(opened, settings, 7)
+        asked = np.mean([(rows[at][2] != IGNORED).mean() for at in range(60 * len(opened))])
+        assert asked < expected_share(opened, settings) < 1.25 * asked  # a little more: [CLS] and [SEP] are never asked
 
 
 def test_a_blank_row_asks_nothing(opened: PackedDataset, masking: Masking) -> None:

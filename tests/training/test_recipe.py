@@ -42,14 +42,14 @@ def test_one_masking_rate_alone_keeps_the_range_in_order(given: dict[str, float]
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"learning_rate": -1.0}, "learning-rate"),
+        ({"learning_rate": -1.0}, "learning_rate should be"),
         ({"epochs": 0.0}, "epochs"),
-        ({"max_prob": 1.5}, "max-prob"),
+        ({"max_prob": 1.5}, "max_prob should be"),
         ({"min_prob": 0.4, "max_prob": 0.2}, "exchange"),
         ({"model": "new:tiny"}, "--tokenizer"),
         ({"stop_when_flat": True}, "--eval-set"),
         ({"keep_best": True}, "--eval-set"),
-        ({"layer_decay": 1.2}, "layer-decay"),
+        ({"layer_decay": 1.2}, "layer_decay should be"),
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(change: dict[str, object], named: str) -> None:

@@ -16,6 +16,7 @@ from coref_automl.tuning.page import page_of
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.recipe import REPORTS
 from coref_automl.tuning.table import reason_words
+from coref_automl.tuning.trial import death
 from tests.tuning.scripted import Script, ScriptedLauncher, rate, search, steady
 
 
@@ -101,10 +102,15 @@ def test_importance_is_left_out_where_all_trials_are_equal(tmp_path: Path) -> No
             "worse than trial 3 at 2/8 of the budget: 4.5 points, p 0.0010 (paired test on select)",
             "예산의 2/8에서 시도 3보다 4.5점 낮음, p 0.0010 (select의 짝지은 검정)",
         ),
-        ("its process was killed (signal 9) twice", "프로세스가 강제로 끝남 (신호 9) (두 번)"),
         ("CUDA out of memory.", "CUDA out of memory."),
     ],
 )
 def test_reasons_of_the_engine_are_told_in_korean_and_those_of_training_stay(reason: str, told: str) -> None:
     assert reason_words(reason, Say("ko")) == told
     assert reason_words(reason, Say("en")) == reason
+
+
+def test_the_end_of_a_process_is_told_in_korean(tmp_path: Path) -> None:
+    job = Job("mlm", "key", str(tmp_path), {})
+    assert reason_words(death(-9, job, " twice"), Say("ko")) == "프로세스가 강제로 끝남 (신호 9) (두 번)"
+    assert reason_words(death(1, job), Say("ko")).startswith("프로세스가 상태 1로 끝남")

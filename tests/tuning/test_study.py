@@ -13,8 +13,8 @@ from coref_automl.tuning import storage, study
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.pruning import RECOMMENDED
 from coref_automl.tuning.recipe import REPORTS
-from coref_automl.tuning.storage import counts, queue_again
-from coref_automl.tuning.study import Search, completed, only_one
+from coref_automl.tuning.storage import counts, only_one, queue_again
+from coref_automl.tuning.study import Search, completed
 from tests.tuning.scripted import rate, search, steady
 
 

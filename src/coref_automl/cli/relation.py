@@ -81,7 +81,7 @@ def train(
     prior: Annotated[str | None, _option("off, or em: correct the label prior of the rows scored.", "--prior")] = None,
     precision: Annotated[str | None, _option("auto, float32, tf32 or bfloat16.", "--precision")] = None,
     compile: Annotated[
-        bool | None, _option("Compile the model first: a minute or so, then fewer kernels a step (no).", "--compile/--no-compile")
+        bool | None, _option("Compile the model before training, which takes a minute or so (no).", "--compile/--no-compile")
     ] = None,
     keep_weights: Annotated[
         bool | None, _option("Keep each seed's best weights (default yes).", "--keep-weights/--no-keep-weights")

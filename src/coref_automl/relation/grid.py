@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from coref_automl.comparison.sentences import Lang
-from coref_automl.config import from_mapping, read_recipe, to_mapping, to_yaml
+from coref_automl.config import from_mapping, to_mapping, to_yaml
 from coref_automl.errors import CorefError, EvaluationError, FolderError, RecipeError
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
@@ -178,7 +178,7 @@ def _begin(recipe: GridRecipe, cache: RowCache) -> None:
     """Write down what the grid is begun with, or refuse a folder whose finished cells do not go with it, before any writing."""
     out, now = Path(recipe.out), Begun.of(recipe, cache)
     claim_folder(out, KIND)
-    if (held := _held(out, cache)) is not None:
+    if (held := _held(out)) is not None:
         same = "give the same to go on, or choose another --out"
         for name, value in now.settings.items():
             if (before := held.settings.get(name)) != value:
@@ -194,15 +194,10 @@ def _begin(recipe: GridRecipe, cache: RowCache) -> None:
     write_text(out / "recipe.yaml", to_yaml(recipe))
 
 
-def _held(out: Path, cache: RowCache) -> Begun | None:
+def _held(out: Path) -> Begun | None:
     """What the folder was begun with; None while no cell of it has come as far as its own manifest."""
-    if not any(out.glob(f"cells/*/{MANIFEST}")):
-        return None
-    if (out / MANIFEST).is_file():
-        return Begun.from_json(read_json(out / MANIFEST)["begun"])
-    if (out / "recipe.yaml").is_file():  # a grid that was begun before grids wrote a manifest
-        return Begun.of(read_recipe(out / "recipe.yaml", GridRecipe), cache)
-    return None
+    begun = any(out.glob(f"cells/*/{MANIFEST}"))
+    return Begun.from_json(read_json(out / MANIFEST)["begun"]) if begun else None
 
 
 def _without_weights(out: Path) -> Path | None:

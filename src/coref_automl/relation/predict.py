@@ -167,7 +167,7 @@ def _predict(
         kept, marked, problems = cache.mark(rows, marker, progress=progress, skip_bad=skip_bad)
         if not kept:
             raise RelationDataError(f"No row can be marked ({problems[0]}); raise --max-length in training or pass shorter rows.")
-        found.append(run_model(model, marker, kept, marked, settings, device))
+        found.append(run_model(model, marker, kept, marked, settings, device, progress))
     return kept, np.mean(found, axis=0), problems
 
 

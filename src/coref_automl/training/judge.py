@@ -6,10 +6,9 @@ that is surely within the margin of the best. When two checkpoints have not chan
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import torch
 from coref_automl.comparison.recommend import Recommendation, recommend
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
-from coref_automl.progress import Progress
+from coref_automl.progress import Progress, read_events
 from coref_automl.records import Evaluation
 from coref_automl.store import natural_order, read_json, write_json
 from coref_automl.training.card import add_results
@@ -140,15 +139,12 @@ class Judge:
 
 
 def told_values(run: Path, metric: str) -> dict[str, float]:
-    """The value of each checkpoint that a run's events speak of, the last one told last. A line cut by a kill is passed over."""
-    events = run / "events.ndjson"
+    """The value of each checkpoint that a run's events speak of, the last one told last."""
     told: dict[str, float] = {}
-    for line in events.read_bytes().splitlines() if events.is_file() else ():
-        with suppress(ValueError):
-            row = json.loads(line)
-            if row.get("event") == "evaluation" and row["metric"] == metric:
-                told.pop(row["checkpoint"], None)
-                told[row["checkpoint"]] = float(row["value"])
+    for row in read_events(run / "events.ndjson"):
+        if row["event"] == "evaluation" and row["metric"] == metric:
+            told.pop(row["checkpoint"], None)
+            told[row["checkpoint"]] = float(row["value"])
     return told
 
 

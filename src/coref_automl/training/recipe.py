@@ -219,11 +219,11 @@ def check(recipe: TrainRecipe) -> None:
         value = getattr(recipe, name)
         if value is not None and not low <= value <= high:
             bound = f"from {low:g} to {high:g}" if high < _HUGE else f"at least {low:g}"
-            raise RecipeError(f"{name} should be {bound}, not {value:g}; correct --{name.replace('_', '-')}.")
+            raise RecipeError(f"{name} should be {bound}, not {value:g}; correct it.")
     for name in ("epochs", "max_minutes", "max_tokens"):
         value = getattr(recipe, name)
         if value is not None and value <= 0:
-            raise RecipeError(f"{name} should be above 0, not {value:g}; correct --{name.replace('_', '-')}.")
+            raise RecipeError(f"{name} should be above 0, not {value:g}; correct it.")
     if recipe.min_prob is not None and recipe.max_prob is not None and recipe.min_prob > recipe.max_prob:
         raise RecipeError(f"min_prob {recipe.min_prob:g} is above max_prob {recipe.max_prob:g}; exchange them.")
     if recipe.shape is not None and recipe.tokenizer is None:

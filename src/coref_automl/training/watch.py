@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.errors import InputError
-from coref_automl.progress import duration
+from coref_automl.progress import duration, read_events
 from coref_automl.records import Record
-from coref_automl.store import is_done, read_jsonl
+from coref_automl.store import is_done
 
 _SILENT = 120.0
 _BARS = "▁▂▃▄▅▆▇█"
@@ -53,7 +53,7 @@ def status_of(run: Path) -> RunStatus:
     step: dict[str, Any] = {}
     losses: list[float] = []
     stopped, note, scored, last = False, "", "", 0.0
-    for row in read_jsonl(events):
+    for row in read_events(events):
         kind, last = row["event"], float(row["time"])
         if kind == "step":
             step = row

@@ -101,7 +101,7 @@ def finish(
         )
     found.sort(key=lambda one: (-one.mean, one.number))
     verdict = found[0].against_reference
-    sentence = sentence_of(found[0], against.number if against else None, problem, recipe.seeds)
+    sentence = sentence_of(found[0], against.number if against else None, problem, recipe.seeds, Say("en"))
     return Final(tuple(found), against.number if against else None, verdict, sentence, tuple(dict.fromkeys(notes)))
 
 
@@ -146,55 +146,50 @@ def last_value(problem: Problem, job: Job) -> float:
     return values[-1]
 
 
-def sentence_of(winner: Finalist, reference: int | None, problem: Problem, seeds: int) -> str:
+def sentence_of(winner: Finalist, reference: int | None, problem: Problem, seeds: int, say: Say) -> str:
     """Is the winner better than the recommended settings, or is it noise?"""
-    where = f"on {problem.confirm_name} over {seeds} seed{'s' if seeds > 1 else ''}"
+    one, verdict = winner.number, winner.against_reference
+    where = say(
+        f"{problem.confirm_name}, 시드 {seeds}개", f"on {problem.confirm_name} over {seeds} seed{'s' if seeds > 1 else ''}"
+    )
+    reached = f"{problem.label} {100 * winner.confirmed:.2f}%" + say(f", {where}", f" {where}")
     if reference is None:
-        return (
-            f"Trial {winner.number} is the best on select ({problem.label} {100 * winner.confirmed:.2f}% {where}); "
-            f"no recommended settings completed to compare it with."
+        return say(
+            f"시도 {one}: select에서 가장 좋습니다 ({reached}). 비교할 추천 설정은 끝까지 가지 못했습니다.",
+            f"Trial {one} is the best on select ({reached}); no recommended settings completed to compare it with.",
         )
-    if winner.number == reference:
-        return f"The recommended settings are the best found ({problem.label} {100 * winner.confirmed:.2f}% {where}): keep them."
-    verdict = winner.against_reference
-    assert verdict is not None  # a winner that is not the reference was compared with it
-    gain = f"{100 * verdict.difference:+.2f} points of {problem.label} {where}"
-    spans = f"over documents {_span(verdict.over_documents)}"
-    if verdict.over_seeds is None:
-        why = "one seed cannot tell, pass --seeds 3" if seeds < 2 else "every seed gives the same, so their spread is unknown"
-        return f"Trial {winner.number} against the recommended settings: {gain}, {spans}; {why}."
-    spans = f"over seeds {_span(verdict.over_seeds)}, {spans}"
-    if verdict.shown and verdict.difference > 0:
-        return f"Trial {winner.number} is better than the recommended settings: {gain} ({spans})."
-    if verdict.shown:
-        return f"Trial {winner.number} won on select and is worse than the recommended settings: {gain} ({spans}); keep those."
-    return f"Trial {winner.number} against the recommended settings may be noise: {gain} ({spans}); neither is shown better."
-
-
-def verdict_sentence(final: Final, problem: Problem, seeds: int, say: Say) -> str:
-    """The one sentence, with its intervals, in the page's language; English is what the command prints."""
-    return say(_korean_sentence(final, problem, seeds), final.sentence)
-
-
-def _korean_sentence(final: Final, problem: Problem, seeds: int) -> str:
-    winner, verdict = final.winner, final.verdict
-    where = f"{problem.confirm_name}, 시드 {seeds}개"
-    reached = f"{problem.label} {100 * winner.confirmed:.2f}%, {where}"
-    if final.reference is None:
-        return f"시도 {winner.number}: select에서 가장 좋습니다 ({reached}). 비교할 추천 설정은 끝까지 가지 못했습니다."
     if verdict is None:
-        return f"추천 설정이 찾은 것 가운데 가장 좋습니다 ({reached}). 그대로 쓰세요."
-    gain = f"{problem.label} {100 * verdict.difference:+.2f}점 ({where})"
-    spans = f"문서 구간 {_span(verdict.over_documents)}"
+        return say(
+            f"추천 설정이 찾은 것 가운데 가장 좋습니다 ({reached}). 그대로 쓰세요.",
+            f"The recommended settings are the best found ({reached}): keep them.",
+        )
+    change = f"{100 * verdict.difference:+.2f}"
+    gain = say(f"{problem.label} {change}점 ({where})", f"{change} points of {problem.label} {where}")
+    spans = say("문서 구간 ", "over documents ") + _span(verdict.over_documents)
     if verdict.over_seeds is None:
-        why = "시드 하나로는 알 수 없으니 --seeds 3을 주세요" if seeds < 2 else "시드마다 차이가 똑같아 흩어짐을 알 수 없습니다"
-        return f"시도 {winner.number}: 추천 설정과의 차이는 {gain}, {spans}. {why}."
-    spans = f"시드 구간 {_span(verdict.over_seeds)}, {spans}"
+        if seeds < 2:
+            why = say("시드 하나로는 알 수 없으니 --seeds 3을 주세요", "one seed cannot tell, pass --seeds 3")
+        else:
+            why = say("시드마다 차이가 똑같아 흩어짐을 알 수 없습니다", "every seed gives the same, so their spread is unknown")
+        return say(
+            f"시도 {one}: 추천 설정과의 차이는 {gain}, {spans}. {why}.",
+            f"Trial {one} against the recommended settings: {gain}, {spans}; {why}.",
+        )
+    spans = f"{say('시드 구간', 'over seeds')} {_span(verdict.over_seeds)}, {spans}"
     if verdict.shown and verdict.difference > 0:
-        return f"시도 {winner.number}: 추천 설정보다 낫습니다. {gain}, {spans}."
+        return say(
+            f"시도 {one}: 추천 설정보다 낫습니다. {gain}, {spans}.",
+            f"Trial {one} is better than the recommended settings: {gain} ({spans}).",
+        )
     if verdict.shown:
-        return f"시도 {winner.number}: select에서 이겼지만 추천 설정보다 못합니다. {gain}, {spans}. 추천 설정을 쓰세요."
-    return f"시도 {winner.number}: 추천 설정과의 차이는 우연일 수 있습니다. {gain}, {spans}. 어느 쪽도 낫다고 할 수 없습니다."
+        return say(
+            f"시도 {one}: select에서 이겼지만 추천 설정보다 못합니다. {gain}, {spans}. 추천 설정을 쓰세요.",
+            f"Trial {one} won on select and is worse than the recommended settings: {gain} ({spans}); keep those.",
+        )
+    return say(
+        f"시도 {one}: 추천 설정과의 차이는 우연일 수 있습니다. {gain}, {spans}. 어느 쪽도 낫다고 할 수 없습니다.",
+        f"Trial {one} against the recommended settings may be noise: {gain} ({spans}); neither is shown better.",
+    )
 
 
 def nothing_completed(study: Any, recipe: TuneRecipe) -> str:

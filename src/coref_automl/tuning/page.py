@@ -12,7 +12,7 @@ from coref_automl.comparison.render import render_html
 from coref_automl.progress import duration
 from coref_automl.store import write_text
 from coref_automl.tuning import charts
-from coref_automl.tuning.finish import Final, against_other_arms, verdict_sentence
+from coref_automl.tuning.finish import Final, against_other_arms, sentence_of
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.table import STATES, arm_of, reason_words, shown, state_word
@@ -57,7 +57,7 @@ def page_of(
         ),
         lead=lead.replace("`", ""),
         headline=_name(winner.number, winner.recommended, say),
-        sentence=verdict_sentence(final, problem, recipe.seeds, say),
+        sentence=sentence_of(winner, final.reference, problem, recipe.seeds, say),
         tiles=(
             Tile(problem.label, f"{100 * winner.confirmed:.2f}%", problem.confirm_name),
             Tile(say("끝까지", "completed"), str(counted["complete"])),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -21,9 +20,9 @@ from coref_automl.tuning.launch import Launcher, launcher_of
 from coref_automl.tuning.outputs import StudyResult, named, states, write_outputs
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import Sampler, TuneRecipe
-from coref_automl.tuning.space import TUNABLE, read_space, refuse_idle
-from coref_automl.tuning.storage import arms, open_study
-from coref_automl.tuning.study import Search, only_one, running_elsewhere
+from coref_automl.tuning.space import read_space, refuse_idle
+from coref_automl.tuning.storage import arms, only_one, open_study
+from coref_automl.tuning.study import Search, running_elsewhere
 
 __all__ = ["StudyResult", "read_tune_recipe", "recipe_text", "run_study", "settled"]
 
@@ -54,10 +53,7 @@ def settled(recipe: TuneRecipe, progress: Progress) -> TuneRecipe:
 
 
 def open_problem(recipe: TuneRecipe, out: Path, progress: Progress) -> Problem:
-    try:
-        problem = _open(recipe, out, progress)
-    except RecipeError as error:
-        raise RecipeError(_for_a_study(str(error), recipe)) from error
+    problem = _open(recipe, out, progress)
     refuse_idle(problem.space, problem.fixed, recipe)
     return problem
 
@@ -70,18 +66,6 @@ def _open(recipe: TuneRecipe, out: Path, progress: Progress) -> Problem:
     from coref_automl.tuning.masked import open_masked
 
     return open_masked(recipe, out, progress)
-
-
-def _for_a_study(told: str, recipe: TuneRecipe) -> str:
-    """Training names its own options; here the same setting stands in the recipe."""
-
-    def place(found: re.Match[str]) -> str:
-        name = found[1].replace("-", "_")
-        if name in recipe.settings:
-            return f"correct {name} in settings"
-        return f"correct {name} in space" if name in TUNABLE[recipe.task] else found[0]
-
-    return re.sub(r"correct --([a-z-]+)", place, told)
 
 
 def run_study(

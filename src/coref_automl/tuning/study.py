@@ -19,10 +19,8 @@ from coref_automl.tuning.launch import Launcher, Running
 from coref_automl.tuning.problem import Job, Problem
 from coref_automl.tuning.pruning import RECOMMENDED, reason_to_cut
 from coref_automl.tuning.recipe import TuneRecipe
-from coref_automl.tuning.storage import SIGN_EVERY, closed_elsewhere, counts, only_one, queue_again, recover, sign_of_life
+from coref_automl.tuning.storage import SIGN_EVERY, closed_elsewhere, counts, queue_again, recover, sign_of_life
 from coref_automl.tuning.trial import death, read_outcome
-
-__all__ = ["Search", "completed", "only_one", "running_elsewhere"]
 
 ALIKE = 3
 """So many trials in a row that fail the same way stop the study: the next would, too."""

@@ -78,7 +78,7 @@ def run_apart(job: dict[str, Any], at: str | None = None) -> int:
 def death(code: int, job: Job, times: str = "") -> str:
     """How a process ended that left no outcome, in words; only a signal kills."""
     if code < 0:
-        return f"its process was killed (exit status {code}){times}"
+        return f"its process was killed (signal {-code}){times}"
     lines = job.log.read_text("utf-8", "replace").splitlines() if job.log.is_file() else []
     last = next((line.strip() for line in reversed(lines) if line.strip()), "its log is empty")
     return f"its process ended with status {code}{times}: {last}"
