@@ -31,7 +31,7 @@ def pages(lang: str) -> dict[Path, str]:
 
 
 def headline(text: str) -> str:
-    """Of a report's Markdown: the first table; methods of several seeds and their base alone, where there are such."""
+    """Of a report's Markdown: the first table; where methods have several seeds, those and their base at their lengths."""
     table = re.search(r"(?:^\|.*\n)+", text[text.index("\n## ") :], re.MULTILINE)
     if table is None:
         return ""
@@ -44,6 +44,8 @@ def headline(text: str) -> str:
             bases.append(row)
         elif seeds.isdigit() and not name.endswith(")"):
             several.append(row)
+    lengths = {row.split("|")[1].split()[-1] for row in several}
+    bases = [row for row in bases if "@" not in row or row.split("|")[1].split("@")[1].strip() in lengths]
     return "\n".join([head, rule, *([*bases, *several] if several else rows)])
 
 

@@ -11,9 +11,11 @@ import pytest
 
 from coref_automl.comparison.compare import compare
 from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.sentences import points
 from coref_automl.errors import ComparisonError, InputError, RecipeError
 from coref_automl.evaluation.metrics import METRICS, hits, summarise
 from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.records import Estimate
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
 
 BASE = Model("base", 0, -1.0)
@@ -167,3 +169,8 @@ def test_the_same_seed_gives_the_same_table(evaluated: Maker) -> None:
     root = evaluated([BASE, GOOD])
     assert compare(root, seed=3) == compare(root, seed=3)
     assert compare(root, seed=3) != compare(root, seed=4)
+
+
+def test_an_end_that_rounds_to_nothing_keeps_the_side_of_zero_it_lies_on() -> None:
+    assert points(Estimate(-0.008, -0.016, -0.0002, 9)) == "-0.8 [-1.6, -0.0]"
+    assert points(Estimate(-0.0, 0.0002, 0.01, 9)) == "+0.0 [+0.0, +1.0]"

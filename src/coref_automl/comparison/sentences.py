@@ -19,9 +19,8 @@ def percent(estimate: Estimate) -> str:
 
 
 def points(estimate: Estimate) -> str:
-    value, low, high = (
-        f"{100 * number:+.1f}".replace("-0.0", "+0.0") for number in (estimate.value, estimate.low, estimate.high)
-    )
+    """A difference. What rounds to nothing keeps its sign: an end just below 0 is written -0.0, because its side decides."""
+    value, low, high = (f"{100 * number + 0.0:+.1f}" for number in (estimate.value, estimate.low, estimate.high))
     return f"{value} [{low}, {high}]"
 
 

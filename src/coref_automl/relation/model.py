@@ -21,7 +21,7 @@ from coref_automl.store import read_json, write_json
 from coref_automl.training.loss import with_dropout
 
 HeadKind = Literal["cls", "starts", "both"]
-_PARTS = {"cls": (0,), "starts": (1, 2), "both": (0, 1, 2)}
+_PARTS = {"cls": slice(0, 1), "starts": slice(1, 3), "both": slice(0, 3)}
 _NOISE = 0.1
 _DISTANCE = "distance.weight"
 _EDGES = (2, 4, 8, 16, 32, 64, 128)
@@ -43,14 +43,15 @@ class RelationModel(nn.Module):  # type: ignore[misc]
         self.config = encoder.config
         self.parts = _PARTS[head]
         hidden = encoder.config.hidden_size
+        read = (self.parts.stop - self.parts.start) * hidden
         self.head = nn.Sequential(
             nn.Dropout(dropout),
-            nn.Linear(len(self.parts) * hidden, hidden),
+            nn.Linear(read, hidden),
             nn.GELU(),
             nn.Dropout(dropout),
             nn.Linear(hidden, len(LABELS)),
         )
-        self.distance = nn.Embedding(2 * (len(_EDGES) + 1), len(self.parts) * hidden) if distance else None
+        self.distance = nn.Embedding(2 * (len(_EDGES) + 1), read) if distance else None
         if self.distance is not None:
             nn.init.zeros_(self.distance.weight)
         self.register_buffer("edges", torch.tensor(_EDGES), persistent=False)
