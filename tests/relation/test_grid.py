@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,22 @@ def test_a_second_call_trains_only_what_failed(grid: dict[str, Any], monkeypatch
     again = run_grid(GridRecipe(**{**grid, "models": grid["models"][:1], "batch_sizes": (16, 8)}))
     assert len(again.cells) == 4
     assert len(trained) == 2
+
+
+def test_what_a_cell_reached_stands_when_its_model_is_gone(
+    grid: dict[str, Any], encoder_folder: Path, other_rows: str, tmp_path: Path
+) -> None:
+    shutil.copytree(encoder_folder, tmp_path / "absent")
+    first = run_grid(GridRecipe(**grid, keep_weights=True))
+    shutil.rmtree(tmp_path / "absent")
+    again = run_grid(GridRecipe(**grid, keep_weights=True))
+    assert [cell.error for cell in again.cells] == ["", "", "", ""]
+    assert [cell.validation for cell in again.cells] == [cell.validation for cell in first.cells]
+    more = run_grid(GridRecipe(**grid | {"settings": grid["settings"] | {"seeds": 2}}, keep_weights=True))
+    assert [bool(cell.error) for cell in more.cells] == [False, False, True, True]
+    for _ in range(2):
+        other = run_grid(GridRecipe(**grid | {"dev": other_rows}, keep_weights=True))
+        assert [bool(cell.error) for cell in other.cells] == [False, False, True, True]
 
 
 def test_a_grid_where_everything_fails_is_a_failure(grid: dict[str, Any], tmp_path: Path) -> None:

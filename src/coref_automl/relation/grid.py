@@ -11,7 +11,7 @@ import itertools
 import re
 import unicodedata
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,10 @@ from coref_automl.records import Record
 from coref_automl.relation.cache import RowCache
 from coref_automl.relation.grid_page import write_grid
 from coref_automl.relation.recipe import FREE, RelationRecipe
-from coref_automl.relation.results import RelationResult
+from coref_automl.relation.results import RESULTS, RelationResult
 from coref_automl.relation.scoring import rows_fingerprint
-from coref_automl.relation.train import train_relation
-from coref_automl.store import MANIFEST, claim_folder, fingerprint, mark_done, read_json, remove, write_json, write_text
+from coref_automl.relation.train import VALIDATION, train_relation
+from coref_automl.store import MANIFEST, claim_folder, fingerprint, is_done, mark_done, read_json, remove, write_json, write_text
 
 KIND = "relation grid"
 SIDES = ("model", "train", "dev", "out", "learning_rate", "batch_size", "epochs", "scheme")
@@ -156,11 +156,13 @@ def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, lang: Lang
     """Run what is not done yet; the table is written after every cell, so that it can be read while the grid runs."""
     out, progress, cache = Path(recipe.out), progress or quiet(), RowCache()
     recipes = cells_of(recipe)
-    _begin(recipe, cache)
+    begun = _begin(recipe, cache)
     cells: dict[str, GridCell] = {}
     with progress.stage("grid", len(recipes), "cells") as stage:
         for name, settings in recipes.items():
             cells[name] = _run_cell(name, settings, progress, cache)
+            if cells[name].error and (before := _finished(settings, begun.dev)) is not None:
+                cells[name] = replace(cells[name], result=before, error="")
             result = GridResult(str(out), tuple(cells.values()))
             if not recipe.keep_weights:
                 _keep_best_weights(result)
@@ -174,7 +176,7 @@ def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, lang: Lang
     return result
 
 
-def _begin(recipe: GridRecipe, cache: RowCache) -> None:
+def _begin(recipe: GridRecipe, cache: RowCache) -> Begun:
     """Write down what the grid is begun with, or refuse a folder whose finished cells do not go with it, before any writing."""
     out, now = Path(recipe.out), Begun.of(recipe, cache)
     claim_folder(out, KIND)
@@ -192,6 +194,7 @@ def _begin(recipe: GridRecipe, cache: RowCache) -> None:
             )
     write_json(out / MANIFEST, {"kind": KIND, "begun": now.to_json()})
     write_text(out / "recipe.yaml", to_yaml(recipe))
+    return now
 
 
 def _held(out: Path) -> Begun | None:
@@ -216,6 +219,16 @@ def _run_cell(name: str, recipe: RelationRecipe, progress: Progress, cache: RowC
         error = f"{type(problem).__name__}: {problem}".splitlines()[0]
     rate = recipe.learning_rate or 0.0
     return GridCell(name, recipe.model, rate, recipe.epochs, recipe.batch_size, recipe.scheme, result, error)
+
+
+def _finished(recipe: RelationRecipe, dev: Rows | None) -> RelationResult | None:
+    """What the cell reached on the same rows in an earlier call: it stands, also where its model can no longer be loaded."""
+    run = Path(recipe.out)
+    if not is_done(run):
+        return None
+    result = RelationResult.from_json(read_json(run / RESULTS))
+    same = result.split == VALIDATION if dev is None else result.fingerprints["data"] == dev.rows
+    return result if same and len(result.seeds) == recipe.seeds else None
 
 
 def _keep_best_weights(result: GridResult) -> None:

@@ -95,7 +95,7 @@ def _interval(estimate: Estimate) -> str:
 
 
 def write_predictions(path: Path, rows: tuple[RelationRow, ...], probabilities: NDArray[np.float32]) -> None:
-    """A line a row: id, a mark of its sentence, gold, prediction, and the probabilities in label order, to four digits.
+    """A line a row: id, a mark of its sentence, gold, prediction, and the probabilities in label order, to all their digits.
 
     The mark tells which rows share a sentence, so that predictions can be compared without the file they were made for.
     """
@@ -108,7 +108,7 @@ def write_predictions(path: Path, rows: tuple[RelationRow, ...], probabilities: 
                 "sentence": sentence_mark(row.sentence),
                 "gold": row.label,
                 "pred": LABELS[best],
-                "probs": [float(f"{p:.4g}") for p in line],
+                "probs": [float(f"{p:.9g}") for p in line],
             }
             for row, best, line in zip(rows, predicted.tolist(), probabilities.tolist(), strict=True)
         ),
