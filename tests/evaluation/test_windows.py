@@ -133,6 +133,26 @@ def test_a_stretch_that_is_too_short_is_cut_again(monkeypatch: pytest.MonkeyPatc
     assert np.array_equal(found.after, expected.after)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("characters", [1, 4])
+def test_windows_of_many_items_are_those_cut_one_by_one(kind: str, characters: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer, long = tokenizer_of(kind), " ".join(TEXTS * 40)
+    monkeypatch.setattr(windows, "_CHARACTERS", characters)
+    monkeypatch.setattr(windows, "_AT_ONCE", 3)
+    wanted = [(item("0", word, at, text=long), long) for word in ("도서관", "나무", "한빛전자") for at in (1, 20, 60, 79)]
+    wanted += [(item("1", "도서관", 1), TEXTS[1]), (item("1", "도서관", 2), TEXTS[1]), wanted[0]]
+    together = WindowMaker(tokenizer, 40)
+    together.prepare(wanted)
+    cut = [together.window(*one) for one in wanted]
+    together.prepare(wanted)
+    assert [together.window(*one) for one in wanted] == cut  # the very same: windows compare by identity
+    for one, found in zip(wanted, cut, strict=True):
+        alone = WindowMaker(tokenizer, 40).window(*one)
+        assert np.array_equal(found.before, alone.before)
+        assert np.array_equal(found.after, alone.after)
+        assert (found.own_distance, found.out_of_reach) == (alone.own_distance, alone.out_of_reach)
+
+
 def test_own_distance_counts_the_pieces_between() -> None:
     tokenizer = tokenizer_of("wordpiece")
     case = item("1", "도서관", 1)

@@ -101,6 +101,7 @@ class Scorer:
         left_to_right: bool = False,
     ) -> Iterator[list[ItemScore]]:
         """Score the items, the longest windows first. `words` holds the ids of items whose word rank is wanted."""
+        self._maker.prepare((item, texts[item.document]) for item in items)
         by_task: dict[Task, list[Unit]] = {}
         for item in items:
             unit = self.unit(item, texts[item.document], item.id in words, left_to_right)

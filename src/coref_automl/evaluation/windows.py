@@ -6,7 +6,7 @@ continuation piece it was. The context is the same whatever the number of masks:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from coref_automl.errors import ModelError, RecipeError
 from coref_automl.models.load import tokenizer_fingerprint
-from coref_automl.models.vocabulary import Pieces, split_at, tokenize
+from coref_automl.models.vocabulary import Pieces, split_at, tokenize, tokenize_all
 from coref_automl.records import ClozeItem
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ LEAST_CONTEXT = 8
 """A window that keeps fewer pieces than this around the gap measures nothing."""
 
 _DOCUMENTS_KEPT = 8
+_AT_ONCE = 256
+"""Texts that are read side by side; their pieces are held until their windows are cut."""
 _CHARACTERS = 4
 """Characters that a piece stands for, on the safe side; a stretch that turns out too short is cut again, twice as wide."""
 
@@ -58,7 +60,10 @@ class Window:
 
 
 class WindowMaker:
-    """Cuts windows for one tokenizer and one length. Items of one document that come together tokenize it once."""
+    """Cuts windows for one tokenizer and one length. Items of one document that come together tokenize it once.
+
+    Asked for one by one, texts are read one by one; `prepare` reads those of many items on all cores.
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, seq_len: int) -> None:
         if tokenizer.mask_token_id is None:
@@ -70,15 +75,32 @@ class WindowMaker:
         if self._room < LEAST_CONTEXT:
             least = seq_len - self._room + LEAST_CONTEXT
             raise RecipeError(f"A window of {seq_len} tokens leaves no context around the gap; pass --seq-len {least} or more.")
-        self._pieces = lru_cache(maxsize=_DOCUMENTS_KEPT)(self._tokenize)
+        self._tokenize = lru_cache(maxsize=_DOCUMENTS_KEPT)(lambda text: tokenize(tokenizer, text))
+        self._read: dict[str, Pieces] = {}
         self._kept: dict[tuple[object, ...], Window] = {}
 
     def window(self, item: ClozeItem, text: str) -> Window:
         """The window of an item; the same one when it is asked for again, as it is by every checkpoint of a run."""
-        key = (hash(text), item.start, item.end, item.antecedent)
+        key = _key(item, text)
         if key not in self._kept:
             self._kept[key] = self._cut(item, text)
         return self._kept[key]
+
+    def prepare(self, wanted: Iterable[tuple[ClozeItem, str]]) -> None:
+        """Cut the windows of many items with their texts, so that `window` has them at hand."""
+        waiting: dict[str, list[tuple[ClozeItem, str]]] = {}
+        for item, text in wanted:
+            if _key(item, text) not in self._kept:
+                low, high = _stretch(item, text, self._margin)
+                waiting.setdefault(text[low:high], []).append((item, text))
+        stretches = list(waiting)
+        for low in range(0, len(stretches), _AT_ONCE):
+            part = stretches[low : low + _AT_ONCE]
+            self._read = dict(zip(part, tokenize_all(self._tokenizer, part), strict=True))
+            for stretch in part:
+                for item, text in waiting[stretch]:
+                    self.window(item, text)
+        self._read = {}
 
     def _cut(self, item: ClozeItem, text: str) -> Window:
         pieces, gap, antecedent = self._place(item, text)
@@ -95,23 +117,37 @@ class WindowMaker:
 
         The stretch begins and ends at blanks, where words begin whatever came before, so its pieces are those of the document.
         """
-        spans = [(item.start, item.end), *([item.antecedent] if item.antecedent else [])]
-        margin = _CHARACTERS * self._room
+        margin = self._margin
         while True:
-            low = max(0, text.rfind(" ", 0, max(0, min(start for start, _ in spans) - margin)))
-            high = text.find(" ", max(end for _, end in spans) + margin)
-            if high < 0 or 2 * (high - low) > len(text):
-                low, high = 0, len(text)
-            moved = [(start - low, end - low) for start, end in spans]
+            low, high = _stretch(item, text, margin)
+            moved = [(start - low, end - low) for start, end in _spans(item)]
             stretch = text[low:high]
-            pieces = split_at(self._tokenizer, stretch, self._pieces(stretch), moved[:1])
+            pieces = split_at(self._tokenizer, stretch, self._read.get(stretch) or self._tokenize(stretch), moved[:1])
             gap, *others = (pieces.cover(*span) for span in moved)
             if (low == 0 or gap[0] >= self._room) and (high == len(text) or len(pieces) - gap[1] >= self._room):
                 return pieces, gap, others[0] if others else None
             margin *= 2
 
-    def _tokenize(self, text: str) -> Pieces:
-        return tokenize(self._tokenizer, text)
+    @property
+    def _margin(self) -> int:
+        return _CHARACTERS * self._room
+
+
+def _key(item: ClozeItem, text: str) -> tuple[object, ...]:
+    return hash(text), item.start, item.end, item.antecedent
+
+
+def _spans(item: ClozeItem) -> list[tuple[int, int]]:
+    """The hidden word, and its antecedent where there is one."""
+    return [(item.start, item.end), *([item.antecedent] if item.antecedent else [])]
+
+
+def _stretch(item: ClozeItem, text: str, margin: int) -> tuple[int, int]:
+    """From a blank so many characters before an item's words to one as many after them; the whole text if that is half of it."""
+    spans = _spans(item)
+    low = max(0, text.rfind(" ", 0, max(0, min(start for start, _ in spans) - margin)))
+    high = text.find(" ", max(end for _, end in spans) + margin)
+    return (0, len(text)) if high < 0 or 2 * (high - low) > len(text) else (low, high)
 
 
 @dataclass(frozen=True, slots=True)
