@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from coref_automl.errors import ModelError
-from coref_automl.models.attention import choose_attention, packed_masks, use_attention
+from coref_automl.models.attention import choose_attention, packed_masks, use_attention, without_cudnn
 from coref_automl.models.heads import encode, predict
 from tests.models.conftest import FAMILIES, TINY, batch, build
 
@@ -132,3 +132,15 @@ def test_impossible_choices_are_explained() -> None:
         use_attention(build("bert"), "flex")
     with pytest.raises(ModelError, match="sdpa, eager, flex"):
         use_attention(build("bert"), "flash")
+
+
+@pytest.mark.parametrize(("length", "kept"), [(None, False), (64, False), (192, False), (128, True), (2048, True), (40, True)])
+def test_cudnn_is_left_out_where_its_gradients_may_be_no_numbers(length: int | None, kept: bool) -> None:
+    for before in (True, False):
+        torch.backends.cuda.enable_cudnn_sdp(before)
+        try:
+            with without_cudnn(length):
+                assert torch.backends.cuda.cudnn_sdp_enabled() is (kept and before)
+            assert torch.backends.cuda.cudnn_sdp_enabled() is before
+        finally:
+            torch.backends.cuda.enable_cudnn_sdp(True)

@@ -277,6 +277,19 @@ def test_a_compiled_model_learns_the_same(recipe: RelationRecipe, tmp_path: Path
     assert compiled.seeds[0].validation_loss == pytest.approx(plain.seeds[0].validation_loss, rel=1e-4)
 
 
+def test_training_leaves_cudnns_attention_out(recipe: RelationRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    true_epoch, seen = fit_module._epoch, []
+
+    def watched(*arguments: Any) -> None:
+        seen.append(torch.backends.cuda.cudnn_sdp_enabled())
+        true_epoch(*arguments)
+
+    monkeypatch.setattr(fit_module, "_epoch", watched)
+    train_relation(change(recipe, epochs=1))
+    assert seen == [False]
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
 def test_a_run_without_weights_cannot_score_another_file(recipe: RelationRecipe, tmp_path: Path) -> None:
     train_relation(change(recipe, epochs=1, keep_weights=False))
     path = tmp_path / "new.json"

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from coref_automl.training.recipe import TrainRecipe
+from coref_automl.training.trainer import MaskedTrainer
 
 Recipe = Callable[..., TrainRecipe]
 
@@ -229,3 +231,20 @@ def test_a_reporter_that_is_not_installed_is_said_at_once(recipe: Recipe) -> Non
 
     with pytest.raises(RecipeError, match="pip install no_such_reporter"):
         train(recipe(report_to=("no_such_reporter",)))
+
+
+@pytest.mark.parametrize(("length", "cudnn"), [(64, False), (32, True)])
+def test_rows_on_which_cudnns_gradients_may_fail_are_trained_without_it(
+    recipe: Recipe, make_dataset: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, length: int, cudnn: bool
+) -> None:
+    seen: set[bool] = set()
+    true_step = MaskedTrainer.training_step
+
+    def watched(self: Any, *arguments: Any, **settings: Any) -> Any:
+        seen.add(torch.backends.cuda.cudnn_sdp_enabled())
+        return true_step(self, *arguments, **settings)
+
+    monkeypatch.setattr(MaskedTrainer, "training_step", watched)
+    train(recipe(epochs=0.5, dataset=str(make_dataset(length=64)), seq_len=length))
+    assert seen == {cudnn}
+    assert torch.backends.cuda.cudnn_sdp_enabled()

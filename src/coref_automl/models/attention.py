@@ -5,6 +5,8 @@ Segments are (B, L) whole numbers: 1, 2, ... for the documents of a block, 0 for
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +56,21 @@ def use_attention(model: Any, attention: str = "auto") -> list[str]:
         return _use_flex_for_modernbert(model, device)
     model.set_attn_implementation(chosen)
     return [f"Attention: {chosen}."]
+
+
+@contextmanager
+def without_cudnn(length: int | None = None) -> Iterator[None]:
+    """Training without cuDNN's attention where its gradients may be no numbers; others take its place at once.
+
+    From torch 2.11 on, an H100 or H200 takes it for bfloat16. Under a mask, in rows of 64 tokens more than a multiple of 128, its
+    backward pass overflows where all logits of a query are far below 0 (pytorch issue 196678). `length` None: rows of any length.
+    """
+    allowed = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(allowed and length is not None and length % 128 != 64)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(allowed)
 
 
 def packed_masks(model: Any, segments: Tensor) -> Any:

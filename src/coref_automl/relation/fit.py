@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from coref_automl.errors import TrainingError
+from coref_automl.models.attention import without_cudnn
 from coref_automl.progress import Progress, Stage
 from coref_automl.relation.averaging import Average, pushed
 from coref_automl.relation.batches import Chosen, training_order
@@ -103,7 +104,12 @@ def fit(
     total = recipe.epochs * math.ceil(len(train.tensors) / recipe.batch_size)
     gold = torch.from_numpy(train.gold).to(device)
     settings = loss_settings(recipe, train.gold, device)
-    with progress.stage(f"seed {seed}", total, "steps") as stage, _own_randomness(device), matmuls(recipe.precision):
+    with (
+        progress.stage(f"seed {seed}", total, "steps") as stage,
+        _own_randomness(device),
+        matmuls(recipe.precision),
+        without_cudnn(),
+    ):
         run = _Run(model, _forward(model, recipe), optimizer, peaks, train, gold, recipe, settings, average, seed, total, stage)
         stage.skip(state.step)
         while state.epoch < recipe.epochs and not _flat(state, recipe):
