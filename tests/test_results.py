@@ -52,6 +52,16 @@ def test_the_readme_says_what_the_results_say(writer: ModuleType, lang: str) -> 
     assert len(numbers[0] & numbers[1]) > 20
 
 
+def test_the_headline_has_methods_of_several_seeds_and_their_base_at_their_lengths(writer: ModuleType) -> None:
+    bases = [f"| base @{length} | – | – | 42.0 |" for length in ("512", "1,536", "2,048")]
+    methods = ["| mlm 512 | 3 | 9M | 41.0 |", "| mlm 1,536 | one seed | 9M | 40.0 |", "| mlm 2,048 (other) | 3 | 9M | 9.0 |"]
+    head = ["| method, length | seeds | tokens | Real@1 |", "| --- | ---: | ---: | ---: |"]
+    text = "\n## Side by side\n\n" + "\n".join([*head, *bases, *methods]) + "\n"
+    assert writer.headline(text).splitlines() == [*head, bases[0], methods[0]]
+    single = "\n## Side by side\n\n" + "\n".join([*head, *bases, methods[1]]) + "\n"
+    assert writer.headline(single).splitlines() == [*head, *bases, methods[1]]
+
+
 def test_the_page_is_light_and_what_is_kept_has_no_text(writer: ModuleType) -> None:
     assert (writer.DOCS / "results.html").stat().st_size < 1_600_000
     files = [path for path in writer.KEPT.rglob("*") if path.is_file()]

@@ -233,6 +233,20 @@ def test_pairs_of_runs_that_differ_by_exactly_as_much_show_nothing() -> None:
     assert not verdict.shown
 
 
+def test_seeds_that_meet_by_chance_in_different_items_have_a_spread() -> None:
+    """Three runs of as many hits each, in other items: no copies, and an interval that is no point."""
+    clusters = np.repeat(np.arange(200), 2)
+    rng = np.random.default_rng(0)
+    runs = [rng.permutation(np.arange(len(clusters)) < 200).astype(float) for _ in range(3)]
+    base = [np.zeros(len(clusters))] * 3
+    verdict = seed_paired_verdict(runs, base, clusters, seed=0)
+    assert verdict.difference == 0.5
+    assert verdict.over_seeds is not None
+    assert verdict.over_seeds.high - verdict.over_seeds.low == pytest.approx(2 * 4.3027 * (0.25 / 400 / 3) ** 0.5, rel=0.1)
+    assert verdict.shown
+    assert verdict.interval.low > 0
+
+
 def test_what_could_be_shown_is_said_from_three_pairs_of_runs_on() -> None:
     documents = Estimate(0.01, -0.01, 0.03, 400)
     per_seed = np.array([0.010, 0.012, 0.008])

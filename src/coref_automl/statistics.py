@@ -136,7 +136,7 @@ def concentration(parts: Sequence[Part]) -> float:
 class MethodVerdict(Record):
     """Is one way of training better than another? `over_seeds` is the t interval over runs, `over_documents` the bootstrap.
 
-    `over_seeds` is None for one pair of runs, and where all differ by exactly as much: without a spread nothing is shown.
+    `over_seeds` is None for one pair of runs, and where the others are copies of it: without a spread nothing is shown.
     `detectable` is about the true difference that both would show four times in five; None under three pairs of runs.
     """
 
@@ -165,18 +165,29 @@ def seed_paired_verdicts(pairs: Sequence[Floats], clusters: ArrayLike, *, seed: 
     parts = [Part(np.stack([pair.mean(axis=0) for pair in pairs], axis=1), clusters)]
     errors, held = standard_error(parts), concentration(parts)
     return [
-        method_verdict(pair.mean(axis=1), documents, detectable(float(error), concentration=held))
+        method_verdict(
+            pair.mean(axis=1), documents, detectable(float(error), concentration=held), by_items=_spread_by_items(pair)
+        )
         for pair, documents, error in zip(pairs, difference_intervals(parts, seed=seed), errors, strict=True)
     ]
 
 
-def method_verdict(per_seed: Floats, over_documents: Estimate, could: float | None = None) -> MethodVerdict:
+def _spread_by_items(pair: Floats) -> float:
+    """How far means would spread over seeds if items changed from seed to seed independently of each other."""
+    return float(np.sqrt(pair.var(axis=0, ddof=1).sum())) / pair.shape[1] if len(pair) > 1 else 0.0
+
+
+def method_verdict(
+    per_seed: Floats, over_documents: Estimate, could: float | None = None, *, by_items: float = 0.0
+) -> MethodVerdict:
     """Another seed or other documents might make the difference vanish; it is shown only if neither can explain it.
 
-    `per_seed` are the differences of the pairs of runs; `could` is what the documents alone could show.
+    `per_seed` are the differences of the pairs of runs; `could` is what the documents alone could show. `by_items` stands in for
+    the spread where different items happen to give every pair the same difference: whole numbers of hits do meet.
     """
     k, mean = len(per_seed), float(per_seed.mean())
-    error = float(per_seed.std(ddof=1)) / math.sqrt(k) if k > 1 else 0.0
+    spread = float(per_seed.std(ddof=1)) if k > 1 else 0.0
+    error = (spread if spread > _NO_SPREAD else by_items) / math.sqrt(k)
     if error <= _NO_SPREAD:  # one pair; or as many as one likes that are copies of each other
         return MethodVerdict(mean, None, over_documents, None, False)
     level = t_quantile((1 + LEVEL) / 2, k - 1)

@@ -141,16 +141,21 @@ def test_windows_of_many_items_are_those_cut_one_by_one(kind: str, characters: i
     monkeypatch.setattr(windows, "_AT_ONCE", 3)
     wanted = [(item("0", word, at, text=long), long) for word in ("도서관", "나무", "한빛전자") for at in (1, 20, 60, 79)]
     wanted += [(item("1", "도서관", 1), TEXTS[1]), (item("1", "도서관", 2), TEXTS[1]), wanted[0]]
+    alone = [WindowMaker(tokenizer, 40).window(*one) for one in wanted]
+    read: list[str] = []
+    monkeypatch.setattr(windows, "tokenize", lambda t, part: read.append(part) or tokenize(t, part))
     together = WindowMaker(tokenizer, 40)
     together.prepare(wanted)
+    assert bool(read) is (characters == 1)  # only a stretch that turns out too short is read by itself
+    read.clear()
     cut = [together.window(*one) for one in wanted]
     together.prepare(wanted)
+    assert not read
     assert [together.window(*one) for one in wanted] == cut  # the very same: windows compare by identity
-    for one, found in zip(wanted, cut, strict=True):
-        alone = WindowMaker(tokenizer, 40).window(*one)
-        assert np.array_equal(found.before, alone.before)
-        assert np.array_equal(found.after, alone.after)
-        assert (found.own_distance, found.out_of_reach) == (alone.own_distance, alone.out_of_reach)
+    for found, one in zip(cut, alone, strict=True):
+        assert np.array_equal(found.before, one.before)
+        assert np.array_equal(found.after, one.after)
+        assert (found.own_distance, found.out_of_reach) == (one.own_distance, one.out_of_reach)
 
 
 def test_own_distance_counts_the_pieces_between() -> None:

@@ -11,6 +11,7 @@ import pytest
 from coref_automl.cli.app import run
 from coref_automl.config import read_recipe, to_yaml
 from coref_automl.errors import EvaluationError, FolderError, RecipeError
+from coref_automl.progress import Progress
 from coref_automl.relation import train as train_module
 from coref_automl.relation.grid import GridRecipe, cells_of, run_grid
 from coref_automl.relation.grid_page import COLUMNS
@@ -68,13 +69,14 @@ def test_a_second_call_trains_only_what_failed(grid: dict[str, Any], monkeypatch
 
 
 def test_what_a_cell_reached_stands_when_its_model_is_gone(
-    grid: dict[str, Any], encoder_folder: Path, other_rows: str, tmp_path: Path
+    grid: dict[str, Any], encoder_folder: Path, other_rows: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(encoder_folder, tmp_path / "absent")
     first = run_grid(GridRecipe(**grid, keep_weights=True))
     shutil.rmtree(tmp_path / "absent")
-    again = run_grid(GridRecipe(**grid, keep_weights=True))
+    again = run_grid(GridRecipe(**grid, keep_weights=True), progress=Progress())
     assert [cell.error for cell in again.cells] == ["", "", "", ""]
+    assert capsys.readouterr().err.count("keeps its earlier result") == 2
     assert [cell.validation for cell in again.cells] == [cell.validation for cell in first.cells]
     more = run_grid(GridRecipe(**grid | {"settings": grid["settings"] | {"seeds": 2}}, keep_weights=True))
     assert [bool(cell.error) for cell in more.cells] == [False, False, True, True]

@@ -93,8 +93,9 @@ def test_predictions_are_kept_a_row_and_give_the_same_scores(trained: RelationRe
     path = Path(trained.run) / "seed-1" / "predictions" / "made_dev.jsonl"
     ids, gold, probabilities = read_predictions(path)
     assert ids == [row["guid"] for row in json.loads(dev_file.read_text("utf-8"))]
-    assert probabilities.sum(1) == pytest.approx(np.ones(40), abs=1e-2)
+    assert probabilities.sum(1) == pytest.approx(np.ones(40), abs=1e-6)
     assert trained.seeds[1].scores is not None
+    assert auprc(gold, probabilities) == pytest.approx(trained.seeds[1].scores.auprc, abs=1e-9)
     assert 100 * (probabilities.argmax(1) == gold).mean() == pytest.approx(trained.seeds[1].scores.accuracy)
     marks = [json.loads(line)["sentence"] for line in path.read_text("utf-8").splitlines()]
     sentences = [row["sentence"] for row in json.loads(dev_file.read_text("utf-8"))]

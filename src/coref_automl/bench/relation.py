@@ -83,6 +83,7 @@ class _Trainer:
 
     def steps(self, tensors: Any, batches: list[Any]) -> float:
         """Seconds for one training step a batch."""
+        from coref_automl.models.attention import without_cudnn
         from coref_automl.relation.forward import autocast
         from coref_automl.relation.losses import cross_entropy
 
@@ -90,9 +91,10 @@ class _Trainer:
         began = time.perf_counter()
         for chosen in tensors.place(batches):
             batch = tensors.batch(chosen)
-            with autocast(tensors.device, "auto"):
-                logits = self.model(batch.ids, batch.mask, batch.starts)
-            cross_entropy(logits, self.gold[chosen.rows]).backward()
+            with without_cudnn():
+                with autocast(tensors.device, "auto"):
+                    logits = self.model(batch.ids, batch.mask, batch.starts)
+                cross_entropy(logits, self.gold[chosen.rows]).backward()
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
         _wait(tensors.device)

@@ -162,6 +162,7 @@ def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, lang: Lang
         for name, settings in recipes.items():
             cells[name] = _run_cell(name, settings, progress, cache)
             if cells[name].error and (before := _finished(settings, begun.dev)) is not None:
+                progress.note(f"{name} keeps its earlier result: {cells[name].error}")
                 cells[name] = replace(cells[name], result=before, error="")
             result = GridResult(str(out), tuple(cells.values()))
             if not recipe.keep_weights:

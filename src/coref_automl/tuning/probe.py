@@ -128,6 +128,7 @@ def _try(work: Any, rows: int, steps: int) -> Size:
     import numpy as np
     import torch
 
+    from coref_automl.models.attention import without_cudnn
     from coref_automl.training.batches import Collator, MaskedRows, expected_share
     from coref_automl.training.loss import prepare_model
     from coref_automl.training.optimizer import adamw, groups_of
@@ -150,9 +151,10 @@ def _try(work: Any, rows: int, steps: int) -> Size:
         chosen = (np.arange(rows) + step * rows) % len(work.dataset)
         batch = {name: value.to(device) for name, value in collate([source[int(row)] for row in chosen]).items()}
         began = time.perf_counter()
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=cuda):
-            loss = model(**batch)["loss"]
-        loss.backward()
+        with without_cudnn(work.dataset.seq_len):
+            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=cuda):
+                loss = model(**batch)["loss"]
+            loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if cuda:
