@@ -51,6 +51,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mask-r-drop-dropout": {"label_mask": "soft", "r_drop": 1.0, "encoder_dropout": 0.1},
     "prior": {"prior": "em"},
     "longer": {"epochs": 8, "patience": 0},
+    "rate-6e-4": {"learning_rate": 6e-4},
+    "mask-rate-6e-4": {"label_mask": "soft", "learning_rate": 6e-4},
 }
 """What each variant changes in the base recipe."""
 
