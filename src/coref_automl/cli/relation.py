@@ -80,9 +80,7 @@ def train(
     encoder_dropout: Annotated[float | None, _option("Set the encoder's dropout (as it is).", "--encoder-dropout")] = None,
     prior: Annotated[str | None, _option("off, or em: correct the label prior of the rows scored.", "--prior")] = None,
     precision: Annotated[str | None, _option("auto, float32, tf32 or bfloat16.", "--precision")] = None,
-    compile: Annotated[
-        bool | None, _option("Compile the model before training, which takes a minute or so (no).", "--compile/--no-compile")
-    ] = None,
+    graphs: Annotated[bool | None, _option("On CUDA, record a step once and replay it (yes).", "--graphs/--no-graphs")] = None,
     keep_weights: Annotated[
         bool | None, _option("Keep each seed's best weights (default yes).", "--keep-weights/--no-keep-weights")
     ] = None,

@@ -30,6 +30,7 @@ from coref_automl.relation.metrics import Scores, score
 from coref_automl.relation.model import RelationModel
 from coref_automl.relation.negatives import hard_negatives, margins
 from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.relation.recorded import Recorded, Step, recordable
 from coref_automl.store import written_whole
 from coref_automl.training.optimizer import adamw, groups_of
 from coref_automl.training.schedule import rate_factor
@@ -64,7 +65,6 @@ class _Run:
     """What does not change from epoch to epoch."""
 
     model: RelationModel
-    forward: Any
     optimizer: Any
     peaks: tuple[float, ...]
     train: Side
@@ -110,12 +110,13 @@ def fit(
         matmuls(recipe.precision),
         without_cudnn(),
     ):
-        run = _Run(model, _forward(model, recipe), optimizer, peaks, train, gold, recipe, settings, average, seed, total, stage)
+        run = _Run(model, optimizer, peaks, train, gold, recipe, settings, average, seed, total, stage)
+        step = _step_of(run, device)
         stage.skip(state.step)
         while state.epoch < recipe.epochs and not _flat(state, recipe):
             began = time.monotonic()
             torch.manual_seed(1_000_003 * seed + state.epoch)
-            _epoch(run, state)
+            _epoch(run, step, state)
             with average.in_place() if average else nullcontext():
                 scores = _look(model, valid, recipe, state, stage)
             state.seconds += time.monotonic() - began
@@ -128,9 +129,15 @@ def fit(
     return state
 
 
-def _forward(model: RelationModel, recipe: RelationRecipe) -> Any:
-    """The model as training calls it. Compiled, one program serves every width and size of batch, and the seeds that follow."""
-    return torch.compile(model, dynamic=True) if recipe.compile else model
+def _step_of(run: _Run, device: str) -> Step:
+    """What a batch does to the gradients; on CUDA recorded, where the encoder's family can be."""
+
+    def step(chosen: Chosen) -> tuple[Any, Any]:
+        return _step(run, chosen)
+
+    if run.recipe.graphs and recordable(run.model, device):
+        return Recorded(step, tuple(run.model.parameters()), run.recipe.batch_size)
+    return step
 
 
 def rate_of(recipe: RelationRecipe, model: RelationModel) -> float:
@@ -140,7 +147,7 @@ def rate_of(recipe: RelationRecipe, model: RelationModel) -> float:
     return 3e-4 if model.config.hidden_size < 512 else 5e-5
 
 
-def _epoch(run: _Run, state: State) -> None:
+def _epoch(run: _Run, step: Step, state: State) -> None:
     model, train, recipe, total = run.model, run.train, run.recipe, run.total
     seen = torch.full((len(train.gold),), math.nan, device=train.tensors.device)
     rows = np.arange(len(train.gold))
@@ -154,12 +161,12 @@ def _epoch(run: _Run, state: State) -> None:
         state.step = begin + round(number / len(order) * (total // recipe.epochs))
         for group, peak in zip(run.optimizer.param_groups, run.peaks, strict=True):
             group["lr"] = peak * rate_factor((state.step - 0.5) / total, "linear", recipe.warmup)
-        loss, logits = _step(run, chosen)
+        loss, logits = step(chosen)
         if recipe.hard_negatives:
             seen[chosen.rows] = margins(logits.detach())
         torch.nn.utils.clip_grad_norm_(model.parameters(), _CLIP)
         run.optimizer.step()
-        run.optimizer.zero_grad(set_to_none=True)
+        run.optimizer.zero_grad(set_to_none=False)  # a recording adds to them where they are
         if run.average is not None:
             run.average.follow(state.step)
         state.rows_seen += len(chosen.rows)
@@ -186,7 +193,7 @@ def _loss(run: _Run, chosen: Chosen, gold: Any) -> tuple[Any, Any]:
     """The loss of a batch and its logits. R-Drop passes every row twice, under two draws of dropout."""
     recipe, bias = run.recipe, run.train.bias
     copies = 2 if recipe.r_drop else 1
-    logits = logits_of(run.forward, run.train, chosen, recipe.precision, copies)
+    logits = logits_of(run.model, run.train, chosen, recipe.precision, copies)
     first = logits[: len(gold)]
     if bias is not None:
         logits = masked(logits, bias[chosen.rows].repeat(copies, 1), gold.repeat(copies))

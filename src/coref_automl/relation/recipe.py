@@ -15,7 +15,7 @@ Loss = Literal["cross-entropy", "focal", "class-balanced"]
 Prior = Literal["off", "em"]
 ChooseBy = Literal["micro_f1", "auprc", "loss"]
 
-FREE = ("out", "seeds", "device", "compile", "epoch_checkpoints", "keep_weights", "compact", "dev")
+FREE = ("out", "seeds", "device", "graphs", "epoch_checkpoints", "keep_weights", "compact", "dev")
 """What may change between two calls on one folder: it decides where and how often, not what one seed computes."""
 
 
@@ -66,7 +66,7 @@ class RelationRecipe:
     skip_bad: bool = False
     device: str = "auto"
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
-    compile: bool = False
+    graphs: bool = True
     keep_weights: bool = True
     epoch_checkpoints: bool = True
     compact: bool = False
