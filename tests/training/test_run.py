@@ -248,3 +248,36 @@ def test_rows_on_which_cudnns_gradients_may_fail_are_trained_without_it(
     train(recipe(epochs=0.5, dataset=str(make_dataset(length=64)), seq_len=length))
     assert seen == {cudnn}
     assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
+def test_a_new_model_starts_with_the_words_of_another(recipe: Recipe, tmp_path: Path) -> None:
+    from coref_automl.training.setup import load_model, prepare_run
+
+    source = train(recipe(epochs=0.5, out=str(tmp_path / "source"))).checkpoints[-1]
+    settings = recipe(model="new:deberta-tiny", words_from=str(source), epochs=0.5)
+    begun = load_model(prepare_run(settings), None)
+    assert torch.equal(
+        begun.model.get_input_embeddings().weight.detach().cpu(), weights(source)["model.embeddings.tok_embeddings.weight"]
+    )
+    assert f"Word vectors and mask head of {source}; the layers between start at random." in begun.notes
+    result = train(settings)
+    assert f"with the words of `{source}`" in (result.checkpoints[-1] / "README.md").read_text("utf-8")
+    moved = source.rename(tmp_path / "elsewhere")
+    assert (
+        train(recipe(model="new:deberta-tiny", words_from=str(moved), epochs=0.5)).steps == result.steps
+    )  # finished, not refused
+
+
+def test_words_that_do_not_fit_are_refused_before_anything_is_written(recipe: Recipe, tmp_path: Path) -> None:
+    from coref_automl.errors import CorefError
+
+    source = train(recipe(epochs=0.5, out=str(tmp_path / "source"))).checkpoints[-1]
+    refused = {
+        "needs 128": recipe(model="new:demo", words_from=str(source)),
+        "not those of": recipe(words_from="bundled:ko-mini"),
+        "for --model new:SHAPE": recipe(model=str(source), tokenizer=None, words_from=str(source)),
+    }
+    for reason, settings in refused.items():
+        with pytest.raises(CorefError, match=reason):
+            train(settings)
+        assert not Path(settings.out).exists()

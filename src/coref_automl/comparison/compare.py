@@ -114,10 +114,7 @@ def compare(
         seed: of the resampling.
     """
     group, notes = choose_group(flat_paths(paths), common=common, evalset=evalset)
-    if len(group.entries) < 2:
-        raise ComparisonError(
-            f"Only {group.entries[0].name} has been evaluated here; give a second checkpoint to compare it with."
-        )
+    require_two(group)
     metric, more = settle_metric(group, metric)
     return compare_group(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
 

@@ -19,6 +19,8 @@ _ABOUT = {
 def write_card(folder: Path, recipe: TrainRecipe, made: Provenance) -> None:
     """A fresh card; results are added when the checkpoint has been scored."""
     start = f"random weights of the shape `{recipe.shape}`" if recipe.shape else f"`{recipe.model}`"
+    if recipe.words_from:
+        start += f" with the words of `{recipe.words_from}`"
     header = ["---", "language: ko", "library_name: transformers", "pipeline_tag: fill-mask", "tags: [masked-lm, coref-automl]"]
     if not recipe.shape and not Path(recipe.model).exists() and ":" not in recipe.model:
         header.append(f"base_model: {recipe.model}")

@@ -33,7 +33,7 @@ def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any])
     binding = {key: value for key, value in to_mapping(recipe).items() if key not in FREE}
     if recipe.model and not recipe.shape:
         del binding["model"]  # the bytes of its weights are compared instead, wherever they lie
-    del binding["dataset"]
+    del binding["dataset"], binding["words_from"]  # as are theirs
     whole = {**binding, **{f"bytes of the {name}": value for name, value in prints.items()}}
     if (run / MANIFEST).is_file():
         held = read_json(run / MANIFEST)["binding"]

@@ -29,6 +29,7 @@ class TrainRecipe:
     out: str
     objective: Objective = "mlm"
     tokenizer: str | None = None
+    words_from: str | None = None
     epochs: float | None = None
     max_tokens: int | None = None
     max_minutes: float | None = None
@@ -84,6 +85,7 @@ HELP = {
     "out": "Folder of the run.",
     "objective": "mlm, entity or combined.",
     "tokenizer": "Tokenizer of a new:SHAPE model.",
+    "words_from": "Start a new:SHAPE with the word vectors and mask head of this model, of the same tokenizer and width.",
     "epochs": "How long; a fraction is allowed. 5 where no budget is given.",
     "max_tokens": "Stop after so many real tokens.",
     "max_minutes": "Stop after so many minutes; the decay of the rate ends with them.",
@@ -228,6 +230,8 @@ def check(recipe: TrainRecipe) -> None:
         raise RecipeError(f"min_prob {recipe.min_prob:g} is above max_prob {recipe.max_prob:g}; exchange them.")
     if recipe.shape is not None and recipe.tokenizer is None:
         raise RecipeError(f"{recipe.model} starts from random weights and needs a tokenizer; pass --tokenizer FOLDER.")
+    if recipe.words_from is not None and recipe.shape is None:
+        raise RecipeError(f"{recipe.model} has words of its own; --words-from is for --model new:SHAPE.")
     if (recipe.stop_when_flat or recipe.keep_best) and recipe.eval_set is None:
         wanted = "stop-when-flat" if recipe.stop_when_flat else "keep-best"
         raise RecipeError(f"--{wanted} decides by an evaluation set; pass --eval-set FOLDER.")

@@ -20,6 +20,8 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.models.attention import use_attention
 from coref_automl.models.build import SHAPES, build_masked_lm
 from coref_automl.models.context import lengthen
+from coref_automl.models.files import config_of, folder_of
+from coref_automl.models.inherit import inherit_words
 from coref_automl.models.load import (
     LoadedModel,
     load_masked_lm,
@@ -127,9 +129,22 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     wanted = recipe.micro_batch or max(1, (_CPU_TOKENS if device == "cpu" else _GPU_TOKENS) // dataset.seq_len)
     micro = micro_batch(batch, min(wanted, max(1, -(-plan.rows // processes))), processes)
     prints = {"dataset": dataset.fingerprint, "tokenizer": tokens_print}
+    if recipe.words_from is not None:
+        _check_words(recipe, recipe.words_from, tokens_print)
+        prints["words"] = weights_fingerprint(recipe.words_from)
     if recipe.shape is None:
         prints["weights"] = weights_fingerprint(recipe.model)
     return Prepared(recipe, dataset, tokenizer, plan, last, device, micro, processes, prints, (*found, *filled))
+
+
+def _check_words(recipe: TrainRecipe, source: str, tokens_print: str) -> None:
+    if tokenizer_fingerprint(load_tokenizer(source)) != tokens_print:
+        raise ModelError(f"The words of {source} are not those of {recipe.tokenizer}; a model of the same tokenizer is needed.")
+    wide, wanted = config_of(folder_of(source)).get("hidden_size"), SHAPES[known(recipe.shape)].hidden
+    if wide != wanted:
+        raise ModelError(
+            f"The words of {source} are {wide} wide and {recipe.model} needs {wanted}; choose a shape of that width."
+        )
 
 
 def _checkpoint_of_run(recipe: TrainRecipe) -> tuple[TrainRecipe, list[str]]:
@@ -151,7 +166,11 @@ def load_model(work: Prepared, resume: Path | None) -> LoadedModel:
     if resume is not None:
         model = load_masked_lm(str(resume), device=work.device).model
     elif recipe.shape is not None:
-        model = build_masked_lm(recipe.shape, work.tokenizer, seq_len=length, seed=recipe.seed).to(work.device)
+        model = build_masked_lm(recipe.shape, work.tokenizer, seq_len=length, seed=recipe.seed)
+        if recipe.words_from is not None:
+            inherit_words(model, load_masked_lm(recipe.words_from).model)
+            notes.append(f"Word vectors and mask head of {recipe.words_from}; the layers between start at random.")
+        model = model.to(work.device)
     else:
         loaded = load_masked_lm(recipe.model, device=work.device, new_head=recipe.new_head, attention=recipe.attention)
         model = loaded.model
