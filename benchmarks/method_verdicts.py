@@ -18,15 +18,15 @@ from coref_automl.comparison.scores import Group
 from coref_automl.statistics import seed_paired_verdicts
 
 KEPT = Path(__file__).resolve().parent.parent / "results" / "experiment"
-PAIR = ("entity-512-s0/checkpoint-644", "mlm-512-s0/checkpoint-644")
+RUNS = ("entity-512-s0", "mlm-512-s0")
 SETS, ALIKE = 600, 0.7
 Floats = NDArray[np.float64]
 
 
 def observed(group: Group, metric: str) -> tuple[Floats, NDArray[np.int64]]:
     """The items' differences on confirm, and the document of each."""
-    by_name = {entry.name: entry for entry in group.entries}
-    part = group.columns(metric, half="confirm", entries=[by_name[name] for name in PAIR]).parts[0]
+    last = [max((entry for entry in group.entries if entry.run == run), key=lambda entry: entry.tokens) for run in RUNS]
+    part = group.columns(metric, half="confirm", entries=last).parts[0]
     values = np.asarray(part.values, np.float64)
     return values[:, 0] - values[:, 1], np.unique(part.clusters, return_inverse=True)[1]
 

@@ -212,8 +212,10 @@ def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:
     assert not verdict.shown
     differences = [float(np.mean(m - b)) for m, b in zip(moody, base, strict=True)]
     assert verdict.p_seeds == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
-    assert verdict.interval.low == verdict.over_seeds.low
-    assert verdict.interval.high == max(verdict.over_seeds.high, verdict.over_documents.high)
+    assert verdict.over_both is not None
+    intervals = (verdict.over_seeds, verdict.over_documents, verdict.over_both)
+    assert verdict.interval.low == min(one.low for one in intervals)
+    assert verdict.interval.high == max(one.high for one in intervals)
     assert verdict.detectable is not None
     assert verdict.detectable > verdict.difference
     single = seed_paired_verdict(steady[:1], base[:1], clusters, seed=0)
@@ -250,10 +252,50 @@ def test_seeds_that_meet_by_chance_in_different_items_have_a_spread() -> None:
 def test_what_could_be_shown_is_said_from_three_pairs_of_runs_on() -> None:
     documents = Estimate(0.01, -0.01, 0.03, 400)
     per_seed = np.array([0.010, 0.012, 0.008])
-    assert method_verdict(per_seed, documents, 0.02).detectable == 0.02
-    assert method_verdict(per_seed, documents, 0.001).detectable == pytest.approx((4.3027 + 1.0607) * 0.002 / 3**0.5, rel=1e-3)
+    wide, narrow = method_verdict(per_seed, documents, 0.02), method_verdict(per_seed, documents, 0.0001)
+    assert wide.detectable == pytest.approx((1.9719 + 0.8434) * (0.02**2 + 0.002**2 / 3) ** 0.5, rel=1e-3)
+    assert narrow.detectable == pytest.approx((4.3027 + 1.0607) * 0.002 / 3**0.5, rel=1e-2)
     assert method_verdict(per_seed[:2], documents, 0.02).detectable is None
     assert method_verdict(per_seed[:1], documents, 0.02).detectable is None
+
+
+def test_the_interval_over_both_adds_the_variances() -> None:
+    """Welch's two samples are the worked case: variances of two means, each with its own degrees of freedom."""
+    rng = np.random.default_rng(0)
+    runs, documents = rng.normal(0.02, 0.01, 5), rng.normal(0.0, 0.03, 12)
+    error = float(documents.std(ddof=1)) / 12**0.5
+    verdict = method_verdict(runs, Estimate(0.02, 0.0, 0.04, 12), error, 1 / 12)
+    degrees = int(stats.ttest_ind(runs, documents, equal_var=False).df)
+    total = (runs.var(ddof=1) / 5 + error**2) ** 0.5
+    assert verdict.over_both is not None
+    assert verdict.over_both.high - verdict.over_both.low == pytest.approx(2 * stats.t.ppf(0.975, degrees) * total, rel=1e-6)
+
+
+def test_seeds_and_documents_may_explain_together_what_neither_does_alone() -> None:
+    per_seed = np.array([0.0075, 0.0100, 0.0125, 0.0090, 0.0110]) * 2.2
+    per_seed = per_seed.mean() + (per_seed - per_seed.mean()) * 3.2
+    documents = Estimate(float(per_seed.mean()), 0.0005, 0.0435, 900)
+    verdict = method_verdict(per_seed, documents, 0.011)
+    assert verdict.over_seeds is not None
+    assert verdict.over_seeds.low > 0
+    assert verdict.over_documents.low > 0
+    assert verdict.over_both is not None
+    assert verdict.over_both.low < 0
+    assert not verdict.shown
+    assert verdict.interval.low < 0
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_equal_methods_are_rarely_told_apart_where_seeds_and_documents_vary_alike(seeds: int) -> None:
+    """Both intervals alone would let through 8% of equal methods with five seeds."""
+    rng = np.random.default_rng(seeds)
+    clusters = np.repeat(np.arange(150), 2)
+    pairs = []
+    for _ in range(400):
+        documents = np.repeat(rng.normal(0, 1, 150), 2)
+        shift = rng.normal(0, (seeds / 150) ** 0.5, (seeds, 1))
+        pairs.append(documents + shift + rng.normal(0, 0.5, (seeds, 300)))
+    assert np.mean([verdict.shown for verdict in seed_paired_verdicts(pairs, clusters, seed=0)]) < 0.065
 
 
 def test_draws_that_are_kept_are_the_draws() -> None:

@@ -28,6 +28,8 @@ DRAWS = 10_000
 POWER = 0.80
 _CELLS = 1 << 21
 _NO_SPREAD = 1e-12
+_MANY = 200
+"""Degrees of freedom from which on Student's distribution is as good as the normal one."""
 
 
 def bootstrap_mean(values: ArrayLike, clusters: ArrayLike, *, seed: int, draws: int = DRAWS) -> Estimate:
@@ -134,10 +136,11 @@ def concentration(parts: Sequence[Part]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class MethodVerdict(Record):
-    """Is one way of training better than another? `over_seeds` is the t interval over runs, `over_documents` the bootstrap.
+    """Is one way of training better than another? `over_seeds` is the t interval over runs, `over_documents` the bootstrap,
+    `over_both` the one that adds both variances; the difference is shown if none of them holds 0.
 
     `over_seeds` is None for one pair of runs, and where the others are copies of it: without a spread nothing is shown.
-    `detectable` is about the true difference that both would show four times in five; None under three pairs of runs.
+    `detectable` is about the true difference that would be shown four times in five; None under three pairs of runs.
     """
 
     difference: float
@@ -146,12 +149,13 @@ class MethodVerdict(Record):
     p_seeds: float | None
     shown: bool
     detectable: float | None = None
+    over_both: Estimate | None = None
 
     @property
     def interval(self) -> Estimate:
-        """Both intervals in one, from the lower end to the upper: the difference is shown if and only if it excludes 0."""
-        both = [interval for interval in (self.over_seeds, self.over_documents) if interval is not None]
-        return Estimate(self.difference, min(i.low for i in both), max(i.high for i in both), self.over_documents.n)
+        """All in one, from the lowest end to the highest: the difference is shown if and only if it excludes 0."""
+        held = [interval for interval in (self.over_seeds, self.over_documents, self.over_both) if interval is not None]
+        return Estimate(self.difference, min(i.low for i in held), max(i.high for i in held), self.over_documents.n)
 
 
 def seed_paired_verdict(a: Sequence[ArrayLike], b: Sequence[ArrayLike], clusters: ArrayLike, *, seed: int) -> MethodVerdict:
@@ -165,9 +169,7 @@ def seed_paired_verdicts(pairs: Sequence[Floats], clusters: ArrayLike, *, seed: 
     parts = [Part(np.stack([pair.mean(axis=0) for pair in pairs], axis=1), clusters)]
     errors, held = standard_error(parts), concentration(parts)
     return [
-        method_verdict(
-            pair.mean(axis=1), documents, detectable(float(error), concentration=held), by_items=_spread_by_items(pair)
-        )
+        method_verdict(pair.mean(axis=1), documents, float(error), held, by_items=_spread_by_items(pair))
         for pair, documents, error in zip(pairs, difference_intervals(parts, seed=seed), errors, strict=True)
     ]
 
@@ -178,24 +180,43 @@ def _spread_by_items(pair: Floats) -> float:
 
 
 def method_verdict(
-    per_seed: Floats, over_documents: Estimate, could: float | None = None, *, by_items: float = 0.0
+    per_seed: Floats, over_documents: Estimate, error: float, held: float = 0.0, *, by_items: float = 0.0
 ) -> MethodVerdict:
-    """Another seed or other documents might make the difference vanish; it is shown only if neither can explain it.
+    """Another seed or other documents might make the difference vanish; it is shown only if neither can explain it, nor both.
 
-    `per_seed` are the differences of the pairs of runs; `could` is what the documents alone could show. `by_items` stands in for
-    the spread where different items happen to give every pair the same difference: whole numbers of hits do meet.
+    `per_seed` are the differences of the pairs of runs; `error` is the standard error of their mean over documents, `held` their
+    `concentration`. `by_items` stands in for the spread where different items happen to give every pair the same difference:
+    whole numbers of hits do meet.
     """
     k, mean = len(per_seed), float(per_seed.mean())
     spread = float(per_seed.std(ddof=1)) if k > 1 else 0.0
-    error = (spread if spread > _NO_SPREAD else by_items) / math.sqrt(k)
-    if error <= _NO_SPREAD:  # one pair; or as many as one likes that are copies of each other
+    by_seeds = (spread if spread > _NO_SPREAD else by_items) / math.sqrt(k)
+    if by_seeds <= _NO_SPREAD:  # one pair; or as many as one likes that are copies of each other
         return MethodVerdict(mean, None, over_documents, None, False)
-    level = t_quantile((1 + LEVEL) / 2, k - 1)
-    p = 2 * (1 - t_cdf(abs(mean) / error, k - 1))
-    seeds = Estimate(mean, mean - level * error, mean + level * error, k)
-    shown = all(interval.low > 0 or interval.high < 0 for interval in (seeds, over_documents))
-    by_seeds = (level + t_quantile(POWER, k - 1)) * error
-    return MethodVerdict(mean, seeds, over_documents, p, shown, max(by_seeds, could or 0.0) if k > 2 else None)
+    both, degrees = _both(by_seeds, k - 1, error, held)
+    seeds = _student(mean, by_seeds, k - 1, k)
+    together = _student(mean, both, degrees, over_documents.n)
+    shown = all(interval.low > 0 or interval.high < 0 for interval in (seeds, over_documents, together))
+    could = max(_showable(by_seeds, k - 1), _showable(both, degrees), detectable(error, concentration=held) or 0.0)
+    p = 2 * (1 - t_cdf(abs(mean) / by_seeds, k - 1))
+    return MethodVerdict(mean, seeds, over_documents, p, shown, could if k > 2 else None, together)
+
+
+def _both(by_seeds: float, seed_degrees: int, by_documents: float, held: float) -> tuple[float, int]:
+    """The standard error from seeds and documents together, and its degrees of freedom (Satterthwaite, whole ones)."""
+    total = by_seeds**2 + by_documents**2
+    documents = max(1.0, 1 / held - 1) if held else math.inf
+    degrees = total**2 / (by_seeds**4 / seed_degrees + by_documents**4 / documents)
+    return math.sqrt(total), max(1, min(int(degrees), _MANY))
+
+
+def _student(mean: float, error: float, degrees: int, n: int) -> Estimate:
+    reach = t_quantile((1 + LEVEL) / 2, degrees) * error
+    return Estimate(mean, mean - reach, mean + reach, n)
+
+
+def _showable(error: float, degrees: int) -> float:
+    return (t_quantile((1 + LEVEL) / 2, degrees) + t_quantile(POWER, degrees)) * error
 
 
 @dataclass(frozen=True, slots=True)

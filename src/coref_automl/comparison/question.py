@@ -132,10 +132,10 @@ def rule(found: Sequence[Versus | None], say: Say) -> Text:
     """How a verdict about a method is reached; under every table of them."""
     return Text(
         say(
-            "같은 시드끼리 짝지은 학습의 마지막 체크포인트, 확인 쪽 절반. 시드에 걸친 구간(t)과 문서에 걸친 구간(부트스트랩)이 "
-            "모두 0을 벗어나야 '보임'입니다. 한 칸에 적힌 구간은 둘을 합친 것입니다.",
-            "Last checkpoints of runs paired by seed, confirm half. Shown only if the interval over seeds (t) and the one over "
-            "documents (bootstrap) both exclude 0. An interval written alone spans both.",
+            "같은 시드끼리 짝지은 학습의 마지막 체크포인트, 확인 쪽 절반. 시드에 걸친 구간(t), 문서에 걸친 구간(부트스트랩), "
+            "둘의 분산을 더한 구간이 모두 0을 벗어나야 '보임'입니다. 한 칸에 적힌 구간은 셋을 합친 것입니다.",
+            "Last checkpoints of runs paired by seed, confirm half. Shown only if the interval over seeds (t), the one over "
+            "documents (bootstrap) and the one of both variances all exclude 0. An interval written alone spans all three.",
         )
         + family(found, say),
         "quiet",

@@ -18,7 +18,7 @@ from coref_automl.errors import CorefError
 from coref_automl.evaluation.archive import place_of
 from coref_automl.records import Estimate
 from coref_automl.resampling import resampled_f1
-from coref_automl.statistics import DRAWS, MethodVerdict, detectable, method_verdict
+from coref_automl.statistics import DRAWS, MethodVerdict, method_verdict
 from coref_automl.store import natural_order, read_json, read_jsonl, write_json, written_whole
 
 RESULTS, ROWS = "re_results.json", "rows.npz"
@@ -125,7 +125,7 @@ def paired(a: RelationRun, b: RelationRun, *, seed: int) -> RelationPair | None:
     differences, draws = one.f1() - other.f1(), _differences(one, other, seed)
     low, high = np.quantile(draws, (0.025, 0.975))
     over = Estimate(float(differences.mean()), float(low), float(high), len(one.gold))
-    answer = method_verdict(differences, over, detectable(float(draws.std(ddof=1))))
+    answer = method_verdict(differences, over, float(draws.std(ddof=1)))
     return RelationPair(len(shared), (float(one.f1().mean()), float(other.f1().mean())), answer)
 
 

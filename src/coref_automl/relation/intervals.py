@@ -16,7 +16,7 @@ from coref_automl.records import Estimate
 from coref_automl.relation.labels import LABELS, NO_RELATION
 from coref_automl.relation.metrics import Floats, Ints, areas_by_draw, auprc, micro_f1
 from coref_automl.resampling import resampled_f1
-from coref_automl.statistics import MethodVerdict, bootstrap_mean, detectable
+from coref_automl.statistics import MethodVerdict, bootstrap_mean
 from coref_automl.statistics import method_verdict as judge
 
 F1_DRAWS = 10_000
@@ -77,7 +77,7 @@ def method_verdict(a: Scored, b: Scored, *, metric: str = "micro_f1", seed: int 
     """
     draws = _draws(a, metric, seed) - _draws(b, metric, seed)
     over_sentences = _estimate(_value(a, metric) - _value(b, metric), draws, len(a.gold))
-    return judge(_per_seed(a, metric) - _per_seed(b, metric), over_sentences, detectable(float(draws.std(ddof=1))))
+    return judge(_per_seed(a, metric) - _per_seed(b, metric), over_sentences, float(draws.std(ddof=1)))
 
 
 def _per_seed(scored: Scored, metric: str) -> Floats:

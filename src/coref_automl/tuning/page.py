@@ -99,8 +99,8 @@ def _finalists(final: Final, problem: Problem, say: Say) -> Section:
         say("판정", "verdict"),
     )  # fmt: skip
     note = say(
-        "차이는 추천 설정과의 차이입니다. 시드와 문서의 구간이 모두 0을 벗어나야 '보임'입니다.",
-        "Differences are from the recommended settings; shown only if the intervals over seeds and documents exclude 0.",
+        "차이는 추천 설정과의 차이입니다. 시드의 구간, 문서의 구간, 둘을 함께 본 구간이 모두 0을 벗어나야 '보임'입니다.",
+        "Differences are from the recommended settings; shown only if the intervals over seeds, documents and both exclude 0.",
     )
     return Section("finalists", say("마지막 비교", "The end"), (Table(head, tuple(lines), frozenset({1, 3, 5, 6})), Text(note)))
 
