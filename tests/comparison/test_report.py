@@ -131,6 +131,14 @@ def test_one_checkpoint_alone_makes_a_report_without_comparisons(evaluated: Make
     assert 'id="checkpoints"' in text
 
 
+def test_where_no_base_was_evaluated_none_is_spoken_of(evaluated: Maker, tmp_path: Path) -> None:
+    text = Path(
+        report(evaluated([Model("run", 100, 0.2), Model("run", 200, 0.6)]), tmp_path / "out", lang="en").markdown
+    ).read_text("utf-8")
+    assert "points between a checkpoint and the reference is shown" in text
+    assert "the base" not in text.split("## Conclusions")[0]
+
+
 def test_other_sets_are_listed_and_never_pooled(evaluated: Maker, tmp_path: Path) -> None:
     evaluated([Model("base", 0, -1), Model("run", 100, 0.5), Model("run", 200, 0.6)])
     root = evaluated([Model("base", 0, -1), Model("run", 100, 0.5)], set_name="b")

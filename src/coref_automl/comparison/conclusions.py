@@ -94,11 +94,12 @@ def cannot_tell(study: Study) -> tuple[str, ...]:
     could = [answer.detectable for answer in study.against_base().values() if answer.detectable]
     if could:
         least = 100 * sorted(could)[len(could) // 2]
+        other = say("원래 모델", "the base") if study.base else say("기준", "the reference")
         out.append(
             say(
-                f"체크포인트 하나와 원래 모델의 참된 차이가 {least:.1f}점쯤이면 이 세트가 다섯 번에 네 번 보입니다 (비교 "
+                f"체크포인트 하나와 {other}의 참된 차이가 {least:.1f}점쯤이면 이 세트가 다섯 번에 네 번 보입니다 (비교 "
                 f"{len(could)}개, Holm의 가장 엄한 단계). 그보다 작은 차이는 더 자주 놓칩니다.",
-                f"A true difference of about {least:.1f} points between a checkpoint and the base is shown four times in five "
+                f"A true difference of about {least:.1f} points between a checkpoint and {other} is shown four times in five "
                 f"({len(could)} comparisons, Holm's hardest step); smaller ones are missed more often.",
             )
         )

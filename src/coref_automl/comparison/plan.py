@@ -8,6 +8,7 @@ from pathlib import Path
 
 from coref_automl.comparison.page import Block, Cell, Commands, Section, Table, Text, estimate_cells, row
 from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.sentences import rounded
 from coref_automl.comparison.study import Study
 from coref_automl.config import choose
 from coref_automl.errors import RecipeError
@@ -92,8 +93,8 @@ def next_actions(study: Study) -> Section:
     if it.more_documents and it.promising:
         actions.append(
             say(
-                f"평가 문서를 선택 쪽에 약 {it.more_documents:,}개 더하면 {it.promising}에 대해 더 확실해집니다.",
-                f"Add about {it.more_documents:,} documents to the select half to be surer about {it.promising}.",
+                f"평가 문서를 선택 쪽에 약 {rounded(it.more_documents):,}개 더하면 {it.promising}에 대해 더 확실해집니다.",
+                f"Add about {rounded(it.more_documents):,} documents to the select half to be surer about {it.promising}.",
             )
         )
     if it.best == _last_of_its_run(study):

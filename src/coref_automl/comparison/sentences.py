@@ -132,7 +132,7 @@ def _confirmed(it: Recommendation, lang: Lang) -> str:
 def _more(it: Recommendation, lang: Lang) -> str:
     if not it.more_documents or it.promising is None:
         return ""
-    count = f"{_rounded(it.more_documents):,}"
+    count = f"{rounded(it.more_documents):,}"
     if it.promising == it.name:
         if lang == "ko":
             return f"{100 * it.margin:g}점 이내를 확신하려면 이런 문서가 선택 쪽에 약 {count}개 더 필요합니다."
@@ -142,7 +142,7 @@ def _more(it: Recommendation, lang: Lang) -> str:
     return f"About {count} more documents in the select half could settle the earlier {it.promising}."
 
 
-def _rounded(count: int) -> int:
+def rounded(count: int) -> int:
     """Two leading digits: the count is an extrapolation."""
     size = int(10 ** max(0, len(str(count)) - 2))
     return -(-count // size) * size
