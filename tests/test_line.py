@@ -11,7 +11,7 @@ import pytest
 
 from coref_automl.config import read_recipe
 from coref_automl.corpus.synthetic import documents
-from coref_automl.errors import FolderError, RecipeError
+from coref_automl.errors import CorefError, FolderError, RecipeError
 from coref_automl.line import run_line
 from coref_automl.line_recipe import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage, line_recipe
 from coref_automl.models.build import build_masked_lm, train_tokenizer
@@ -101,6 +101,12 @@ def test_a_folder_that_holds_something_else_is_refused(recipe: LineRecipe, tmp_p
     with pytest.raises(FolderError, match="choose another --out"):
         run_line(recipe, tmp_path)
     assert (tmp_path / "thesis.txt").read_text("utf-8") == "mine"
+
+
+def test_a_model_that_cannot_be_read_leaves_nothing_behind(recipe: LineRecipe, tmp_path: Path) -> None:
+    with pytest.raises(CorefError):
+        run_line(dataclasses.replace(recipe, model=str(tmp_path / "none")), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_options_win_over_the_file_and_what_is_missing_is_named(tmp_path: Path) -> None:

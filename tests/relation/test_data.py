@@ -54,6 +54,19 @@ def test_bad_rows_are_listed_with_number_and_reason_and_skipped_on_request(tmp_p
     assert [problem.row for problem in read.problems] == [2, 5, 6]
 
 
+def test_many_bad_rows_are_one_readable_text_that_says_where_they_can_be_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps([{**row, "label": "per:titel"} for row in make_raw_rows(8)]), "utf-8")
+    with pytest.raises(RelationDataError) as told:
+        read_relations(str(path))
+    reason = "the label 'per:titel' is none of KLUE's 30 (the nearest is 'per:title')"
+    listed = "; ".join(f"row {number + 1} (made-{number:05d}): {reason}" for number in range(5))
+    assert str(told.value) == (
+        f"{path}: {listed}; and 3 more bad rows. Correct the file, or go on without them: --skip-bad in re train, evaluate and "
+        "predict, settings: {skip_bad: true} in a recipe of re grid."
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -63,7 +76,10 @@ def test_bad_rows_are_listed_with_number_and_reason_and_skipped_on_request(tmp_p
         ("a.json", b"[]", "no usable row"),
         ("a.json.xz", b"nonsense", "damaged"),
         ("a.jsonl", b'{"sentence": "a"}\n\n{"sentence"', "a.jsonl: Line 3 is no JSON"),
-        ("a.csv", b"\xff\xfe\x00", "damaged"),
+        ("a.csv", b"\xff\xfe\x00", r"a.csv is not UTF-8 \(at byte 0\); save it as UTF-8\.$"),
+        ("a.csv", "id,sentence\n1,가나".encode("cp949"), "save it as UTF-8"),
+        ("a.csv", b"id,text,label\n1,a,b\n", r"a.csv: The columns are 'id', 'text', 'label', and 'sentence' is none of them; "),
+        ("a.csv", b"", "no usable row"),
     ],
 )
 def test_an_unreadable_file_is_one_sentence(tmp_path: Path, name: str, content: bytes, message: str) -> None:

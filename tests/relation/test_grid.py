@@ -10,7 +10,7 @@ import pytest
 
 from coref_automl.cli.app import run
 from coref_automl.config import read_recipe, to_yaml
-from coref_automl.errors import EvaluationError, FolderError, RecipeError
+from coref_automl.errors import EvaluationError, FolderError, RecipeError, RelationDataError
 from coref_automl.progress import Progress
 from coref_automl.relation import train as train_module
 from coref_automl.relation.grid import GridRecipe, cells_of, run_grid
@@ -51,6 +51,31 @@ def test_one_cells_error_stops_no_other_and_the_best_alone_keeps_weights(grid: d
     assert lines[0]["split"] == "made_dev"
     for name in ("results.md", "results.html"):
         assert "3e-03" in (text := (tmp_path / "grid" / name).read_text("utf-8")) or "0.003" in text
+
+
+@pytest.mark.parametrize("how", [[], ["--json"]])
+def test_a_grid_with_a_failed_cell_says_so_in_its_status_and_still_writes_its_tables(
+    grid: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], how: list[str]
+) -> None:
+    recipe = tmp_path / "grid.yaml"
+    recipe.write_text(to_yaml(GridRecipe(**{**grid, "learning_rates": (1e-3,)})), "utf-8")
+    assert run(["re", "grid", "--recipe", str(recipe), *how]) == 1
+    told = capsys.readouterr()
+    assert "absent" in told.out
+    assert how or str(tmp_path / "grid" / "results.html") in told.out
+    for name in ("results.csv", "results.md", "results.html"):
+        assert (tmp_path / "grid" / name).is_file()
+
+
+def test_skipping_bad_rows_is_a_setting_of_the_grid(grid: dict[str, Any], tmp_path: Path) -> None:
+    raw = make_raw_rows(90)
+    raw[3]["label"] = "per:nothing"
+    (tmp_path / "bad.json").write_text(json.dumps(raw), "utf-8")
+    grid |= {"train": str(tmp_path / "bad.json"), "models": grid["models"][:1], "learning_rates": (1e-3,)}
+    with pytest.raises(RelationDataError, match=r"settings: \{skip_bad: true\} in a recipe of re grid"):
+        run_grid(GridRecipe(**grid))
+    result = run_grid(GridRecipe(**{**grid, "settings": {**grid["settings"], "skip_bad": True}}))
+    assert result.cells[0].result
 
 
 def test_a_second_call_trains_only_what_failed(grid: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,19 @@ def test_a_file_and_a_sentence_together_are_refused(
     assert not (tmp_path / "sub").exists()
     assert run(["re", "predict", learned.run, *options, "--object-start", "3"]) == 2
     assert "--object-start for one sentence" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_a_seeds_model_alone_answers_as_its_run_does(
+    learned: RelationResult, dev_file: Path, tmp_path: Path, *, ensemble: bool
+) -> None:
+    options: dict[str, Any] = {"types": ("PER", "LOC"), "device": "cpu"}
+    of_run = predict_text(Path(learned.run), BORN, "이순신", "서울", **options)
+    model = tmp_path / "best-model"
+    shutil.copytree(Path(learned.run) / f"seed-{of_run.seeds[0]}" / "model", model)
+    assert predict_text(model, BORN, "이순신", "서울", ensemble=ensemble, **options) == of_run
+    made = predict_file(model, str(dev_file), tmp_path / "out", ensemble=ensemble, device="cpu")
+    assert (made.rows, made.seeds) == (40, of_run.seeds)
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

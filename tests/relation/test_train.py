@@ -3,8 +3,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from coref_automl.relation.model import RelationModel, build_model, load_model, 
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.results import RelationResult, read_predictions, read_probabilities, write_compact
 from coref_automl.relation.train import train_relation
+from coref_automl.store import written_whole
 from coref_automl.training.optimizer import groups_of
 
 from .conftest import make_raw_rows, raw_row
@@ -139,6 +142,45 @@ def test_compact_predictions_keep_the_answer_and_the_order(tmp_path: Path) -> No
     assert (tmp_path / "some.npy").stat().st_size < 2 * sure.size + 200
 
 
+def test_the_table_of_labels_says_that_it_is_of_averaged_probabilities(trained: RelationResult) -> None:
+    heading, names, *lines = trained.label_lines()
+    assert "of the 2 seeds' probabilities averaged" in heading
+    assert names.startswith("label ")
+    assert len(lines) == 30
+    one = dataclasses.replace(trained, seeds=trained.seeds[:1], spread=None)
+    assert one.label_lines() == [names, *lines]
+
+
+def test_a_seeds_model_alone_is_scored_and_nothing_is_written_into_it(
+    trained: RelationResult, dev_file: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "best-model"
+    shutil.copytree(Path(trained.run) / "seed-1" / "model", model)
+    held = sorted(path.name for path in model.iterdir())
+    result = evaluate_relation(model, str(dev_file), device="cpu")
+    scores = trained.seeds[1].scores
+    assert scores is not None
+    assert (result.micro_f1, result.accuracy) == pytest.approx((scores.micro_f1, scores.accuracy))
+    assert (result.split, result.scheme, result.head, result.model) == ("made_dev", "typed", trained.head, trained.model)
+    assert (result.seeds, result.spread, result.train_rows, result.without_overlap) == ((), None, None, None)
+    assert any("the model of seed 1 alone" in note for note in result.notes)
+    assert RelationResult.from_json(result.to_json()) == result
+    raw = make_raw_rows(12, start=100)
+    raw[3]["label"] = "per:nothing"
+    (tmp_path / "bad.json").write_text(json.dumps(raw), "utf-8")
+    skipped = evaluate_relation(model, str(tmp_path / "bad.json"), skip_bad=True, device="cpu")
+    assert (skipped.n, sorted(path.name for path in model.iterdir())) == (11, held)
+
+
+def test_a_folder_that_is_neither_run_nor_model_is_not_scored(
+    trained: RelationResult, encoder_folder: Path, dev_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "relation.json").write_text("{}", "utf-8")
+    for folder in (encoder_folder, tmp_path, Path(trained.run).parent, Path(trained.run) / "seed-0"):
+        with pytest.raises(ModelError, match="no relation run, nor one seed's model"):
+            evaluate_relation(folder, str(dev_file), device="cpu")
+
+
 def test_evaluating_the_run_again_gives_the_same_numbers(trained: RelationResult, dev_file: Path, tmp_path: Path) -> None:
     copy = tmp_path / "other_name.json"
     copy.write_bytes(dev_file.read_bytes())
@@ -202,6 +244,37 @@ def test_an_interrupted_seed_goes_on_from_its_last_epoch_and_ends_the_same(
     one, other = (read_predictions(Path(r.run) / "seed-0/predictions/made_dev.jsonl")[2] for r in (whole, again))
     assert (one == other).all()
     assert not (Path(again.run) / "seed-0" / "resume.pt").exists()
+
+
+class _Interrupted:
+    """A file in the middle of which somebody presses Ctrl-C, once."""
+
+    def __init__(self, handle: IO[Any]) -> None:
+        self._handle = handle
+        self._pressed = False
+
+    def write(self, part: Any) -> int:
+        if not self._pressed and self._handle.tell() + memoryview(part).nbytes > 500_000:
+            self._pressed = True
+            raise KeyboardInterrupt
+        return int(self._handle.write(part))
+
+    def flush(self) -> None:
+        self._handle.flush()
+
+
+def test_an_interrupt_while_saving_is_an_interrupt_and_leaves_no_part_of_a_file(
+    recipe: RelationRecipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def interrupted(path: Path, mode: str) -> Iterator[_Interrupted]:
+        with written_whole(path, mode) as handle:
+            yield _Interrupted(handle)
+
+    monkeypatch.setattr(fit_module, "written_whole", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train_relation(recipe)
+    assert not list((Path(recipe.out) / "seed-0").iterdir())
 
 
 def test_a_listener_hears_every_epoch_and_can_end_the_run(recipe: RelationRecipe) -> None:

@@ -261,6 +261,7 @@ def test_a_new_model_starts_with_the_words_of_another(recipe: Recipe, tmp_path: 
     )
     assert f"Word vectors and mask head of {source}; the layers between start at random." in begun.notes
     result = train(settings)
+    assert json.loads((result.checkpoints[-1] / "training.json").read_text("utf-8"))["base"] == f"new:deberta-tiny+{source.name}"
     assert f"with the words of `{source}`" in (result.checkpoints[-1] / "README.md").read_text("utf-8")
     moved = source.rename(tmp_path / "elsewhere")
     assert (
@@ -275,9 +276,25 @@ def test_words_that_do_not_fit_are_refused_before_anything_is_written(recipe: Re
     refused = {
         "needs 128": recipe(model="new:demo", words_from=str(source)),
         "not those of": recipe(words_from="bundled:ko-mini"),
+        "leave --tokenizer out": recipe(model="bundled:ko-mini"),
         "for --model new:SHAPE": recipe(model=str(source), tokenizer=None, words_from=str(source)),
     }
     for reason, settings in refused.items():
         with pytest.raises(CorefError, match=reason):
             train(settings)
         assert not Path(settings.out).exists()
+
+
+def test_a_source_that_cannot_be_loaded_leaves_the_folder_free(recipe: Recipe, tmp_path: Path) -> None:
+    """Damage is found when it is loaded; the corrected command may use the same folder."""
+    from coref_automl.errors import CorefError
+
+    source = train(recipe(epochs=0.5, out=str(tmp_path / "source"))).checkpoints[-1]
+    held = (source / "model.safetensors").read_bytes()
+    (source / "model.safetensors").write_bytes(held[: len(held) // 2])
+    settings = recipe(model="new:deberta-tiny", words_from=str(source), epochs=0.5)
+    with pytest.raises(CorefError):
+        train(settings)
+    assert not Path(settings.out).exists()
+    (source / "model.safetensors").write_bytes(held)
+    assert train(settings).checkpoints

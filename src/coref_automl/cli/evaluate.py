@@ -95,13 +95,14 @@ def evaluate(
         if not as_json:
             _print_block(evaluation, recipe, lang)
 
+    done: list[Evaluation] = []
     try:
-        done = run(paths, recipe, progress=Progress(), on_result=show)
-    finally:
-        if not as_json and shown:
+        done = list(run(paths, recipe, progress=Progress(), on_result=show))
+    finally:  # what was scored before an error is told all the same
+        if as_json and (done or shown):
+            print_json([evaluation.to_json() for evaluation in done or shown])
+        elif shown:
             _print_tables(paths, shown, recipe, by or [], metric, lang)
-    if as_json:
-        print_json([evaluation.to_json() for evaluation in done])
 
 
 def _print_block(evaluation: Evaluation, recipe: EvaluateRecipe, lang: str) -> None:

@@ -276,8 +276,10 @@ def grid(
     result = run_grid(settings, progress=Progress(shown=not as_json), lang=language)  # type: ignore[arg-type]
     if as_json:
         print_json(result.to_json())
-        return
-    for cell in sorted(result.cells, key=lambda cell: -cell.validation):
-        scores = f"micro-F1 {cell.result.micro_f1:.2f}, validation {cell.validation:.2f}" if cell.result else ""
-        print(f"{cell.name}: {cell.error or scores}")
-    print(Path(result.out) / "results.html")
+    else:
+        for cell in sorted(result.cells, key=lambda cell: -cell.validation):
+            scores = f"micro-F1 {cell.result.micro_f1:.2f}, validation {cell.validation:.2f}" if cell.result else ""
+            print(f"{cell.name}: {cell.error or scores}")
+        print(Path(result.out) / "results.html")
+    if any(cell.error for cell in result.cells):
+        raise typer.Exit(1)

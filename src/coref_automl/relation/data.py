@@ -26,6 +26,7 @@ BUNDLED = {"bundled:relations": (1200, 0), "bundled:relations-dev": (300, 1)}
 """Generated rows: how many, and the seed."""
 
 _LISTED = 5
+_SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,11 @@ def read_relations(name: str, *, labelled: bool = True, skip_bad: bool = False, 
 def bad_rows(name: str, problems: Sequence[Problem]) -> RelationDataError:
     """The error of a file with bad rows: the first few, and how many more."""
     listed = "; ".join(str(problem) for problem in problems[:_LISTED])
-    more = f"; and {len(problems) - _LISTED:,} more" if len(problems) > _LISTED else ""
-    return RelationDataError(f"{name}: {listed}{more}. Correct the file, or pass --skip-bad to go on without them.")
+    more = f"; and {len(problems) - _LISTED:,} more bad rows" if len(problems) > _LISTED else ""
+    return RelationDataError(
+        f"{name}: {listed}{more}. Correct the file, or go on without them: --skip-bad in re train, evaluate and predict, "
+        "settings: {skip_bad: true} in a recipe of re grid."
+    )
 
 
 def inspect_relations(name: str, *, labelled: bool = True) -> RelationData:
@@ -150,7 +154,9 @@ def _raw_rows(name: str) -> Iterable[Any]:
         raise RelationDataError(f"{name}: {error}") from error
     except OSError as error:
         raise RelationDataError(f"Cannot read {name} ({error.strerror or error}); give the path of a KLUE-RE file.") from error
-    except (lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error, json.JSONDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise RelationDataError(f"{name} is not UTF-8 (at byte {error.start:,}); save it as UTF-8.") from error
+    except (lzma.LZMAError, EOFError, csv.Error, json.JSONDecodeError) as error:
         raise RelationDataError(f"{name} is damaged or not {kind}: {error}.") from error
 
 
@@ -181,7 +187,11 @@ def _jsonl(text: str) -> list[Any]:
 
 def _csv(text: str) -> list[Any]:
     csv.field_size_limit(1 << 24)
-    return list(csv.DictReader(io.StringIO(text, newline="")))
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    if reader.fieldnames and "sentence" not in reader.fieldnames:
+        found = ", ".join(repr(name[:_SHOWN]) for name in reader.fieldnames)
+        raise RelationDataError(f"The columns are {found}, and 'sentence' is none of them; name the column of the sentences so.")
+    return list(reader)
 
 
 _READERS = {"json": _json, "jsonl": _jsonl, "csv": _csv}

@@ -1,7 +1,12 @@
-"""A trained run on data. In: its seeds and labelled rows. Out: the mean over seeds with its intervals, and what to know of it."""
+"""A trained run on data. In: its seeds and labelled rows. Out: the mean over seeds with its intervals, and what to know of it.
+
+One seed's model by itself (the best-model of a study) is scored too; nothing is written into its folder.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +22,33 @@ from coref_automl.relation.labels import LABELS, NO_RELATION, LabelMask, gold_in
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Scores, label_table, score
 from coref_automl.relation.results import RESULTS, ROWS, RelationResult, SeedResult, read_probabilities
-from coref_automl.relation.scoring import has_predictions, predict_seed, rows_fingerprint, run_settings
+from coref_automl.relation.scoring import (
+    has_predictions,
+    is_model,
+    predict_seed,
+    rows_fingerprint,
+    run_settings,
+    seed_probabilities,
+)
 from coref_automl.store import fingerprint, kind_of_folder, natural_order, read_json, write_json, write_jsonl, written_whole
 
 KIND = "relation run"
+UNDER_PRIOR = "Answers are under the label prior that the model estimates on the rows it labels; no gold label entered."
 _TOLD = 20
+
+
+def seeds_of(run: Path) -> list[Path]:
+    """The seeds that can answer: the finished ones of a run, or the folder itself where it is one seed's model."""
+    return [run] if is_model(run) else finished_seeds(run)
 
 
 def finished_seeds(run: Path) -> list[Path]:
     """The seeds of a run that are done, in order."""
     if kind_of_folder(run) != KIND:
-        raise ModelError(f"{run} is no relation run; make one with: coref-automl re train --out {run}")
+        raise ModelError(
+            f"{run} is no relation run, nor one seed's model (relation.json and head.safetensors); "
+            f"make a run with: coref-automl re train --out {run}"
+        )
     found = sorted((mark.parent for mark in run.glob("seed-*/DONE")), key=lambda path: natural_order(path.name))
     if not found:
         raise ModelError(f"{run} has no finished seed yet; run the same `coref-automl re train` again to go on.")
@@ -43,16 +64,19 @@ def evaluate_relation(
     progress: Progress | None = None,
     cache: RowCache | None = None,
 ) -> RelationResult:
-    """Every finished seed of a run on a labelled file: micro-F1, AUPRC, accuracy, n, split."""
+    """Every finished seed of a run, or one seed's model, on a labelled file: micro-F1, AUPRC, accuracy, n, split."""
     progress, cache, run = progress or quiet(), cache or RowCache(), Path(run)
     read = cache.read(data, skip_bad=skip_bad)
-    seeds = finished_seeds(run)
+    seeds = seeds_of(run)
     if skip_bad:
-        settings = read_json(run_settings(seeds[0]))
-        marker = Marker(load_tokenizer(str(seeds[0] / "model")), settings["scheme"], settings["max_length"])
+        path = run_settings(seeds[0])
+        settings = read_json(path)
+        marker = Marker(load_tokenizer(str(path.parent)), settings["scheme"], settings["max_length"])
         rows, _, problems = cache.mark(read.rows, marker, progress=quiet(), skip_bad=True)
         read = RelationData(read.split, rows, (*read.problems, *problems))
-        list_problems(run, read, progress)
+        list_problems(None if is_model(run) else run, read, progress)
+    if is_model(run):
+        return _of_model(run, read, seed_probabilities(run, read, device=device, progress=progress, cache=cache))
     for seed in seeds:
         if not has_predictions(seed, read):
             predict_seed(seed, read, device=device, progress=progress, cache=cache)
@@ -62,15 +86,18 @@ def evaluate_relation(
     return result
 
 
-def list_problems(run: Path, data: RelationData, progress: Progress) -> None:
-    """Tell of the rows that were skipped, the first of them on the terminal and all in bad-rows-SPLIT.jsonl."""
+def list_problems(run: Path | None, data: RelationData, progress: Progress) -> None:
+    """Tell of the rows that were skipped, the first of them on the terminal and all in a run's bad-rows-SPLIT.jsonl."""
     if not data.problems:
         return
-    path = run / f"bad-rows-{data.split}.jsonl"
-    write_jsonl(path, (problem.to_json() for problem in data.problems))
+    where = ""
+    if run is not None:
+        path = run / f"bad-rows-{data.split}.jsonl"
+        write_jsonl(path, (problem.to_json() for problem in data.problems))
+        where = f"; all of them: {path}"
     for problem in data.problems[:_TOLD]:
         progress.note(f"skipped {data.split} {problem}")
-    progress.note(f"{len(data.problems):,} bad rows of {data.split} are skipped; all of them: {path}")
+    progress.note(f"{len(data.problems):,} bad rows of {data.split} are skipped{where}")
 
 
 def keep_result(run: Path, data: RelationData, result: RelationResult) -> None:
@@ -92,16 +119,47 @@ def keep_result(run: Path, data: RelationData, result: RelationResult) -> None:
 def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> RelationResult:
     """The mean over the seeds that have predictions for these rows. `chosen_here`: the same rows also chose the epoch."""
     manifest = read_json(run / "manifest.json")
+    seeds = [folder for folder in finished_seeds(run) if has_predictions(folder, data)]
+    stacked = np.stack([read_probabilities(seed / "predictions", data.split) for seed in seeds])
+    held = [SeedResult.from_json(read_json(seed / "result.json")) for seed in seeds]
+    return _sum_up(run, data, manifest, held, stacked, chosen_here=chosen_here)
+
+
+def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationResult:
+    """The scores of one seed's model by itself, with what it knows in place of a run's manifest."""
+    settings = read_json(run_settings(folder))
+    alone = (
+        f"{folder} is the model of seed {settings['seed']} alone: it does not say what it was trained on, so rows whose sentence "
+        "is in train are not counted."
+    )
+    manifest = {
+        "model": settings["base"],
+        "scheme": settings["scheme"],
+        "head": settings["head"],
+        "train_rows": None,
+        "validation_rows": None,
+        "notes": [alone, *([UNDER_PRIOR] if settings.get("prior") else [])],
+        "binding": None,
+        "label_mask": settings["label_mask"],
+        "mask_bias": settings.get("mask_bias"),
+        "train_sentences": [],
+    }
+    return _sum_up(folder, data, manifest, (), np.stack([probabilities]))
+
+
+def _sum_up(
+    run: Path,
+    data: RelationData,
+    manifest: dict[str, Any],
+    held: Sequence[SeedResult],
+    stacked: Any,
+    *,
+    chosen_here: bool = False,
+) -> RelationResult:
+    """The mean over stacked probabilities, a seed each; `held` is what the seeds know of their training, if anything."""
     gold = gold_indices(data.rows)
-    found, seeds = [], []
-    for seed in (folder for folder in finished_seeds(run) if has_predictions(folder, data)):
-        probabilities = read_probabilities(seed / "predictions", data.split)
-        found.append(probabilities)
-        held = SeedResult.from_json(read_json(seed / "result.json"))
-        seeds.append(SeedResult.from_json({**held.to_json(), "scores": score(gold, probabilities).to_json()}))
-    stacked = np.stack(found)
+    scores = [score(gold, probabilities) for probabilities in stacked]
     sentences = np.array([sentence_key(row.sentence) for row in data.rows])
-    scores = [entry.scores for entry in seeds if entry.scores is not None]
     mean = {name: float(np.mean([getattr(one, name) for one in scores])) for name in ("micro_f1", "auprc", "accuracy")}
     spread = {name: float(np.std([getattr(one, name) for one in scores], ddof=1)) for name in mean} if len(scores) > 1 else None
     mark_notes = (*manifest["notes"], *_notes(data, manifest, overlap=not chosen_here))
@@ -116,7 +174,7 @@ def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> Re
         accuracy=mean["accuracy"],
         spread=spread,
         estimates=estimates(Scored(gold, stacked, sentences)),
-        seeds=tuple(seeds),
+        seeds=tuple(replace(one, scores=own) for one, own in zip(held, scores, strict=bool(held))),
         scheme=manifest["scheme"],
         head=manifest["head"],
         model=manifest["model"],
@@ -125,13 +183,14 @@ def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> Re
         without_overlap=_without(data, stacked, gold, set(manifest["train_sentences"])),
         labels=label_table(gold, stacked.mean(0)),
         notes=mark_notes,
-        fingerprints={**manifest["binding"]["fingerprints"], **_named(data, manifest)},
+        fingerprints=_fingerprints(data, manifest),
     )
 
 
-def _named(data: RelationData, manifest: dict[str, Any]) -> dict[str, str]:
+def _fingerprints(data: RelationData, manifest: dict[str, Any]) -> dict[str, str]:
     """Which rows, and which settings: only runs that share both can be compared for their start alone."""
-    return {"data": rows_fingerprint(data.rows), "settings": fingerprint(manifest["binding"]["settings"])}
+    rows, binding = {"data": rows_fingerprint(data.rows)}, manifest["binding"]
+    return {**binding["fingerprints"], **rows, "settings": fingerprint(binding["settings"])} if binding else rows
 
 
 def _notes(data: RelationData, manifest: dict[str, Any], *, overlap: bool) -> tuple[str, ...]:

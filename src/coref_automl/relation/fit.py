@@ -6,6 +6,7 @@ uninterrupted one does.
 
 from __future__ import annotations
 
+import io
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -236,10 +237,13 @@ def _flat(state: State, recipe: RelationRecipe) -> bool:
 
 
 def _save(path: Path, model: RelationModel, optimizer: Any, state: State) -> None:
+    """Torch fills memory, not the file: its writer would turn a Ctrl-C or a full disk into an error of its own."""
     kept = {name: getattr(state, name) for name in State.__slots__ if name != "best"}
     whole = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "state": kept, "best": state.best.to_json()}
+    buffer = io.BytesIO()
+    torch.save(whole, buffer)
     with written_whole(path, "wb") as handle:
-        torch.save(whole, handle)
+        handle.write(buffer.getbuffer())
 
 
 def _resume(path: Path, model: RelationModel, optimizer: Any) -> State:

@@ -1,6 +1,7 @@
 """Predictions on new rows. In: a run, and a file or one sentence with two entities. Out: submission.csv, or ranked labels.
 
 The seed that its own slice of train scored best answers; with `ensemble` the probabilities of all finished seeds are averaged.
+One seed's model by itself (the best-model of a study) answers as a run of one seed does.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.cache import RowCache
 from coref_automl.relation.data import Problem, read_relations
-from coref_automl.relation.evaluate import finished_seeds
+from coref_automl.relation.evaluate import seeds_of
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import SCHEMES
 from coref_automl.relation.results import SeedResult
@@ -172,14 +173,14 @@ def _predict(
 
 
 def _seeds(run: Path, ensemble: bool) -> list[Path]:
-    seeds = finished_seeds(run)
-    if ensemble:
+    seeds = seeds_of(run)
+    if ensemble or len(seeds) == 1:
         return seeds
     return [max(seeds, key=lambda seed: SeedResult.from_json(read_json(seed / "result.json")).validation.micro_f1)]
 
 
 def _numbers(seeds: list[Path]) -> tuple[int, ...]:
-    return tuple(int(seed.name.removeprefix("seed-")) for seed in seeds)
+    return tuple(int(read_json(run_settings(seed))["seed"]) for seed in seeds)
 
 
 def _reader_of_types(seeds: list[Path]) -> str:

@@ -40,7 +40,8 @@ class RelationResult(Record):
     """The mean over seeds, on the split that is named. Numbers are points of 100 (KLUE's scale); `estimates` are fractions.
 
     `spread` is the standard deviation over seeds, None for one seed. `without_overlap` leaves out rows whose sentence occurs in
-    train. With no evaluation file the split is the slice of train that also chose the epoch, and says so.
+    train. With no evaluation file the split is the slice of train that also chose the epoch, and says so. One seed's model alone
+    knows nothing of its training: `seeds` is empty then, and `train_rows` and `validation_rows` are None.
     """
 
     run: str
@@ -55,8 +56,8 @@ class RelationResult(Record):
     scheme: str
     head: str
     model: str
-    train_rows: int
-    validation_rows: int
+    train_rows: int | None
+    validation_rows: int | None
     without_overlap: Scores | None = None
     labels: tuple[LabelScore, ...] = ()
     notes: tuple[str, ...] = ()
@@ -81,7 +82,13 @@ class RelationResult(Record):
 
     def label_lines(self) -> list[str]:
         """A line for each of the 30 labels, over the mean of the seeds' probabilities."""
-        shown = [f"{'label':<38}{'gold':>6}{'given':>7}{'P':>7}{'R':>7}{'F1':>7}{'AUPRC':>7}  most often taken for"]
+        shown = []
+        if len(self.seeds) > 1:
+            count = len(self.seeds)
+            shown.append(
+                f"by label, of the {count} seeds' probabilities averaged (the scores above are the mean of each seed's own)"
+            )
+        shown.append(f"{'label':<38}{'gold':>6}{'given':>7}{'P':>7}{'R':>7}{'F1':>7}{'AUPRC':>7}  most often taken for")
         for line in self.labels:
             area = f"{line.auprc:7.1f}" if line.auprc is not None else f"{'-':>7}"
             numbers = f"{line.gold:6}{line.predicted:7}{line.precision:7.1f}{line.recall:7.1f}{line.f1:7.1f}{area}"

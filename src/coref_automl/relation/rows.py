@@ -7,12 +7,12 @@ one's markers go outside); the same span twice, and spans that cross, are bad ro
 from __future__ import annotations
 
 import ast
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coref_automl.config import nearest
 from coref_automl.records import Record
 
 TYPES = ("PER", "ORG", "LOC", "DAT", "POH", "NOH")
@@ -155,4 +155,7 @@ def _label(value: Any, labels: tuple[str, ...]) -> str:
         return labels[value]
     if value in labels:
         return str(value)
-    raise BadRow(f"the label {value!r} is none of KLUE's 30. {nearest(str(value), labels)}")
+    if not isinstance(value, str):
+        raise BadRow(f"the label {value!r} is none of KLUE's 30, which as numbers go from 0 to {len(labels) - 1}")
+    near = difflib.get_close_matches(value.strip().lower(), labels, n=1, cutoff=0.0)
+    raise BadRow(f"the label {value!r} is none of KLUE's 30 (the nearest is {near[0]!r})")

@@ -23,6 +23,14 @@ from coref_automl.relation.results import write_compact, write_predictions
 from coref_automl.relation.rows import RelationRow
 from coref_automl.store import fingerprint, read_json, write_json
 
+MODEL = ("relation.json", "head.safetensors")
+"""What tells a seed's model from any other folder of weights."""
+
+
+def is_model(folder: Path) -> bool:
+    """Whether a folder is one seed's model by itself, as a run's seed-N/model and the best-model of a study are."""
+    return all((folder / name).is_file() for name in MODEL)
+
 
 def rows_fingerprint(rows: Sequence[RelationRow]) -> str:
     """A short name of everything in the rows that a score depends on."""
@@ -59,7 +67,9 @@ def store_predictions(seed: Path, data: RelationData, probabilities: Any, *, com
 
 
 def run_settings(seed: Path) -> Path:
-    """Where a seed's settings stand, if it kept its weights."""
+    """Where the settings of a seed stand, if it kept its weights; beside them is its model, which may also come alone."""
+    if is_model(seed):
+        return seed / MODEL[0]
     path = seed / "model" / "relation.json"
     if not path.is_file():
         raise ModelError(f"{seed} kept no weights, so it cannot score new rows; train again with --keep-weights.")
@@ -67,13 +77,17 @@ def run_settings(seed: Path) -> Path:
 
 
 def predict_seed(seed: Path, data: RelationData, *, device: str, progress: Progress, cache: RowCache) -> None:
-    """Score rows with a seed's kept weights."""
+    """Score rows with a seed's kept weights, and keep the predictions beside them."""
+    store_predictions(seed, data, seed_probabilities(seed, data, device=device, progress=progress, cache=cache))
+
+
+def seed_probabilities(seed: Path, data: RelationData, *, device: str, progress: Progress, cache: RowCache) -> Any:
+    """What a seed's kept weights say of rows."""
     from coref_automl.relation.model import load_model
 
-    run_settings(seed)
-    model, marker, settings = load_model(seed / "model", pick_device(device))
+    model, marker, settings = load_model(run_settings(seed).parent, pick_device(device))
     rows, marked, _ = cache.mark(data.rows, marker, progress=progress, name=data.split)
-    store_predictions(seed, data, run_model(model, marker, rows, marked, settings, pick_device(device), progress))
+    return run_model(model, marker, rows, marked, settings, pick_device(device), progress)
 
 
 def run_model(

@@ -20,7 +20,7 @@ from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.cache import RowCache
 from coref_automl.relation.data import RelationData, sentence_mark, split_by_sentence
-from coref_automl.relation.evaluate import KIND, keep_result, list_problems, summarise
+from coref_automl.relation.evaluate import KIND, UNDER_PRIOR, keep_result, list_problems, summarise
 from coref_automl.relation.labels import LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Scores
@@ -222,7 +222,7 @@ def _notes(work: _Work) -> tuple[str, ...]:
     if work.train.problems:
         notes.append(f"{len(work.train.problems):,} bad rows of {work.train.split} were skipped.")
     if work.recipe.prior == "em":
-        notes.append("Answers are under the label prior that the model estimates on the rows it labels; no gold label entered.")
+        notes.append(UNDER_PRIOR)
     if work.mask is not None:
         forbidden = int(work.mask.forbids(work.train.rows).sum())
         notes.append(

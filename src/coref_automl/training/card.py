@@ -24,13 +24,14 @@ def write_card(folder: Path, recipe: TrainRecipe, made: Provenance) -> None:
     header = ["---", "language: ko", "library_name: transformers", "pipeline_tag: fill-mask", "tags: [masked-lm, coref-automl]"]
     if not recipe.shape and not Path(recipe.model).exists() and ":" not in recipe.model:
         header.append(f"base_model: {recipe.model}")
+    epochs = "1 epoch" if made.epoch == 1 else f"{made.epoch:g} epochs"
     lines = [
         *header,
         "---",
         f"# {made.run}, step {made.step}",
         "",
         f"Started from {start}; trained by {_ABOUT[made.objective]} on blocks of {made.seq_len:,} tokens for "
-        f"{made.epoch:g} epochs ({made.tokens:,} real tokens, seed {made.seed}) of `{Path(made.dataset).name}`.",
+        f"{epochs} ({made.tokens:,} real tokens, seed {made.seed}) of `{Path(made.dataset).name}`.",
         "",
         "```python",
         "from transformers import pipeline",

@@ -11,7 +11,16 @@ from typing import Any
 
 from coref_automl.config import to_mapping, to_yaml
 from coref_automl.errors import FolderError
-from coref_automl.store import MANIFEST, claim_folder, fingerprint, natural_order, read_json, write_json, write_text
+from coref_automl.store import (
+    MANIFEST,
+    claim_folder,
+    fingerprint,
+    leave_empty,
+    natural_order,
+    read_json,
+    write_json,
+    write_text,
+)
 from coref_automl.training.recipe import FREE, TrainRecipe
 
 KIND = "run"
@@ -50,6 +59,15 @@ def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any])
     for left in (WRITING, REMOVING):
         shutil.rmtree(run / left, ignore_errors=True)
     return run
+
+
+def give_up(run: Path) -> None:
+    """Free the folder of a run whose model cannot be loaded: where nothing was trained, nothing binds the corrected command."""
+    if checkpoints_of(run):
+        return
+    for name in (MANIFEST, "recipe.yaml", "events.ndjson"):
+        (run / name).unlink(missing_ok=True)
+    leave_empty(run)
 
 
 def checkpoints_of(run: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from coref_automl.errors import TrainingError
+from coref_automl.errors import ModelError, TrainingError
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.library import quiet_library
 from coref_automl.progress import Progress, quiet
@@ -22,7 +22,7 @@ from coref_automl.store import is_done, mark_done, read_json, write_json
 from coref_automl.training.batches import Collator, MaskedRows, expected_share
 from coref_automl.training.callbacks import RunCallback
 from coref_automl.training.card import write_card
-from coref_automl.training.folder import best_of, checkpoints_of, claim_run, resumable
+from coref_automl.training.folder import best_of, checkpoints_of, claim_run, give_up, resumable
 from coref_automl.training.judge import Judge
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
@@ -75,7 +75,11 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
     """Train with one micro-batch size from the newest checkpoint, or from the beginning."""
     recipe, plan = work.recipe, work.plan
     resume = resumable(run)
-    loaded = load_model(work, resume)
+    try:
+        loaded = load_model(work, resume)
+    except ModelError:
+        give_up(run)
+        raise
     for note in loaded.notes if resume is None else ():
         progress.note(note)
     model = loaded.model
@@ -154,7 +158,7 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
         epoch=round(step / plan.steps_per_epoch, 6),
         tokens=plan.tokens_after(step),
         objective=recipe.objective,
-        base=recipe.model,
+        base=recipe.start,
         seq_len=work.dataset.seq_len,
         seed=recipe.seed,
         dataset=recipe.dataset,

@@ -20,7 +20,7 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.models.attention import use_attention
 from coref_automl.models.build import SHAPES, build_masked_lm
 from coref_automl.models.context import lengthen
-from coref_automl.models.files import config_of, folder_of
+from coref_automl.models.files import config_of, folder_of, has_tokenizer
 from coref_automl.models.inherit import inherit_words
 from coref_automl.models.load import (
     LoadedModel,
@@ -83,7 +83,7 @@ class Prepared:
     def lines(self, micro: int | None = None) -> list[str]:
         """What is about to be done, for a person."""
         recipe, plan, micro = self.recipe, self.plan, micro or self.micro
-        steps = [f"{self.last:,} steps"] if self.last < OPEN_END else []
+        steps = [f"{self.last:,} step{'s' * (self.last != 1)}"] if self.last < OPEN_END else []
         minutes = [duration(60 * recipe.max_minutes)] if recipe.max_minutes else []
         saves = self._saves()
         shown = ", ".join(map(str, saves[:6])) + (f" ... {saves[-1]}" if len(saves) > 6 else "")
@@ -110,6 +110,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     tokenizer = load_tokenizer(recipe.tokenizer or recipe.model)
     tokens_print = tokenizer_fingerprint(tokenizer)
     dataset.check_tokenizer(tokens_print)
+    _check_tokenizer(recipe, tokens_print)
     if recipe.objective == "entity" and not len(dataset.mentions):
         raise DatasetError(f"{recipe.dataset} holds no mentions; prepare it with: coref-automl prepare entity")
     if recipe.eval_set is not None:
@@ -137,10 +138,21 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     return Prepared(recipe, dataset, tokenizer, plan, last, device, micro, processes, prints, (*found, *filled))
 
 
+def _check_tokenizer(recipe: TrainRecipe, tokens_print: str) -> None:
+    """A trained model knows its own tokens by their numbers; those of another would mean other words to it."""
+    if recipe.tokenizer is None or recipe.shape is not None or not has_tokenizer(folder_of(recipe.model)):
+        return
+    if tokenizer_fingerprint(load_tokenizer(recipe.model)) != tokens_print:
+        raise ModelError(
+            f"{recipe.model} was trained with a tokenizer of its own, not {recipe.tokenizer}; leave --tokenizer out."
+        )
+
+
 def _check_words(recipe: TrainRecipe, source: str, tokens_print: str) -> None:
     if tokenizer_fingerprint(load_tokenizer(source)) != tokens_print:
         raise ModelError(f"The words of {source} are not those of {recipe.tokenizer}; a model of the same tokenizer is needed.")
-    wide, wanted = config_of(folder_of(source)).get("hidden_size"), SHAPES[known(recipe.shape)].hidden
+    config, wanted = config_of(folder_of(source)), SHAPES[known(recipe.shape)].hidden
+    wide = next((config[name] for name in ("embedding_size", "hidden_size", "dim") if name in config), None)
     if wide != wanted:
         raise ModelError(
             f"The words of {source} are {wide} wide and {recipe.model} needs {wanted}; choose a shape of that width."
