@@ -133,6 +133,9 @@ def test_a_broken_checkpoint_among_others_is_listed_with_status_1(place: Path, c
     shown = capsys.readouterr()
     assert "1 of 3 checkpoints could not be scored: mlm_v2_scratch_1536/checkpoint-130" in shown.err
     assert "mlm_v2_scratch_1536/checkpoint-655" in shown.out
+    assert run(["evaluate", RUN, "--device", "cpu", "--json"]) == 1
+    told = [entry["checkpoint"].rpartition("/")[2] for entry in json.loads(capsys.readouterr().out)]
+    assert told == ["checkpoint-65", "checkpoint-655"]
 
 
 @pytest.mark.parametrize(

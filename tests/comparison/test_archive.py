@@ -23,7 +23,7 @@ from coref_automl.evaluation.archive import document_names, without_paths
 from coref_automl.evaluation.metrics import GROUPINGS, breakdown, summarise
 from coref_automl.evaluation.stored import find_evaluations
 from coref_automl.records import Evaluation, ItemScore, Provenance, half_of
-from coref_automl.store import read_json, write_jsonl
+from coref_automl.store import read_json, write_json, write_jsonl
 from tests.comparison.conftest import WORDS, Maker, Model
 
 
@@ -162,6 +162,30 @@ def test_making_it_again_leaves_nothing_of_before(evaluated: Maker, tmp_path: Pa
     made = archive(root / "run", root / "evaluations", out=tmp_path / "kept")
     assert made.evaluations == 2
     assert len(find_evaluations([tmp_path / "kept"])) == 2
+
+
+def test_an_archive_is_not_emptied_of_what_is_not_written_again(evaluated: Maker, tmp_path: Path) -> None:
+    root, kept = evaluated([Model("base", 0, -1), Model("a", 100, 0.5), Model("b", 100, 0.6)]), tmp_path / "kept"
+    write_json(tmp_path / "re" / "re-a" / "re_results.json", {"micro_f1": 60.0, "split": "dev", "model": "m"})
+    everything = [root / "a", root / "b", root / "evaluations", tmp_path / "re"]
+    archive(everything, out=kept)
+    before = {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()}
+    for left_out, name in ((1, "b"), (2, "base"), (3, "re-a")):
+        with pytest.raises(InputError, match=f"kept also holds {name}; pass them too, or choose another --out"):
+            archive([path for number, path in enumerate(everything) if number != left_out], out=kept)
+    assert {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()} == before
+    assert archive(everything, out=kept).evaluations == 3
+    assert {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()} == before
+
+
+def test_a_path_without_evaluations_is_named_and_a_relation_run_is_not(evaluated: Maker, tmp_path: Path) -> None:
+    root = evaluated([Model("run", 100, 0.5)])
+    (tmp_path / "other").mkdir()
+    write_json(tmp_path / "re" / "re_results.json", {"micro_f1": 60.0, "split": "dev", "model": "m"})
+    made = archive(root / "run", tmp_path / "other", tmp_path / "re", out=tmp_path / "kept")
+    assert made.not_evaluated == (str(tmp_path / "other"),)
+    assert f"run: coref-automl evaluate {tmp_path / 'other'}" in str(made)
+    assert "evaluate" not in str(archive(root / "run", tmp_path / "re", out=tmp_path / "kept"))
 
 
 def test_runs_of_one_name_and_foreign_folders_are_refused(evaluated: Maker, tmp_path: Path) -> None:

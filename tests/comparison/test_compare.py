@@ -16,6 +16,7 @@ from coref_automl.errors import ComparisonError, InputError, RecipeError
 from coref_automl.evaluation.metrics import METRICS, hits, summarise
 from coref_automl.evaluation.stored import find_evaluations
 from coref_automl.records import Estimate
+from coref_automl.store import write_json
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
 
 BASE = Model("base", 0, -1.0)
@@ -153,6 +154,15 @@ def test_wrong_names_are_errors_with_the_next_step(evaluated: Maker, tmp_path: P
         compare(tmp_path / "nothing")
     with pytest.raises(ComparisonError, match="second checkpoint"):
         compare(root / "run")
+
+
+def test_a_path_that_was_never_evaluated_is_named(evaluated: Maker, tmp_path: Path) -> None:
+    root = evaluated([BASE, GOOD, replace(GOOD, step=200)])
+    (tmp_path / "new").mkdir()
+    with pytest.raises(ComparisonError, match=f"No finished evaluation under {tmp_path / 'new'}; run: coref-automl evaluate"):
+        compare(root / "run", tmp_path / "new")
+    write_json(tmp_path / "new" / "re_results.json", {"micro_f1": 60.0})
+    assert len(compare(root / "run", tmp_path / "new").rows) == 2  # a relation run has nothing to compare here
 
 
 def test_the_table_prints_and_goes_to_json_and_html(evaluated: Maker) -> None:

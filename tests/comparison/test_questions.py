@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coref_automl.comparison import charts, lengths, objectives, overfit, transfer
+from coref_automl.comparison import charts, checkpoints, lengths, objectives, overfit, rating, transfer
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.arms import arms, versus
 from coref_automl.comparison.compare import compare, in_words, outdone_by_holm
 from coref_automl.comparison.groups import read_groups
-from coref_automl.comparison.page import Say, Table
+from coref_automl.comparison.page import Say, Table, Text
 from coref_automl.comparison.question import Question
 from coref_automl.comparison.relation_runs import find_relation, paired
 from coref_automl.comparison.report import report
@@ -280,6 +280,69 @@ def test_two_bases_in_folders_of_their_own_are_both_bases(tmp_path: Path) -> Non
     assert {entry.name for entry in study.entries if not entry.trained} == {"k2", "deb"}
     assert sorted(arm.base for arm in arms(study)) == ["deb", "k2"]
     assert (study.recommendation.name, study.recommendation.base) == ("other-s0/checkpoint-100", "deb")  # it began from that one
+
+
+def two_bases(root: Path) -> Study:
+    """A run from `weak` (evaluated at 256), a better one from `strong`, and one from a model that was not evaluated."""
+    models = [Model("strong", 0, 1.0), Model("weak", 0, -1.5, seq_len=256), Model("a", 100, 2.0), Model("b", 100, 0.0),
+              Model("c", 100, 0.0)]  # fmt: skip
+    write(root, models)
+    for run, base in (("a", "strong"), ("b", "weak"), ("c", "lost")):
+        path = next(root.glob(f"{run}/evaluations/*/*/result.json"))
+        held = read_json(path)
+        held["provenance"]["base"] = f"/elsewhere/{base}"
+        write_json(path, held)
+    return read_study(root)
+
+
+def test_each_run_is_judged_against_the_model_it_began_from(tmp_path: Path) -> None:
+    study = two_bases(tmp_path)
+    assert study.base is not None
+    assert study.base.name == "strong"
+    section = checkpoints.best_of_families(study)
+    assert section is not None
+    table, note = section.blocks
+    assert isinstance(table, Table)
+    assert isinstance(note, Text)
+    changes = {line[0].text: (line[5].text, line[6].text) for line in table.rows}
+    assert changes["a"][1] == changes["b"][1] == "better"  # beside `strong`, b would be worse
+    assert changes["c"] == ("–", "–")
+    assert "Holm over 2 runs" in note.text
+    assert "The base of b is weak (windows of 256 tokens)." in note.text
+    assert "The base of c was not evaluated on these items" in note.text
+    judged = study.over_own_base([study.entry(f"{run}/checkpoint-100") for run in "abc"])
+    assert [one.family if one else None for one in judged] == [2, 2, None]
+
+
+def test_grades_are_given_against_the_model_a_run_began_from(tmp_path: Path) -> None:
+    section = rating.rating(two_bases(tmp_path))
+    assert section is not None
+    table = section.blocks[0]
+    assert isinstance(table, Table)
+    grades = {line[0].text: (line[1].text, line[6].text) for line in table.rows}
+    assert grades["b"][0].startswith("A · +")
+    assert "+" in grades["b"][1]
+    assert grades["c"] == ("– · no base", "– · no base")
+
+
+def test_with_one_base_every_run_is_judged_as_the_table_judges_it(study: Study) -> None:
+    trained = [entry for entry in study.entries if entry.trained]
+    found = {entry.name: one for entry, one in zip(trained, study.over_own_base(trained), strict=True)}
+    assert found == study.against_base()
+
+
+def test_a_last_checkpoint_as_high_as_the_peak_is_the_highest(tmp_path: Path) -> None:
+    write(tmp_path, [Model("base", 0, -1.0), Model("entity-s0", 100, -0.5), Model("entity-s0", 200, 0.5)])
+    folder = tmp_path / "entity-s0" / "evaluations" / "a-128"
+    shutil.copytree(folder / "checkpoint-200", folder / "checkpoint-300")
+    (tmp_path / "entity-s0" / "checkpoint-300").mkdir()
+    held = read_json(folder / "checkpoint-300" / "result.json")
+    held["provenance"] |= {"step": 300, "epoch": 3.0, "tokens": 300_000}
+    write_json(folder / "checkpoint-300" / "result.json", held | {"checkpoint": "entity-s0/checkpoint-300"})
+    question = overfit.over_fitting(read_study(tmp_path))
+    assert question is not None
+    assert "the last checkpoint of the one method is the highest (as high as an earlier one)." in question.answer
+    assert "Run by run (Holm over 1 test), over-fitting is shown in none." in question.answer
 
 
 @pytest.mark.parametrize("lang", ["ko", "en"])

@@ -170,6 +170,27 @@ def test_a_half_written_file_is_reported_on_what_is_whole(study_folder: Path, tm
     assert "items are missing from some evaluations" in text
 
 
+def test_a_path_without_evaluations_is_named(evaluated: Maker, tmp_path: Path) -> None:
+    root = evaluated([Model("run", 100, 0.5), Model("run", 200, 0.6)])
+    (tmp_path / "new").mkdir()
+    for lang, told in (("en", f"No finished evaluation under {tmp_path / 'new'}"), ("ko", f"{tmp_path / 'new'}에는 끝난 평가가")):
+        text = Path(report(root / "run", tmp_path / "new", out=tmp_path / "out", lang=lang).page).read_text("utf-8")
+        assert told in text
+        assert f"coref-automl evaluate {tmp_path / 'new'}" in text
+
+
+def test_comparisons_are_counted_as_the_tables_count_them(evaluated: Maker, tmp_path: Path) -> None:
+    root = evaluated([Model("base", 0, -1), Model("run", 100, 0.5), Model("run", 200, 0.6)])
+    copied = root / "evaluations" / "base" / "a-128" / "items.jsonl"
+    shutil.copyfile(copied, root / "run" / "evaluations" / "a-128" / "checkpoint-100" / "items.jsonl")
+    text = Path(report(root, tmp_path / "two", lang="en").markdown).read_text("utf-8")
+    assert "(2 comparisons, Holm's hardest step)" in text  # one of them cannot differ, and counts all the same
+    shutil.rmtree(root / "run" / "evaluations" / "a-128" / "checkpoint-100")
+    text = Path(report(root, tmp_path / "one", lang="en").markdown).read_text("utf-8")
+    assert "(1 comparison, Holm's hardest step)" in text
+    assert "1 of 1 checkpoint is shown better" in text
+
+
 def test_relation_results_are_shown_with_their_split(study_source: Path, tmp_path: Path) -> None:
     results = {"micro_f1": 66.12, "auprc": 65.5, "accuracy": 70.0, "split": "official dev", "seeds": [{}, {}, {}], "model": "m"}
     write_json(tmp_path / "re" / "re_results.json", results)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coref_automl.comparison.archive import archive
+from coref_automl.comparison.groups import read_groups, same_model
 from coref_automl.errors import EvaluationError, FolderError, InputError, ModelError
 from coref_automl.evaluation import one
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate, evaluate_one, find_evaluations
@@ -225,6 +228,51 @@ def test_the_unadapted_model_stands_beside_its_checkpoints(place: Path, counted:
     assert found[0].provenance == made
     assert "un-adapted" not in found[1].baselines
     assert counted.items == [22, 22, 22]
+
+
+def began_from(checkpoint: Path, base: str) -> None:
+    made = Provenance(checkpoint.parent.name, 65, 0.5, 1000, "mlm", base, 128, 0)
+    (checkpoint / "training.json").write_text(json.dumps(made.to_json()), "utf-8")
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_bases_of_one_folder_name_stand_beside_their_own_runs(place: Path, together: bool) -> None:
+    for run, base, seed in (("b", "X/enc", 5), ("c", "Y/enc", 6)):
+        save_checkpoint(place / base, seed=seed)
+        began_from(save_checkpoint(place / f"runs/{run}/checkpoint-65", seed=seed + 2), base)
+    calls = [["runs/b", "runs/c"]] if together else [["runs/b"], ["runs/c"]]
+    found = [evaluation for paths in calls for evaluation in evaluate(paths, RECIPE)]
+    stored = {one.evaluation.path: one.evaluation for one in find_evaluations(["evaluations"])}
+    assert set(stored) == {"X/enc", "Y/enc"}
+    for evaluation, base in zip(found, ("X/enc", "Y/enc"), strict=True):
+        assert evaluation.baselines["un-adapted"] == stored[base].estimates
+        assert [one.evaluation.path for one in find_evaluations([base])] == [base]
+    archive("runs/b", "runs/c", out="kept")
+    for paths in (["runs/b", "runs/c"], ["kept"]):
+        (group,) = read_groups(paths)
+        names = {entry.evaluation.path: same_model(entry.evaluation.checkpoint) for entry in group.entries if not entry.trained}
+        made = {entry.run: entry.evaluation.provenance for entry in group.entries if entry.evaluation.provenance}
+        assert {run: same_model(one.base) for run, one in made.items()} == {"b": names["X/enc"], "c": names["Y/enc"]}
+        assert names["X/enc"] != names["Y/enc"]
+
+
+def test_a_base_does_not_overwrite_a_model_of_its_name_that_is_evaluated_itself(place: Path) -> None:
+    save_checkpoint(place / "X/enc", seed=5)
+    save_checkpoint(place / "Y/enc", seed=6)
+    began_from(save_checkpoint(place / "runs/b/checkpoint-65", seed=7), "X/enc")
+    evaluate(["runs/b", "Y/enc"], RECIPE)
+    assert {one.evaluation.path for one in find_evaluations(["evaluations"])} == {"X/enc", "Y/enc"}
+
+
+def test_another_model_of_the_name_is_not_taken_for_the_base(place: Path) -> None:
+    save_checkpoint(place / "X/enc", seed=5)
+    save_checkpoint(place / "Y/enc", seed=6)
+    began_from(save_checkpoint(place / "runs/b/checkpoint-65", seed=7), "X/enc")
+    evaluate(["Y/enc"], RECIPE)
+    (found,) = evaluate(["runs/b"], replace(RECIPE, base=False))
+    assert "un-adapted" not in found.baselines
+    (group,) = read_groups(["runs/b"])
+    assert [entry.evaluation.path for entry in group.entries] == ["runs/b/checkpoint-65"]
 
 
 def test_a_folder_without_checkpoints_says_so(place: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.sentences import tokens
 from coref_automl.comparison.study import SHOWN_METRICS, WORD_METRICS, Study
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import Comparison, Estimate
+from coref_automl.records import Estimate
 from coref_automl.statistics import composite
 
 _MOST_BARS = 40
@@ -141,14 +141,12 @@ def _by_arm(study: Study, grouped: Sequence[Arm], metric: str) -> list[dict[str,
 
 
 def best_of_families(study: Study) -> Section | None:
-    """The peak of each run, found on select, judged against the base on confirm."""
+    """The peak of each run, found on select, judged on confirm against the model that the run began from."""
     runs, say = study.runs(), study.say
     if not runs:
         return None
     peaks = {run: study.peak(entries) for run, entries in runs.items()}
-    answers: Sequence[Comparison | None] = [None] * len(peaks)
-    if study.base is not None:
-        answers = study.judged(study.base, list(peaks.values()))
+    answers = study.over_own_base(list(peaks.values()))
     columns = study.group.columns(study.metric, half="confirm", entries=list(peaks.values()))
     held = composite(columns.parts, seed=study.seed) if columns.items else [None] * len(peaks)
     values = estimate_cells(held)
@@ -161,14 +159,41 @@ def best_of_families(study: Study) -> Section | None:
         say("학습", "run"), say("최고", "best"), say("에폭", "epoch"), say("토큰", "tokens"), METRICS[study.metric].label,
         say("원래 모델과의 차이", "difference from base"), say("판정", "verdict"),
     )  # fmt: skip
+    count = sum(answer is not None for answer in answers)
+    family = say(f" Holm, 학습 {count}개.", f", Holm over {count} {'run' if count == 1 else 'runs'}") if count else ""
     note = say(
-        f"최고는 선택 쪽 절반에서 찾고 값과 차이는 확인 쪽 절반의 것입니다. Holm, 학습 {len(runs)}개. 체크포인트의 판정이지 "
-        "방법의 판정이 아닙니다.",
-        f"The best is found on the select half; values and differences are on confirm, Holm over {len(runs)} runs. Verdicts are "
-        "about checkpoints, not about methods.",
+        f"최고는 선택 쪽 절반에서 찾고 값과 차이는 확인 쪽 절반의 것입니다.{family} 체크포인트의 판정이지 방법의 판정이 "
+        "아닙니다.",
+        f"The best is found on the select half; values and differences are on confirm{family}. Verdicts are about checkpoints, "
+        "not about methods.",
     )
+    note += _other_bases(study, peaks)
     blocks = (Table(head, lines, frozenset({2, 3, 4, 5})), Text(note, "quiet"))
     return Section("families", say("학습별 최고", "Best of each run"), blocks)
+
+
+def _other_bases(study: Study, peaks: Mapping[str, Entry]) -> str:
+    """Which runs are set beside another model than the study's base, in windows of which length, and which beside none."""
+    say, out = study.say, ""
+    others: dict[str, list[str]] = {}
+    alone = []
+    for run, peak in peaks.items():
+        base = study.own_base(peak)
+        if base is None:
+            alone.append(run)
+        elif base is not study.base:
+            windows = say(f"{base.evaluation.seq_len}토큰 창", f"windows of {base.evaluation.seq_len} tokens")
+            others.setdefault(f"{base.evaluation.checkpoint} ({windows})", []).append(run)
+    for name, runs in others.items():
+        listed = ", ".join(runs)
+        out += say(f" {listed}의 원래 모델은 {name}입니다.", f" The base of {listed} is {name}.")
+    if alone and (others or study.base is not None):
+        listed = ", ".join(alone)
+        out += say(
+            f" {listed}의 원래 모델은 이 문항으로 같은 길이의 창에서 평가되지 않아 차이를 적지 않았습니다.",
+            f" The base of {listed} was not evaluated on these items in windows as long, so no difference is given.",
+        )
+    return out
 
 
 def _map_table(study: Study, title: str, metrics: list[str]) -> Table:

@@ -19,7 +19,8 @@ def conclusions(study: Study, questions: Sequence[Question]) -> Section | None:
         count = len(study.against_base())
         told = say(
             f"체크포인트 {count}개 중 {len(better)}개가 원래 모델({study.base.name})보다 낫다고 보입니다 (Holm, 비교 {count}개).",
-            f"{len(better)} of {count} checkpoints are shown better than the base model {study.base.name} (Holm over {count}).",
+            f"{len(better)} of {count} {'checkpoint is' if count == 1 else 'checkpoints are'} shown better than the base model "
+            f"{study.base.name} (Holm over {count}).",
         )
         out.append(told + _chosen_beside(study, better))
     if found := study.matrix():
@@ -91,16 +92,18 @@ def cannot_tell(study: Study) -> tuple[str, ...]:
                 "No relation-extraction result was given: run coref-automl re train and pass its folder too.",
             )
         )
-    could = [answer.detectable for answer in study.against_base().values() if answer.detectable]
+    judged = study.against_base()
+    could = [answer.detectable for answer in judged.values() if answer.detectable]
     if could:
+        comparisons = "1 comparison" if len(judged) == 1 else f"{len(judged)} comparisons"
         least = 100 * sorted(could)[len(could) // 2]
         other = say("원래 모델", "the base") if study.base else say("기준", "the reference")
         out.append(
             say(
                 f"체크포인트 하나와 {other}의 참된 차이가 {least:.1f}점쯤이면 이 세트가 다섯 번에 네 번 보입니다 (비교 "
-                f"{len(could)}개, Holm의 가장 엄한 단계). 그보다 작은 차이는 더 자주 놓칩니다.",
+                f"{len(judged)}개, Holm의 가장 엄한 단계). 그보다 작은 차이는 더 자주 놓칩니다.",
                 f"A true difference of about {least:.1f} points between a checkpoint and {other} is shown four times in five "
-                f"({len(could)} comparisons, Holm's hardest step); smaller ones are missed more often.",
+                f"({comparisons}, Holm's hardest step); smaller ones are missed more often.",
             )
         )
     if alone := one_seed(study):

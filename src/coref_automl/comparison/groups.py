@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.comparison.scores import Entry, Group, Ints, Items
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
-from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations, open_evaluation, target_of
+from coref_automl.evaluation.stored import StoredEvaluation, base_evaluation, find_evaluations, identity, marked, target_of
 from coref_automl.records import Evaluation, half_of
 
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
@@ -42,8 +43,17 @@ def with_bases(paths: Sequence[str]) -> list[StoredEvaluation]:
     """The finished evaluations under the paths, and those of the models behind them."""
     stored = find_evaluations(paths)
     if not stored:
-        raise ComparisonError(f"No finished evaluation under {', '.join(paths)}; run: coref-automl evaluate {' '.join(paths)}")
-    return [*stored, *_bases(stored)]
+        raise ComparisonError(nothing_under(paths))
+    return _began_apart([*stored, *_bases(stored)])
+
+
+def not_evaluated(paths: Sequence[str]) -> list[str]:
+    """The paths under which there is neither a finished evaluation nor a relation run."""
+    return [path for path in paths if not find_evaluations([path]) and not find_relation([path])]
+
+
+def nothing_under(paths: Sequence[str]) -> str:
+    return f"No finished evaluation under {', '.join(paths)}; run: coref-automl evaluate {' '.join(paths)}"
 
 
 def _bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
@@ -55,14 +65,27 @@ def _bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     found: dict[Path, StoredEvaluation] = {}
     for one in stored:
         evaluation, made = one.evaluation, one.evaluation.provenance
-        target = target_of(made.base) if made and made.base else None
-        if target is None or target.in_run or one.archived:
+        if made is None or not made.base or target_of(made.base).in_run or one.archived:
             continue
-        folder = target.folder(evaluation.evalset, evaluation.seq_len).resolve()
-        base = open_evaluation(folder) if folder not in held | set(found) else None
-        if base and base.evaluation.scorer == evaluation.scorer:
-            found[folder] = base
+        base = base_evaluation(made.base, evaluation.evalset, evaluation.seq_len)
+        if base and base.folder.resolve() not in held and base.evaluation.scorer == evaluation.scorer:
+            found.setdefault(base.folder.resolve(), base)
     return list(found.values())
+
+
+def _began_apart(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+    """The same, where two models share a folder's name: a run's base then has the name under which that very model stands."""
+    told = [one.evaluation for one in stored if not one.archived and Path(one.evaluation.path).is_dir()]
+    owners = {evaluation.checkpoint: identity(evaluation.path) for evaluation in told}
+    out = []
+    for one in stored:
+        made = one.evaluation.provenance
+        if made is not None and Path(made.base).is_dir() and not one.archived and not (plain := target_of(made.base)).in_run:
+            own, place = marked(plain).name, identity(made.base)
+            if owners.get(own) == place or owners.get(plain.name, place) != place:
+                one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, base=own)))
+        out.append(one)
+    return out
 
 
 def _group(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) -> Group:

@@ -31,7 +31,7 @@ def over_fitting(study: Study) -> Question | None:
         curves = {arm.name: _curve(study, arm) for arm in several}
         peaks = {name: _peak(values) for name, values in curves.items()}
         falls = _falls(study, several, peaks)
-        answer = f"{_of_arms(study, several, peaks, falls)} {answer}"
+        answer = f"{_of_arms(study, several, _rising(study, several, curves, peaks), peaks, falls)} {answer}"
         blocks += [_curve_table(study, several, curves, peaks), _fall_table(study, several, peaks, falls)]
         told = family(falls, say)
     note = say(
@@ -66,15 +66,30 @@ def _falls(study: Study, several: Sequence[Arm], peaks: dict[str, int]) -> list[
     return [by_name.get(arm.name) for arm in several]
 
 
-def _of_arms(study: Study, several: Sequence[Arm], peaks: dict[str, int], falls: Sequence[Versus | None]) -> str:
-    """Of methods with several seeds: where the fall is shown. Of single seeds: where they stood highest, no verdict."""
-    say, count = study.say, len(several)
-    still = sum(peaks[arm.name] == len(arm.steps()) - 1 for arm in several)
-    rising = say(
+def _ends_highest(values: Sequence[Estimate | None]) -> bool:
+    """Is no checkpoint higher than the last? One as high may come before it."""
+    return bool(values) and (values[-1].value if values[-1] else 0.0) >= max(one.value if one else 0.0 for one in values)
+
+
+def _rising(study: Study, several: Sequence[Arm], curves: dict[str, list[Estimate | None]], peaks: dict[str, int]) -> str:
+    """In how many methods no checkpoint is above the last on the select half."""
+    count = len(several)
+    highest = [arm for arm in several if _ends_highest(curves[arm.name])]
+    still, tied = len(highest), sum(peaks[arm.name] != len(arm.steps()) - 1 for arm in highest)
+    ties = f" (in {tied} as high as an earlier one)" if tied and count > 1 else " (as high as an earlier one)" if tied else ""
+    return study.say(
         f"선택 쪽 절반에서 마지막 체크포인트가 가장 높은 것은 방법과 길이 {count}가지 중 "
-        + (f"{still}가지입니다." if still else "하나도 없습니다."),
-        f"On the select half the last checkpoint is the highest in {still or 'none'} of {count} methods and lengths.",
+        + (f"{still}가지입니다" if still else "하나도 없습니다")
+        + (f" ({tied}가지는 앞선 것과 같은 높이)." if tied else "."),
+        f"On the select half the last checkpoint is the highest in {still or 'none'} of {count} methods and lengths{ties}."
+        if count > 1
+        else f"On the select half the last checkpoint of the one method is {'' if still else 'not '}the highest{ties}.",
     )
+
+
+def _of_arms(study: Study, several: Sequence[Arm], rising: str, peaks: dict[str, int], falls: Sequence[Versus | None]) -> str:
+    """Of methods with several seeds: where the fall is shown. Of single seeds: where they stood highest, no verdict."""
+    say = study.say
     firm = [(arm, one) for arm, one in zip(several, falls, strict=True) if arm.seeds > 1]
     if not firm:
         return f"{lead([], say)} {rising}"
@@ -95,7 +110,9 @@ def _of_arms(study: Study, several: Sequence[Arm], peaks: dict[str, int], falls:
     )
     return f"{rising} " + say(
         f"최고에서 떨어짐은 시드가 둘 이상인 {len(firm)}가지 중 어디에서도 보이지 않습니다{limit}.",
-        f"A fall from the peak is shown in none of the {len(firm)} with several seeds{limit}.",
+        f"A fall from the peak is shown in none of the {len(firm)} with several seeds{limit}."
+        if len(firm) > 1
+        else f"A fall from the peak is not shown in the one with several seeds{limit}.",
     )
 
 
@@ -104,16 +121,17 @@ def _of_runs(study: Study) -> str:
     found = study.recommendation.over_fitting
     fallen = [one.run for one in found if one.shown]
     tests = sum(one.comparison is not None for one in found)
+    told = "1 test" if tests == 1 else f"{tests} tests"
     if fallen:
         return study.say(
             f"학습 하나씩 보면(Holm, 검정 {tests}개) 과적합이 보이는 학습: {', '.join(fallen)}.",
-            f"Run by run (Holm over {tests} tests), over-fitting is shown in {', '.join(fallen)}.",
+            f"Run by run (Holm over {told}), over-fitting is shown in {', '.join(fallen)}.",
         )
     if not tests:
         return study.say("어느 학습이나 마지막이 최고입니다.", "Every run is at its highest at its end.")
     return study.say(
         f"학습 하나씩 보면(Holm, 검정 {tests}개) 과적합이 보이는 학습은 없습니다.",
-        f"Run by run (Holm over {tests} tests), over-fitting is shown in none.",
+        f"Run by run (Holm over {told}), over-fitting is shown in none.",
     )
 
 

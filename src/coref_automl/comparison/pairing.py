@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.groups import not_evaluated, nothing_under, read_groups
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.config import choose, nearest
 from coref_automl.errors import ComparisonError
@@ -16,6 +16,9 @@ from coref_automl.evaluation.stored import find_evaluations
 def choose_group(paths: Sequence[str], *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
     """The group that holds an evaluation of every path; unlike fingerprints and scorer versions are refused by name."""
     groups = read_groups(paths, common=common)
+    if missing := not_evaluated(paths):
+        raise ComparisonError(nothing_under(missing))
+    paths = [path for path in paths if find_evaluations([path])]  # the others are relation runs
     if evalset is not None:
         if not any(evalset in (group.evalset, group.fingerprint) for group in groups):
             raise ComparisonError(

@@ -28,8 +28,8 @@ def rating(study: Study) -> Section | None:
     runs, say = study.runs(), study.say
     if not runs:
         return None
-    behind = _behind(study)
-    graded = {run: _grades(study, entries, behind) for run, entries in runs.items()}
+    behind, starts = _behind(study), _starts(study)
+    graded = {run: _grades(study, entries, behind, starts) for run, entries in runs.items()}
     titles = [grade.what for grade in next(iter(graded.values()))]
     lines = tuple(
         row(run, *(Cell(f"{grade.letter} · {grade.because}", _GRADES.get(grade.letter, "quiet")) for grade in grades))
@@ -79,7 +79,15 @@ def _behind(study: Study) -> dict[str, Comparison | None]:
     return dict(zip((peak.name for peak in peaks), study.judged(best, peaks), strict=True))
 
 
-def _grades(study: Study, entries: list[Entry], behind: Mapping[str, Comparison | None]) -> list[Grade]:
+def _starts(study: Study) -> dict[str, Comparison | None]:
+    """Every checkpoint against the model that its run began from, Holm over them."""
+    trained = [entry for entries in study.runs().values() for entry in entries]
+    return dict(zip((entry.name for entry in trained), study.over_own_base(trained), strict=True))
+
+
+def _grades(
+    study: Study, entries: list[Entry], behind: Mapping[str, Comparison | None], starts: Mapping[str, Comparison | None]
+) -> list[Grade]:
     say, values = study.say, study.select_values()
     first, last, peak = entries[0], entries[-1], study.peak(entries)
     bound = {candidate.name: candidate.bound for candidate in study.recommendation.candidates}[peak.name]
@@ -88,8 +96,7 @@ def _grades(study: Study, entries: list[Entry], behind: Mapping[str, Comparison 
     share = near.tokens / last.tokens if last.tokens else 1.0
     fewest = min(study.peak(other).tokens for other in study.runs().values()) or 1
     times = peak.tokens / fewest
-    start = study.against_base().get(first.name) if study.base is not None else None
-    lost = behind.get(peak.name)
+    start, lost = starts[first.name], behind.get(peak.name)
     return [
         Grade(say("시작", "initial"), _by_sign(start), points(start.difference) if start else say("기준 없음", "no base")),
         Grade(
@@ -119,18 +126,23 @@ def _stability(study: Study, peak: Entry, last: Entry) -> Grade:
 
 def _efficiency(study: Study, peak: Entry) -> Grade:
     say, name = study.say, study.say("효율", "efficiency")
-    base = study.base.evaluation.estimates.get(study.metric) if study.base else None
-    if base is None:
+    own = _gained(study, peak)
+    if own is None:
         return Grade(name, "–", say("기준 없음", "no base"))
-
-    def rate(entry: Entry) -> float:
-        value = entry.evaluation.estimates.get(study.metric)
-        return 1e8 * (value.value - base.value) / entry.tokens if value and entry.tokens else 0.0
-
-    top = max(rate(study.peak(entries)) for entries in study.runs().values())
-    own = rate(peak)
+    rates = [_gained(study, study.peak(entries)) for entries in study.runs().values()]
+    top = max(rate for rate in rates if rate is not None)
     letter = "C" if top <= 0 or own <= 0 else _under(1 - own / top, 1 / 3, 2 / 3)
     return Grade(name, letter, say(f"{own:+.2f}점/백만", f"{own:+.2f} points/M"))
+
+
+def _gained(study: Study, peak: Entry) -> float | None:
+    """Points per million tokens over the model that the run began from; None where that was not evaluated."""
+    base = study.own_base(peak)
+    before = base.evaluation.estimates.get(study.metric) if base else None
+    if before is None:
+        return None
+    value = peak.evaluation.estimates.get(study.metric)
+    return 1e8 * (value.value - before.value) / peak.tokens if value and peak.tokens else 0.0
 
 
 def _by_sign(answer: Comparison | None) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison import plan
-from coref_automl.comparison.groups import flat_paths, read_groups
+from coref_automl.comparison.groups import flat_paths, not_evaluated, read_groups
 from coref_automl.comparison.page import Page, Say, Section, Table, row
 from coref_automl.comparison.recommend import MARGIN, checked_margin, recommend_group
 from coref_automl.comparison.relation_runs import find_relation
@@ -132,9 +132,23 @@ def read_study(
         seed=seed,
         target=target or {},
         relation=find_relation(paths),
-        notes=_still_training(chosen, say),
+        notes=[*_left_out(paths, say), *_still_training(chosen, say)],
     )
     return study, [group for group in groups if group is not chosen]
+
+
+def _left_out(paths: Sequence[str], say: Say) -> list[str]:
+    """Paths that were given and have nothing to report."""
+    missing = not_evaluated(paths)
+    if not missing:
+        return []
+    names, command = ", ".join(missing), f"coref-automl evaluate {' '.join(missing)}"
+    return [
+        say(
+            f"{names}에는 끝난 평가가 없어 이 보고서에 없습니다. 실행하세요: {command}",
+            f"No finished evaluation under {names}, so this report is without it; run: {command}",
+        )
+    ]
 
 
 def _still_training(group: Group, say: Say) -> list[str]:

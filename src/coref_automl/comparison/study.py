@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.compare import ALPHA, ComparisonTable, against, compare_group
+from coref_automl.comparison.compare import ALPHA, ComparisonTable, adjusted_to, against, compare_group
+from coref_automl.comparison.groups import same_model
 from coref_automl.comparison.page import Say
 from coref_automl.comparison.pairing import settle_metric
 from coref_automl.comparison.recommend import Recommendation, recommend_group
@@ -75,12 +76,43 @@ class Study:
         values = self.select_values()
         return max(entries, key=lambda entry: (values[entry.name].value, -entry.tokens))
 
-    def judged(self, reference: Entry, others: Sequence[Entry]) -> list[Comparison | None]:
-        """Others against a reference on the confirm half, Holm over them; None where that half is empty."""
+    def judged(self, reference: Entry, others: Sequence[Entry], *, family: int | None = None) -> list[Comparison | None]:
+        """Others against a reference on the confirm half, Holm over them; None where that half is empty.
+
+        `family` is how many comparisons the caller will adjust together, where they are more than these.
+        """
         columns = self.group.columns(self.metric, half="confirm", entries=[reference, *others])
         if not columns.items or not others:
             return [None] * len(others)
-        return against(columns, [reference.name, *(entry.name for entry in others)], 0, self.metric, seed=self.seed)[1:]
+        names = [reference.name, *(entry.name for entry in others)]
+        return against(columns, names, 0, self.metric, seed=self.seed, family=family)[1:]
+
+    def own_base(self, entry: Entry) -> Entry | None:
+        """The evaluated model that a checkpoint began from: the study's base, or one in windows as long, or of its only length.
+
+        A checkpoint without a record of its training is taken to have begun from the study's base.
+        """
+        made = entry.evaluation.provenance
+        if made is None:
+            return self.base
+        began = same_model(made.base)
+        found = [one for one in self.entries if one is not entry and same_model(one.evaluation.checkpoint) == began]
+        if self.base is not None and any(one is self.base for one in found):
+            return self.base
+        as_long = next((one for one in found if one.evaluation.seq_len == entry.evaluation.seq_len), None)
+        return as_long or (found[0] if len(found) == 1 else None)
+
+    def over_own_base(self, entries: Sequence[Entry]) -> list[Comparison | None]:
+        """Each against the model it began from on the confirm half, Holm over all; None where that was not evaluated."""
+        references = [self.own_base(entry) for entry in entries]
+        family = sum(one is not None for one in references)
+        answers: list[Comparison | None] = [None] * len(entries)
+        for reference in {id(one): one for one in references if one is not None}.values():
+            at = [number for number, one in enumerate(references) if one is reference]
+            for number, answer in zip(at, self.judged(reference, [entries[n] for n in at], family=family), strict=True):
+                answers[number] = answer
+        adjusted = iter(holm([answer.p for answer in answers if answer]))
+        return [adjusted_to(answer, float(next(adjusted))) if answer else None for answer in answers]
 
     def against_base(self) -> dict[str, Comparison]:
         if self.table is None:

@@ -23,6 +23,7 @@ from coref_automl.evaluation.stored import (
     RESULT,
     StoredEvaluation,
     Target,
+    base_evaluation,
     find_evaluations,
     open_evaluation,
     summary_json,
@@ -141,7 +142,7 @@ class Desk:
         provenance = evaluation.provenance
         if provenance is None:
             return evaluation
-        base = open_evaluation(target_of(provenance.base, self._out).folder(evalset.name, seq_len))
+        base = base_evaluation(provenance.base, evalset.name, seq_len, self._out)
         if base is None or base.evaluation.path == evaluation.path or not _comparable(base.evaluation, evalset, seq_len, dtype):
             return evaluation
         return replace(evaluation, baselines={**evaluation.baselines, "un-adapted": base.evaluation.estimates})

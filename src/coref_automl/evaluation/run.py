@@ -17,7 +17,7 @@ from coref_automl.errors import CorefError, EvaluationError, StorageError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.keep import Desk
 from coref_automl.evaluation.one import evaluate_one, pick
-from coref_automl.evaluation.stored import StoredEvaluation, Target, find_evaluations, find_targets, target_of
+from coref_automl.evaluation.stored import StoredEvaluation, Target, base_targets, find_evaluations, find_targets
 from coref_automl.evaluation.words import WordMode
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Evaluation
@@ -162,7 +162,7 @@ def _evaluate_bases(
     targets: Sequence[Target], sets: Sequence[EvalSet], recipe: EvaluateRecipe, devices: Sequence[str], progress: Progress
 ) -> None:
     """The models that the checkpoints started from, where they are at hand: every table shows them. Never a reason to fail."""
-    wanted: dict[tuple[str, int | None], Target] = {}
+    wanted: dict[tuple[str, int], None] = {}
     mine = {target.model for target in targets}
     for target in targets:
         try:
@@ -170,12 +170,13 @@ def _evaluate_bases(
             if provenance is None or not _at_hand(provenance.base) or provenance.base in mine:
                 continue
             seq_len = recipe.seq_len or Desk(target, recipe.out).seq_len()
-            wanted.setdefault((provenance.base, seq_len), target_of(provenance.base, recipe.out))
+            wanted[provenance.base, seq_len] = None
         except CorefError:
             continue  # the target's own evaluation will say what is wrong
-    for (name, length), base in wanted.items():
+    bases = base_targets([name for name, _ in wanted], targets, recipe.out)
+    for name, length in wanted:
         tally = _Tally(progress, alone=True)
-        _evaluate_all([base], sets, replace(recipe, seq_len=length), devices[:1], tally)
+        _evaluate_all([bases[name]], sets, replace(recipe, seq_len=length), devices[:1], tally)
         for error in tally.failures.values():
             progress.note(f"The un-adapted model {name} is left out of the tables: {_first_line(error)}")
 

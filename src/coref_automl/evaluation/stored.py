@@ -68,9 +68,17 @@ def find_targets(paths: Sequence[str | Path], out: Path | None = None) -> list[T
     targets: dict[str, Target] = {}
     for path in paths:
         for model in _models(str(path)):
-            target = target_of(model, out)
-            targets.setdefault(str(Path(model).resolve()) if Path(model).is_dir() else model, target)
+            targets.setdefault(identity(model), target_of(model, out))
     return _unique(list(targets.values()))
+
+
+def base_targets(models: Sequence[str], beside: Sequence[Target], out: Path | None = None) -> dict[str, Target]:
+    """The targets of models that checkpoints began from: none overwrites another of its name, nor one of those `beside` it."""
+    held = {identity(target.model): target for target in beside}
+    for model in models:
+        held.setdefault(identity(model), target_of(model, out))
+    apart = dict(zip(held, _unique(list(held.values())), strict=True))
+    return {model: apart[identity(model)] for model in models}
 
 
 def target_of(model: str, out: Path | None = None) -> Target:
@@ -81,6 +89,18 @@ def target_of(model: str, out: Path | None = None) -> Target:
         return Target(str(folder), f"{run}/{folder.name}", folder.name, out / run if out else folder.parent, True)
     label = model_slug(model)
     return Target(model, label, label, (out or Path(EVALUATIONS)) / label, False)
+
+
+def identity(model: str) -> str:
+    """What tells one model from another: the place of a folder, however it is written; a hub id or a bundled name as it is."""
+    return str(Path(model).resolve()) if Path(model).is_dir() else model
+
+
+def marked(target: Target) -> Target:
+    """The same with a mark of the model's place in its folder and its name, for where another model has its plain name."""
+    home = _home(target.model, target.in_run)
+    base = target.base.with_name(f"{target.base.name}-{fingerprint(home)[:6]}")
+    return replace(target, base=base, name=f"{base.name}/{target.label}" if target.in_run else base.name)
 
 
 def model_slug(model: str) -> str:
@@ -119,6 +139,16 @@ def open_evaluation(folder: Path) -> StoredEvaluation | None:
     if in_run and (moved := folder.parents[2] / folder.name).is_dir():
         evaluation = replace(evaluation, checkpoint=f"{moved.parent.resolve().name}/{moved.name}", path=str(moved))
     return StoredEvaluation(evaluation, folder)
+
+
+def base_evaluation(model: str, evalset: str, seq_len: int, out: Path | None = None) -> StoredEvaluation | None:
+    """The evaluation of the model that a run began from; another model's of the same name is not taken for it."""
+    plain = target_of(model, out)
+    for target in (plain, marked(plain)) if plain.base.name else (plain,):
+        found = open_evaluation(target.folder(evalset, seq_len))
+        if found is not None and identity(found.evaluation.path) == identity(model):
+            return found
+    return None
 
 
 def summary_json(evaluation: Evaluation) -> dict[str, Any]:
@@ -195,7 +225,8 @@ def _evaluation_folders(path: str) -> Iterator[Path]:
         )
         return
     elif is_model_folder(folder) and not checkpoints_of(folder):
-        folder = Path(EVALUATIONS) / model_slug(path)
+        plain = target_of(path)
+        folder = own if (own := marked(plain).base).is_dir() else plain.base
     yield from sorted((entry.parent for entry in folder.rglob(RESULT)), key=lambda entry: natural_order(str(entry)))
 
 
@@ -206,9 +237,7 @@ def _unique(targets: list[Target]) -> list[Target]:
     for target in targets:
         home = _home(target.model, target.in_run)
         if owners.setdefault(target.base, _owner(target) or home) != home:
-            target = replace(target, base=target.base.with_name(f"{target.base.name}-{fingerprint(home)[:6]}"))
-            name = f"{target.base.name}/{target.label}" if target.in_run else target.base.name
-            target = replace(target, name=name)
+            target = marked(target)
         out.append(target)
     names = [target.name for target in out]
     return [replace(entry, name=Path(entry.model).as_posix()) if names.count(entry.name) > 1 else entry for entry in out]
