@@ -63,7 +63,7 @@ def test_many_bad_rows_are_one_readable_text_that_says_where_they_can_be_skipped
     listed = "; ".join(f"row {number + 1} (made-{number:05d}): {reason}" for number in range(5))
     assert str(told.value) == (
         f"{path}: {listed}; and 3 more bad rows. Correct the file, or go on without them: --skip-bad in re train, evaluate and "
-        "predict, settings: {skip_bad: true} in a recipe of re grid."
+        "predict, settings: {skip_bad: true} in a recipe of re grid or tune."
     )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coref_automl.config import read_recipe
-from coref_automl.errors import RecipeError
+from coref_automl.errors import RecipeError, RelationDataError
 from coref_automl.progress import quiet
+from coref_automl.relation.data import read_relations
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.relation import open_relation
@@ -60,6 +63,30 @@ def test_a_study_of_relation_extraction_ends_with_a_recipe_that_trains(encoder: 
     assert (tmp_path / "study" / "best-model" / "relation.json").is_file()
     table = (tmp_path / "study" / "trials.csv").read_text("utf-8").splitlines()
     assert table[0].startswith("study,trial,state,micro_f1,origin,learning_rate,scheme")
+
+
+def test_bad_rows_can_be_skipped_in_a_study_as_in_a_run(encoder: str, tmp_path: Path) -> None:
+    rows = [row.to_json() for row in read_relations("bundled:relations-dev", max_rows=40).rows]
+    for name, wrong in (("train", 3), ("dev", 7)):
+        held = [{**klue(row), "label": "per:nothing"} if number == wrong else klue(row) for number, row in enumerate(rows)]
+        (tmp_path / f"{name}.json").write_text(json.dumps(held, ensure_ascii=False), "utf-8")
+    files = {"train": str(tmp_path / "train.json"), "dev": str(tmp_path / "dev.json"), "epochs": 1}
+    with pytest.raises(RelationDataError, match="in a recipe of re grid or tune"):
+        open_relation(study(encoder, tmp_path / "s", **files), tmp_path / "s", quiet())
+    settings = {"max_length": 64, "patience": 0, "skip_bad": True}
+    result = run_study(study(encoder, tmp_path / "s", settings=settings, **files), launcher=InlineLauncher(), wait=lambda: None)
+    assert result.final is not None
+
+
+def klue(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as KLUE writes it."""
+    entities = {
+        name: {"word": one["word"], "start_idx": one["start"], "end_idx": one["end"] - 1, "type": one["type"]}
+        for name in ("subject", "object")
+        for one in (row[name],)
+    }
+    return {"guid": row["guid"], "sentence": row["sentence"], "subject_entity": entities["subject"],
+            "object_entity": entities["object"], "label": row["label"]}  # fmt: skip
 
 
 def test_settings_that_relation_training_would_refuse_are_refused_at_once(encoder: str, tmp_path: Path) -> None:

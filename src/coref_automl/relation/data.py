@@ -66,7 +66,7 @@ def bad_rows(name: str, problems: Sequence[Problem]) -> RelationDataError:
     more = f"; and {len(problems) - _LISTED:,} more bad rows" if len(problems) > _LISTED else ""
     return RelationDataError(
         f"{name}: {listed}{more}. Correct the file, or go on without them: --skip-bad in re train, evaluate and predict, "
-        "settings: {skip_bad: true} in a recipe of re grid."
+        "settings: {skip_bad: true} in a recipe of re grid or tune."
     )
 
 

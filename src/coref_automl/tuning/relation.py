@@ -111,7 +111,9 @@ class RelationProblem:
         return [float(getattr(self._scores(job), self.metric)) / 100 for job in jobs]
 
     def verdict(self, ours: list[Job], theirs: list[Job], seed: int) -> MethodVerdict:
-        return method_verdict(self._scored(ours), self._scored(theirs), metric=self.metric, seed=seed)
+        answered = [set(read_predictions(self._path(job))[0]) for job in (*ours, *theirs)]
+        shared = set.intersection(*answered)  # skipped rows may differ: one scheme can mark a row that another cannot
+        return method_verdict(self._scored(ours, shared), self._scored(theirs, shared), metric=self.metric, seed=seed)
 
     def _predictions(self, job: Job) -> Path:
         return job.run / f"seed-{job.recipe['first_seed']}" / "predictions"
@@ -120,10 +122,17 @@ class RelationProblem:
         held = read_json(self._predictions(job) / f"{self.judged.split}.json")
         return Scores.from_json({name: value for name, value in held.items() if name != "rows"})
 
-    def _scored(self, jobs: list[Job]) -> Scored:
-        found = [read_predictions(self._predictions(job) / f"{self.judged.split}.jsonl")[2] for job in jobs]
-        sentences = np.array([sentence_key(row.sentence) for row in self.judged.rows])
-        return Scored(gold_indices(self.judged.rows), np.stack(found), sentences)
+    def _path(self, job: Job) -> Path:
+        return self._predictions(job) / f"{self.judged.split}.jsonl"
+
+    def _scored(self, jobs: list[Job], shared: set[str]) -> Scored:
+        found = []
+        for job in jobs:
+            ids, _, probabilities = read_predictions(self._path(job))
+            found.append(probabilities[[row in shared for row in ids]])
+        rows = [row for row in self.judged.rows if row.guid in shared]
+        sentences = np.array([sentence_key(row.sentence) for row in rows])
+        return Scored(gold_indices(rows), np.stack(found), sentences)
 
 
 def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> RelationProblem:
@@ -132,8 +141,12 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
 
     metric = recipe.metric or "micro_f1"
     choose(metric, METRICS, "metric")
-    train = read_relations(str(recipe.train), max_rows=recipe.settings.get("max_rows"))
-    dev = read_relations(recipe.dev) if recipe.dev else None
+    skip_bad = bool(recipe.settings.get("skip_bad"))
+    train = read_relations(str(recipe.train), skip_bad=skip_bad, max_rows=recipe.settings.get("max_rows"))
+    dev = read_relations(recipe.dev, skip_bad=skip_bad) if recipe.dev else None
+    for read in (train, *([dev] if dev else [])):
+        if read.problems:
+            progress.note(f"{len(read.problems):,} bad rows of {read.split} are skipped.")
     if dev is None:
         progress.note("No --dev: the verdict is on the slice of train that also chose, so it is not independent.")
     held = split_by_sentence(train.rows, float(recipe.settings.get("holdout", RelationRecipe("", "", "").holdout)))[1]
