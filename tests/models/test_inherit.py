@@ -13,7 +13,7 @@ from coref_automl.models.build import SHAPES, build_masked_lm
 from coref_automl.models.heads import predict
 from coref_automl.models.inherit import inherit_words
 from coref_automl.models.load import load_masked_lm
-from tests.models.conftest import tokenizer
+from tests.models.conftest import TINY, build, tokenizer
 
 SMALL = sorted(name for name, shape in SHAPES.items() if shape.hidden == 64)
 
@@ -39,6 +39,20 @@ def test_the_new_head_answers_as_the_old_one(shape: str, source: str) -> None:
     with torch.no_grad():
         torch.testing.assert_close(predict(new, hidden), predict(old, hidden), rtol=1e-3, atol=1e-3)
     assert torch.equal(new.get_input_embeddings().weight, old.get_input_embeddings().weight)
+
+
+@pytest.mark.parametrize("source", [name for name in TINY if name != "electra"])
+def test_every_family_can_be_a_source(source: str) -> None:
+    old, new = build(source, seed=3), build("bert", seed=4)
+    inherit_words(new, old)
+    hidden = torch.randn(7, 32, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(predict(new, hidden), predict(old, hidden), rtol=1e-3, atol=1e-3)
+
+
+def test_a_narrow_embedding_is_refused() -> None:
+    with pytest.raises(ModelError, match="100 x 16 and the new model needs 100 x 32"):
+        inherit_words(build("bert"), build("electra"))
 
 
 def test_the_layers_stay_random_and_the_words_stay_tied() -> None:

@@ -69,13 +69,27 @@ def test_bad_rows_can_be_skipped_in_a_study_as_in_a_run(encoder: str, tmp_path: 
     rows = [row.to_json() for row in read_relations("bundled:relations-dev", max_rows=40).rows]
     for name, wrong in (("train", 3), ("dev", 7)):
         held = [{**klue(row), "label": "per:nothing"} if number == wrong else klue(row) for number, row in enumerate(rows)]
+        held[wrong + 4] = unmarkable(held[wrong + 4])
         (tmp_path / f"{name}.json").write_text(json.dumps(held, ensure_ascii=False), "utf-8")
     files = {"train": str(tmp_path / "train.json"), "dev": str(tmp_path / "dev.json"), "epochs": 1}
     with pytest.raises(RelationDataError, match="in a recipe of re grid or tune"):
         open_relation(study(encoder, tmp_path / "s", **files), tmp_path / "s", quiet())
     settings = {"max_length": 64, "patience": 0, "skip_bad": True}
-    result = run_study(study(encoder, tmp_path / "s", settings=settings, **files), launcher=InlineLauncher(), wait=lambda: None)
+    recipe = study(encoder, tmp_path / "s", settings=settings, **files)
+    result = run_study(recipe, launcher=InlineLauncher(), wait=lambda: None)
     assert result.final is not None
+    problem = open_relation(recipe, tmp_path / "s", quiet())
+    jobs = [problem.job(result.final.winner.params, seed, confirm=True) for seed in (0, 1)]
+    assert len(problem.judged.rows) == 39
+    assert problem.verdict(jobs, jobs, 0).over_documents.n == 38  # one row could be read and not marked
+
+
+def unmarkable(row: dict[str, Any]) -> dict[str, Any]:
+    """A good row whose subject is longer than any window: it is read, and cannot be marked."""
+    word = " ".join(["서울"] * 80)
+    return {**row, "sentence": f"{word}는 서울에 있다.",
+            "subject_entity": {"word": word, "start_idx": 0, "end_idx": len(word) - 1, "type": "ORG"},
+            "object_entity": {"word": "서울", "start_idx": len(word) + 2, "end_idx": len(word) + 3, "type": "LOC"}}  # fmt: skip
 
 
 def klue(row: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from coref_automl.errors import ModelError
 
 _OF_BERT = ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm")
 _OF_ROBERTA = ("lm_head.dense", "lm_head.layer_norm")
+_OF_NEW_DEBERTA = ("lm_predictions.lm_head.dense", "lm_predictions.lm_head.LayerNorm")
 _HEADS = {
     "bert": _OF_BERT,
     "electra": ("generator_predictions.dense", "generator_predictions.LayerNorm"),
@@ -33,21 +34,32 @@ def inherit_words(model: Any, source: Any) -> None:
     A bias that only the source has finds no place; one that only the new model has starts at zero.
     """
     pairs = [(model.get_input_embeddings(), source.get_input_embeddings()), *zip(_head(model), _head(source), strict=True)]
-    words, theirs = model.get_output_embeddings(), source.get_output_embeddings()
+    (table, bias), (their_table, their_bias) = _answers(model), _answers(source)
     with torch.no_grad():
-        for ours, from_source in pairs:
-            _fill(ours.weight, from_source.weight)
-            _fill_bias(ours, from_source)
-        if words.weight is not pairs[0][0].weight:
-            _fill(words.weight, theirs.weight)
-        _fill_bias(words, theirs)
+        for ours, theirs in pairs:
+            _fill(ours.weight, theirs.weight)
+            _fill_bias(getattr(ours, "bias", None), getattr(theirs, "bias", None))
+        if table is not pairs[0][0].weight:
+            _fill(table, their_table)
+        _fill_bias(bias, their_bias)
 
 
 def _head(model: Any) -> tuple[Any, Any]:
-    dense, norm = _HEADS[model.config.model_type]
-    if model.config.model_type == "deberta-v2" and not model.config.legacy:
-        dense, norm = "lm_predictions.lm_head.dense", "lm_predictions.lm_head.LayerNorm"
+    dense, norm = _OF_NEW_DEBERTA if _is_new_deberta(model) else _HEADS[model.config.model_type]
     return model.get_submodule(dense), model.get_submodule(norm)
+
+
+def _answers(model: Any) -> tuple[Any, Any]:
+    """The table and the biases that turn a hidden state into scores of words."""
+    if _is_new_deberta(model):
+        return model.get_input_embeddings().weight, model.lm_predictions.lm_head.bias
+    words = model.get_output_embeddings()
+    return words.weight, words.bias
+
+
+def _is_new_deberta(model: Any) -> bool:
+    """DeBERTa has two kinds of heads; the newer one has no table of its own."""
+    return model.config.model_type == "deberta-v2" and not model.config.legacy
 
 
 def _fill(ours: Any, theirs: Any) -> None:
@@ -59,11 +71,8 @@ def _fill(ours: Any, theirs: Any) -> None:
 
 
 def _fill_bias(ours: Any, theirs: Any) -> None:
-    bias = getattr(ours, "bias", None)
-    if bias is None:
-        return
-    given = getattr(theirs, "bias", None)
-    bias.zero_() if given is None else bias.copy_(given[: len(bias)])
+    if ours is not None:
+        ours.zero_() if theirs is None else ours.copy_(theirs[: len(ours)])
 
 
 def _size(weight: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any, Literal
 
 from coref_automl.config import choose
@@ -78,11 +77,6 @@ class TrainRecipe:
     def shape(self) -> str | None:
         """The shape of a model that starts from random weights."""
         return self.model.removeprefix(NEW) if self.model.startswith(NEW) else None
-
-    @property
-    def start(self) -> str:
-        """What the run begins from: runs of one method begin from the same, words included."""
-        return f"{self.model}+{PurePath(self.words_from).name}" if self.words_from else self.model
 
 
 HELP = {

@@ -56,6 +56,10 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
     while True:
         try:
             return _attempt(work, run, micro, progress, started)
+        except ModelError:
+            if main:
+                give_up(run)
+            raise
         except torch.OutOfMemoryError as error:
             if work.processes > 1:  # the other processes wait inside the step and cannot begin again with this one
                 raise TrainingError(
@@ -75,11 +79,7 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
     """Train with one micro-batch size from the newest checkpoint, or from the beginning."""
     recipe, plan = work.recipe, work.plan
     resume = resumable(run)
-    try:
-        loaded = load_model(work, resume)
-    except ModelError:
-        give_up(run)
-        raise
+    loaded = load_model(work, resume)
     for note in loaded.notes if resume is None else ():
         progress.note(note)
     model = loaded.model
@@ -149,6 +149,12 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
     return _result(run, callback.last_loss, callback.stopped)
 
 
+def _start(work: Prepared) -> str:
+    """What the run begins from; runs of one method begin from the same, the words of a new model included."""
+    recipe = work.recipe
+    return f"{recipe.model}+{Path(recipe.words_from).name}-{work.prints['words'][:6]}" if recipe.words_from else recipe.model
+
+
 def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) -> None:
     """Give a checkpoint, while it still lies aside, what the Trainer does not: the time so far, a card, and what made it."""
     recipe, plan = work.recipe, work.plan
@@ -158,7 +164,7 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
         epoch=round(step / plan.steps_per_epoch, 6),
         tokens=plan.tokens_after(step),
         objective=recipe.objective,
-        base=recipe.start,
+        base=_start(work),
         seq_len=work.dataset.seq_len,
         seed=recipe.seed,
         dataset=recipe.dataset,
