@@ -19,15 +19,12 @@ from coref_automl.comparison.compare import compare, in_words, outdone_by_holm
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.page import Say, Table, Text
 from coref_automl.comparison.question import Question
-from coref_automl.comparison.relation_runs import find_relation, paired
 from coref_automl.comparison.report import report
 from coref_automl.comparison.sentences import Lang, recommendation_sentence, verdict
 from coref_automl.comparison.study import Study, study_of
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.stored import find_evaluations
 from coref_automl.records import Comparison, Estimate, Task
-from coref_automl.relation.intervals import Scored, method_verdict
-from coref_automl.relation.labels import LABELS, NO_RELATION
 from coref_automl.statistics import seed_paired_verdict
 from coref_automl.store import read_json, write_json, write_jsonl
 from tests.comparison.conftest import Model, make_scores, write_evaluation
@@ -360,98 +357,34 @@ def test_every_question_is_in_the_report_and_its_archive_says_the_same(
     assert numbers[0] == numbers[1]
 
 
-def write_relation(root: Path, name: str, model: str, right: float, seed: int, *, marks: bool = True) -> Scored:
-    """Three relation seeds that get a share of rows right; returns what the relation room makes of them."""
-    rng = np.random.default_rng(seed)
-    gold = np.random.default_rng(9).integers(0, 6, size=400)
-    sentences = [f"s{number // 2:03d}" for number in range(400)]
-    probabilities = np.zeros((3, 400, len(LABELS)), np.float32)
-    for number in range(3):
-        predicted = np.where(rng.random(400) < right, gold, rng.integers(0, 6, size=400))
-        probabilities[number, np.arange(400), predicted] = 1
-        lines = [
-            {"guid": f"g{n}", **({"sentence": sentences[n]} if marks else {}), "gold": LABELS[g], "pred": LABELS[p], "probs": []}
-            for n, (g, p) in enumerate(zip(gold.tolist(), predicted.tolist(), strict=True))
-        ]
-        write_jsonl(root / name / f"seed-{number}" / "predictions" / "dev.jsonl", lines)
-    result = {
-        "micro_f1": 50.0,
-        "auprc": 50.0,
-        "accuracy": 50.0,
-        "split": "dev",
-        "seeds": [{}, {}, {}],
-        "model": model,
-        "run": str(root),
-    }
-    write_json(root / name / "re_results.json", result)
-    return Scored(gold, probabilities, np.array(sentences))
+def test_checkpoints_of_seeds_meet_by_epoch_though_rows_hold_unlike_tokens(tmp_path: Path) -> None:
+    models = [Model("base", 0, -1.0)]
+    for seed in range(2):
+        for step, tokens in ((50, 51_000 + 300 * seed), (100, 100_000), (150, 149_000 - 200 * seed), (200, 200_000)):
+            models.append(Model(f"entity-s{seed}", step, 0.1, tokens=tokens, seed=seed))
+    found = read_study(write(tmp_path, models))
+    (arm,) = arms(found)
+    assert [[entry.step for entry in step.values()] for step in arm.steps()] == [[50, 50], [100, 100], [150, 150], [200, 200]]
+    (curve,) = cells(overfit.over_fitting(found))
+    assert [cell.split(":")[0] for cell in curve[1:]] == ["0.5", "1", "1.5", "2"]
 
 
-def test_relation_runs_are_judged_as_the_relation_room_judges_them(tmp_path: Path) -> None:
-    assert LABELS[NO_RELATION] == "no_relation"
-    ours = write_relation(tmp_path, "re-entity", "runs/entity-128-s0/checkpoint-200", 0.9, 1)
-    theirs = write_relation(tmp_path, "re-mlm", "runs/mlm-128-s0/checkpoint-200", 0.6, 2)
-    by_name = {run.name: run for run in find_relation([str(tmp_path)])}
-    found, expected = paired(by_name["re-entity"], by_name["re-mlm"], seed=0), method_verdict(ours, theirs)
-    assert found is not None
-    assert found.seeds == 3
-    assert found.answer.difference == pytest.approx(expected.difference)
-    assert found.answer.over_documents.low == pytest.approx(expected.over_documents.low)
-    assert found.answer.over_documents.high == pytest.approx(expected.over_documents.high)
-    assert found.answer.p_seeds == pytest.approx(expected.p_seeds)
-    assert found.answer.detectable == pytest.approx(expected.detectable)
-    assert found.answer.shown
-    assert expected.shown
-
-
-def test_relation_runs_are_paired_by_the_number_of_their_seeds_and_by_sentence(tmp_path: Path) -> None:
-    write_relation(tmp_path, "re-entity", "runs/entity-128-s0/checkpoint-200", 0.9, 1)
-    write_relation(tmp_path, "re-mlm", "runs/mlm-128-s0/checkpoint-200", 0.6, 2)
-    one, other = find_relation([str(tmp_path)])
-    told = [{"seed": 0}, {"seed": 1}, {"seed": 2}], [{"seed": 2}, {"seed": 5}, {"seed": 7}]
-    one, other = (replace(run, result={**run.result, "seeds": seeds}) for run, seeds in zip((one, other), told, strict=True))
-    assert one.rows is not None
-    assert other.rows is not None
-    found = paired(one, other, seed=0)
-    assert found is not None
-    assert found.seeds == 1
-    assert found.values == pytest.approx((one.rows.f1()[2], other.rows.f1()[0]))
-    assert paired(one, replace(other, result={**other.result, "seeds": [{"seed": n} for n in (5, 6, 7)]}), seed=0) is None
-    alone = replace(other, rows=replace(other.rows, sentences=np.arange(400)))  # without the sentences of its rows
-    again = paired(one, alone, seed=0)
-    assert again is not None
-    assert again.answer.over_documents == found.answer.over_documents
-
-
-def test_runs_of_one_name_are_told_apart_and_other_settings_are_not_compared(tmp_path: Path) -> None:
-    for name, settings in (("entity", "a"), ("mlm", "a"), ("base", "b")):
-        write_relation(tmp_path / name, "typed", f"runs/{name}-128-s0/checkpoint-200", 0.8, len(name))
-        path = tmp_path / name / "typed" / "re_results.json"
-        write_json(path, {**read_json(path), "fingerprints": {"settings": settings, "data": "rows"}})
-    by_name = {run.name: run for run in find_relation([str(tmp_path)])}
-    assert set(by_name) == {"entity-typed", "mlm-typed", "base-typed"}
-    assert paired(by_name["entity-typed"], by_name["mlm-typed"], seed=0) is not None
-    assert paired(by_name["entity-typed"], by_name["base-typed"], seed=0) is None
-
-
-def test_relation_extraction_is_answered_and_archived_without_its_rows(runs: Path, tmp_path: Path) -> None:
-    write_relation(tmp_path / "re", "re-entity", "/else/runs/entity-128-s0/checkpoint-200", 0.9, 1)
-    write_relation(tmp_path / "re", "re-mlm", "/else/runs/mlm-128-s0/checkpoint-200", 0.6, 2)
-    write_relation(tmp_path / "re", "re-base", "/else/base", 0.6, 3, marks=False)
-    made = archive(runs, tmp_path / "re", out=tmp_path / "kept")
-    assert made.relation_runs == 3
-    texts = [Path(report(*paths, out=tmp_path / name, lang="en").markdown).read_text("utf-8")
-             for name, paths in (("a", (runs, tmp_path / "re")), ("b", (tmp_path / "kept",)))]  # fmt: skip
-    part = [re.search(r"## Does it carry over to relation extraction\?.*?(?=\n## )", text, re.DOTALL) for text in texts]
-    assert part[0] is not None
-    assert part[1] is not None
-    assert part[0].group() == part[1].group()
-    assert "**Yes. That is said of these checkpoints, not of methods. micro-F1 (points), re-entity - re-mlm +" in part[0].group()
-    assert "| re-base | base |" in part[0].group()
-    kept = b"".join(path.read_bytes() for path in (tmp_path / "kept" / "relation").rglob("*") if path.is_file())
-    assert b"/else" not in kept
-    assert b"g399" not in kept
-    assert not any(label.encode() in kept for label in LABELS)
+def test_a_second_base_is_named_and_does_not_change_the_first_answer(tmp_path: Path) -> None:
+    models = [Model("base", 0, -1.0)]
+    for kind, skill, other in (("mlm", -0.9, 0.2), ("entity", 0.2, -0.9)):
+        for seed in range(3):
+            models.append(Model(f"{kind}-s{seed}", 100, skill + 0.02 * seed, objective=kind, seed=seed))
+            models.append(Model(f"other-{kind}-s{seed}", 100, other + 0.02 * seed, objective=kind, seed=seed))
+    write(tmp_path, models)
+    for path in tmp_path.glob("other-*/evaluations/*/*/result.json"):
+        held = read_json(path)
+        write_json(path, held | {"provenance": held["provenance"] | {"base": "small/checkpoint-9"}})
+    found = read_study(tmp_path)
+    first, second = objectives.entity_or_mlm(found), transfer.carry_over(found)
+    assert first is not None
+    assert second is not None
+    assert re.match(r"Yes\. .*: at 128 tokens \+[^;]*, better, from small at 128 tokens -.*, worse\.", first.answer)
+    assert re.search(r"LAMBADA@1 strict: Yes \(at 128 tokens \+.*, better; from small at 128 tokens -.*, worse\)", second.answer)
 
 
 def test_a_comparison_that_holm_outdoes_says_so(runs: Path, study: Study) -> None:

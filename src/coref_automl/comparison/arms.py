@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.groups import same_model
+from coref_automl.comparison.page import Say
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.columns import NOT_RUN
@@ -48,10 +49,13 @@ class Arm:
         return max(entries[-1].tokens for entries in self.runs.values())
 
     def steps(self) -> list[dict[int, Entry]]:
-        """Its checkpoints in order, of all seeds at once: those that were evaluated in every run."""
-        found = {seed: {entry.tokens: entry for entry in entries} for seed, entries in self.runs.items()}
+        """Its checkpoints in order, of all seeds at once: those that were evaluated in every run.
+
+        They meet by epoch: rows hold unlike numbers of tokens, so that within an epoch seeds that shuffle them differ in tokens.
+        """
+        found = {seed: {_epoch(entry): entry for entry in entries} for seed, entries in self.runs.items()}
         shared = set.intersection(*(set(entries) for entries in found.values())) if found else set()
-        return [{seed: entries[tokens] for seed, entries in found.items()} for tokens in sorted(shared)]
+        return [{seed: entries[epoch] for seed, entries in found.items()} for epoch in sorted(shared)]
 
     def with_curve(self) -> Arm:
         """The same with those runs alone of which more than one checkpoint was evaluated."""
@@ -96,6 +100,14 @@ def base_of(study: Study, arm: Arm) -> Entry | None:
     """The model an arm began from, evaluated in windows of the arm's length."""
     found = [entry for entry in study.entries if not entry.trained and same_model(entry.evaluation.checkpoint) == arm.base]
     return next((entry for entry in found if entry.evaluation.seq_len == arm.length), None)
+
+
+def at_length(arm: Arm, own: str, say: Say) -> str:
+    """Where a verdict holds: the arm's length, and its base where that is not the `own` one of the sentence."""
+    if arm.base == own:
+        return say(f"{arm.length:,} 토큰에서", f"at {arm.length:,} tokens")
+    base = arm.base.split("/")[0]
+    return say(f"{base}에서 시작해 {arm.length:,} 토큰에서", f"from {base} at {arm.length:,} tokens")
 
 
 def last(entries: Sequence[Entry]) -> Entry:
@@ -175,6 +187,11 @@ def was_run(study: Study, entry: Entry, metric: str) -> bool:
         if not rows.any() or (entry.ranks[part.rule][rows] == NOT_RUN).all():
             return False
     return True
+
+
+def _epoch(entry: Entry) -> float:
+    made = entry.evaluation.provenance
+    return round(made.epoch, 3) if made else float(entry.tokens)
 
 
 def _ambiguous(found: Sequence[tuple[Provenance, list[Entry]]]) -> set[str]:

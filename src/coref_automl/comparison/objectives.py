@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
-from coref_automl.comparison.arms import Arm, Versus, arms, base_of, equally_trained, last, means, versus
+from coref_automl.comparison.arms import Arm, Versus, arms, at_length, base_of, equally_trained, last, means, versus
 from coref_automl.comparison.groups import same_model
 from coref_automl.comparison.page import Block, Cell, Section, Table, Text, estimate_cells, row
 from coref_automl.comparison.question import Question, lead, phrase, rule, verdict_cell, versus_head, versus_rows
@@ -143,13 +143,11 @@ def _alike(a: Arm, b: Arm) -> bool:
 def _by_length(judged: Sequence[tuple[tuple[Arm, Arm], Versus]], study: Study) -> str:
     """The verdicts that rest on several seeds; where there is none, what one seed says."""
     firm = [entry for entry in judged if entry[1].seeds > 1] or list(judged)
-    own = [entry for entry in firm if entry[0][0].base == firm[0][0][0].base]
     told: list[str] = []
-    for (a, b), one in own:
-        several = sum((x.length, x.objective) == (a.length, a.objective) for (x, y), _ in own if y is b) > 1
+    for (a, b), one in firm:
+        several = sum((x.length, x.objective) == (a.length, a.objective) for (x, y), _ in firm if y is b) > 1
         name = f" ({a.method})" if several else ""
-        at = study.say(f"{a.length:,} 토큰{name}에서", f"at {a.length:,} tokens{name}")
-        told.append(f"{at} {phrase(one, study.say)}")
+        told.append(f"{at_length(a, firm[0][0][0].base, study.say)}{name} {phrase(one, study.say)}")
     return ", ".join(told)
 
 

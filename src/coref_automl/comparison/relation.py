@@ -8,13 +8,12 @@ from coref_automl.comparison.arms import Versus
 from coref_automl.comparison.groups import same_model
 from coref_automl.comparison.page import Block, Cell, Table, Text, row
 from coref_automl.comparison.question import Question, family, lead, phrase, versus_head, versus_rows
+from coref_automl.comparison.relation_methods import PAIRS, between_methods, model_of
 from coref_automl.comparison.relation_runs import RelationRun, paired
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
 from coref_automl.records import Provenance
 
-_PAIRS = (("entity", "mlm"), ("entity", ""), ("combined", "mlm"), ("combined", ""), ("mlm", ""), ("entity", "combined"))
-"""Objectives of the starts to compare, the first question first; "" is the un-adapted base."""
 _KINDS = ("entity", "combined", "mlm")
 
 
@@ -23,31 +22,30 @@ def relation(study: Study) -> Question | None:
     runs, say = study.relation, study.say
     if not runs:
         return None
-    judged, asked = _judged(study, runs)
+    by_method = between_methods(study, runs).values()
+    methods = [verdict for verdict, _ in by_method]
+    checkpoints, asked = _judged(study, runs, {names for _, rests in by_method for names in rests})
     blocks: list[Block] = [_results(study, runs)]
+    if methods:
+        caption = say(
+            "방법 사이의 micro-F1 차이, 사전학습의 시드와 문장으로 짝지음",
+            "between methods: differences in micro-F1, paired by the seed of pretraining and by sentence",
+        )
+        blocks.append(_differences(methods, caption, study))
+    if checkpoints:
+        caption = say(
+            "체크포인트 사이의 micro-F1 차이, 관계 추출의 시드와 문장으로 짝지음",
+            "between checkpoints: differences in micro-F1, paired by the seed of relation training and by sentence",
+        )
+        blocks.append(_differences(checkpoints, caption, study))
+    judged = [*methods, *checkpoints]
     if judged:
-        unit = say("차이, 문장에 걸쳐", "over sentences")
-        head = versus_head((say("시작", "from"), say("상대", "against")), say("앞", "first"), say("뒤", "second"), say, unit=unit)
-        lines = versus_rows([((one.a, one.b), one) for one in judged], say)
-        caption = say("micro-F1의 차이, 시드와 문장으로 짝지음", "differences in micro-F1, paired by seed and by sentence")
-        blocks += [Table(head, lines, frozenset({2, 3, 4, 5, 6}), caption)]
-        told = "; ".join(f"{one.a} - {one.b} {phrase(one, say)}" for one in judged[:3])
-        first = lead(judged[:asked], say)
-        if any(one.seeds > 1 for one in judged[:asked]):
+        told = "; ".join(f"{one.a} - {one.b} {phrase(one, say)}" for one in (methods or checkpoints)[:3])
+        first = lead(methods[:1] or checkpoints[:asked], say)
+        if not methods and any(one.seeds > 1 for one in checkpoints[:asked]):
             first += say(" 방법이 아니라 이 체크포인트들에 대한 답입니다.", " That is said of these checkpoints, not of methods.")
         answer = f"{first} micro-F1 ({say('점', 'points')}), {told}."
-        blocks.append(
-            Text(
-                say(
-                    "시드는 관계 추출 학습의 시드입니다. 한 줄의 시작은 체크포인트 하나이므로 판정은 그 체크포인트에 대한 "
-                    "것이고, 사전학습의 운은 여기서 가려지지 않습니다.",
-                    "Seeds are those of the relation training, over those that both have. Each start is one checkpoint: a "
-                    "verdict is about that checkpoint, and luck in pretraining is not averaged out.",
-                )
-                + family(judged, say),
-                "quiet",
-            )
-        )
+        blocks.append(Text(_rule(study, methods=bool(methods), checkpoints=bool(checkpoints)) + family(judged, say), "quiet"))
     else:
         answer = say("짝지어 견줄 예측이 없어 판정하지 않습니다.", "Without predictions to pair there is no verdict.")
     blocks.append(
@@ -55,6 +53,37 @@ def relation(study: Study) -> Question | None:
     )
     title = say("관계 추출로 이어지는가?", "Does it carry over to relation extraction?")
     return Question("relation", title, answer, tuple(blocks), say("관계 추출", "relation extraction"))
+
+
+def _differences(judged: Sequence[Versus], caption: str, study: Study) -> Table:
+    say = study.say
+    unit = say("차이, 문장에 걸쳐", "over sentences")
+    head = versus_head((say("시작", "from"), say("상대", "against")), say("앞", "first"), say("뒤", "second"), say, unit=unit)
+    return Table(head, versus_rows([((one.a, one.b), one) for one in judged], say), frozenset({2, 3, 4, 5, 6}), caption)
+
+
+def _rule(study: Study, *, methods: bool, checkpoints: bool) -> str:
+    """What a verdict rests on, and what it is about."""
+    say, told = study.say, []
+    if methods:
+        told.append(
+            say(
+                "방법의 판정에서 시드는 사전학습의 시드입니다. 시작마다 관계 추출 시드들의 평균 하나로 세고, 원래 모델과 견줄 "
+                "때는 k번째 시작을 원래 모델의 k번째 관계 추출 시드와 짝짓습니다.",
+                "In a verdict about methods seeds are those of pretraining: each start counts once, with the mean over its "
+                "relation seeds; against the base, the k-th start is set beside the base's k-th relation seed.",
+            )
+        )
+    if checkpoints:
+        told.append(
+            say(
+                "체크포인트 사이에서 시드는 관계 추출 학습의 시드입니다. 한 줄의 시작은 체크포인트 하나이므로 판정은 그 "
+                "체크포인트에 대한 것이고, 사전학습의 운은 여기서 가려지지 않습니다.",
+                "Between checkpoints seeds are those of the relation training, over those that both have. Each start is one "
+                "checkpoint: a verdict is about that checkpoint, and luck in pretraining is not averaged out.",
+            )
+        )
+    return " ".join(told)
 
 
 def _results(study: Study, runs: Sequence[RelationRun]) -> Table:
@@ -94,18 +123,20 @@ def _with_interval(result: dict[str, object], key: str) -> str:
     return f"{value:.2f}" + (f" [{100 * found['low']:.1f}, {100 * found['high']:.1f}]" if found else "")
 
 
-def _judged(study: Study, runs: Sequence[RelationRun]) -> tuple[list[Versus], int]:
-    """The pairs that can be judged, in the order in which one asks; and how many of them answer the first question.
+def _judged(study: Study, runs: Sequence[RelationRun], told: set[tuple[str, str]]) -> tuple[list[Versus], int]:
+    """The pairs of checkpoints that can be judged, in the order in which one asks; and how many answer the first question.
 
-    Starts are paired at the same length and, where there are several, by the seed of their pretraining.
+    Starts are paired at the same length and, where there are several, by the seed of their pretraining. Pairs that a verdict
+    about methods has told of are left out.
     """
     starts = [(run, *_start(study, run)) for run in runs]
     asked = [
         ((first, second), a, b)
-        for first, second in _PAIRS
+        for first, second in PAIRS
         for a, kind, made in starts
         for b, other, beside in starts
         if (kind, other) == (first, second)
+        and (a.name, b.name) not in told
         and (not other or not made or not beside or (made.seq_len, made.seed) == (beside.seq_len, beside.seed))
     ]
     found = [(kinds, a, b, pair) for kinds, a, b in asked if (pair := paired(a, b, seed=study.seed)) is not None]
@@ -115,7 +146,7 @@ def _judged(study: Study, runs: Sequence[RelationRun]) -> tuple[list[Versus], in
 
 def _start(study: Study, run: RelationRun) -> tuple[str, Provenance | None]:
     """Objective and record of the checkpoint a run began from; "" for an un-adapted one; by name if not evaluated here."""
-    model = same_model(str(run.result.get("model", "")))
+    model = model_of(run)
     entry: Entry | None = next((e for e in study.entries if same_model(e.evaluation.checkpoint) == model), None)
     made = entry.evaluation.provenance if entry is not None and entry.trained else None
     if entry is not None:

@@ -24,6 +24,8 @@ from coref_automl.store import natural_order, read_json, read_jsonl, write_json,
 RESULTS, ROWS = "re_results.json", "rows.npz"
 FOLDER = "relation"
 _NO_RELATION = "no_relation"
+_CONDITIONS = ("data", "train", "settings")
+"""Fingerprints that must be the same in two runs to be compared."""
 Bools = NDArray[np.bool_]
 
 
@@ -67,9 +69,13 @@ class RelationRun:
         return named if len(named) == count else list(range(count))
 
 
+Pair = tuple[Rows, Rows]
+"""Two sides on the same rows; each is the mean over its columns."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RelationPair:
-    """Two runs over the seeds that both have: how many, both values of micro-F1, and the verdict."""
+    """Two sides over their pairs: how many, both values of micro-F1, and the verdict."""
 
     seeds: int
     values: tuple[float, float]
@@ -108,34 +114,57 @@ def archive_relation(runs: Sequence[RelationRun], out: Path) -> None:
 
 
 def paired(a: RelationRun, b: RelationRun, *, seed: int) -> RelationPair | None:
-    """Is `a` better than `b` in micro-F1, over the seeds that both have and over sentences?
+    """Is `a` better than `b` in micro-F1, over the relation seeds that both have and over sentences? None if none is."""
+    side = shared(a, b)
+    if side is None:
+        return None
+    return over_pairs([(side[0].of([column]), side[1].of([column])) for column in range(side[0].seeds)], seed=seed)
 
-    None unless rows and settings are the same and a seed is shared.
-    """
+
+def alike(runs: Sequence[RelationRun]) -> list[list[RelationRun]]:
+    """Runs with their rows, by what must be the same to compare them: the split, the data and the settings."""
+    found: dict[tuple[str, ...], list[RelationRun]] = {}
+    for run in runs:
+        if run.rows is not None:
+            prints = run.result.get("fingerprints") or {}
+            key = (str(run.result.get("split")), *(str(prints.get(name)) for name in _CONDITIONS))
+            found.setdefault(key, []).append(run)
+    return list(found.values())
+
+
+def shared(a: RelationRun, b: RelationRun) -> Pair | None:
+    """Both under the relation seeds that both have; None unless rows and settings are the same and a seed is shared."""
     if a.rows is None or b.rows is None or a.result.get("split") != b.result.get("split"):
         return None
-    for name in ("data", "train", "settings"):
+    for name in _CONDITIONS:
         both = [(run.result.get("fingerprints") or {}).get(name) for run in (a, b)]
         if None not in both and both[0] != both[1]:
             return None
-    shared = [number for number in a.seeds if number in b.seeds]
-    if not shared or not np.array_equal(a.rows.gold, b.rows.gold):
+    seeds = [number for number in a.seeds if number in b.seeds]
+    if not seeds or not np.array_equal(a.rows.gold, b.rows.gold):
         return None
-    one, other = (run.rows.of([run.seeds.index(number) for number in shared]) for run in (a, b) if run.rows is not None)
-    differences, draws = one.f1() - other.f1(), _differences(one, other, seed)
+    return a.rows.of([a.seeds.index(number) for number in seeds]), b.rows.of([b.seeds.index(number) for number in seeds])
+
+
+def over_pairs(pairs: Sequence[Pair], *, seed: int) -> RelationPair:
+    """Are the first sides better than the second ones, over pairs and over sentences?"""
+    values = np.array([[one.f1().mean(), other.f1().mean()] for one, other in pairs])
+    draws = _differences(pairs, seed)
     low, high = np.quantile(draws, (0.025, 0.975))
-    over = Estimate(float(differences.mean()), float(low), float(high), len(one.gold))
+    differences = values[:, 0] - values[:, 1]
+    over = Estimate(float(differences.mean()), float(low), float(high), len(pairs[0][0].gold))
     answer = method_verdict(differences, over, float(draws.std(ddof=1)))
-    return RelationPair(len(shared), (float(one.f1().mean()), float(other.f1().mean())), answer)
+    return RelationPair(len(pairs), (float(values[:, 0].mean()), float(values[:, 1].mean())), answer)
 
 
-def _differences(one: Rows, other: Rows, seed: int) -> NDArray[np.float64]:
-    """The difference of mean micro-F1 on resampled sentences: every draw has the same sentences for both."""
-    right, given = (np.hstack([getattr(rows, name) for rows in (one, other)]) for name in ("right", "given"))
-    gold = np.repeat(one.gold[:, None], right.shape[1], axis=1)
-    sentences = min((one.sentences, other.sentences), key=lambda marks: len(np.unique(marks)))
-    values = resampled_f1(right, given, gold, sentences, seed=seed, draws=DRAWS)
-    return np.asarray(values[:, : one.seeds].mean(1) - values[:, one.seeds :].mean(1))
+def _differences(pairs: Sequence[Pair], seed: int) -> NDArray[np.float64]:
+    """The mean difference of micro-F1 over pairs on resampled sentences: every draw has the same sentences for all."""
+    sides = [rows for pair in pairs for rows in pair]
+    right, given = (np.hstack([getattr(rows, name) for rows in sides]) for name in ("right", "given"))
+    gold = np.repeat(sides[0].gold[:, None], right.shape[1], axis=1)
+    sentences = min((rows.sentences for rows in sides), key=lambda marks: len(np.unique(marks)))
+    share = np.concatenate([np.full(rows.seeds, (-1) ** side / rows.seeds / len(pairs)) for side, rows in enumerate(sides)])
+    return np.asarray(resampled_f1(right, given, gold, sentences, seed=seed, draws=DRAWS) @ share)
 
 
 def _rows(folder: Path, split: str) -> Rows | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.arms import Among, Arm, Versus, arms, base_of, equally_trained, versus
+from coref_automl.comparison.arms import Among, Arm, Versus, arms, at_length, base_of, equally_trained, versus
 from coref_automl.comparison.page import Block, Say, Table, Text, row
 from coref_automl.comparison.question import Question, lead, phrase, rule, short_cell
 from coref_automl.comparison.scores import Entry
@@ -134,9 +134,9 @@ def _answer(
     for measure, column in zip(measures, table, strict=True):
         found = [(pairs[n][0], one) for n in chosen if (one := column[n]) is not None]
         if measure.among is None and measure.metric != study.metric and found:
-            at = [say(f"{a.length:,} 토큰에서", f"at {a.length:,} tokens") for a, _ in found]
-            numbers = "; ".join(f"{where} {phrase(one, say)}" for where, (_, one) in zip(at, found, strict=True))
-            first = lead([one for _, one in found], say).rstrip(".")
+            own = pairs[chosen[0]][0].base
+            numbers = "; ".join(f"{at_length(a, own, say)} {phrase(one, say)}" for a, one in found)
+            first = lead([one for a, one in found if a.base == own], say).rstrip(".")
             told.append(f"{measure.label}: {first} ({numbers})." if firm else f"{measure.label}: {numbers}.")
     a, b = pairs[chosen[0]]
     opening = "" if firm else f"{lead([], say)} "
