@@ -23,6 +23,8 @@ def test_open_settings_are_filled_by_length() -> None:
     assert settle(PLAIN, 2048)[0].learning_rate == 2.3e-5
     assert settle(replace(PLAIN, model="new:tiny", tokenizer="t"), 256)[0].learning_rate == 1e-3
     assert settle(replace(PLAIN, model="new:bert-tiny", tokenizer="t"), 256)[0].learning_rate == 1e-4  # post-norm
+    assert settle(replace(PLAIN, model="new:bert-tiny", tokenizer="t", words_from="m"), 256)[0].learning_rate == 4e-4
+    assert settle(replace(PLAIN, model="new:tiny", tokenizer="t", words_from="m"), 256)[0].learning_rate == 1e-3
     assert recommended(512).provenance
 
 

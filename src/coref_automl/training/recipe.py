@@ -185,19 +185,26 @@ FROM_SCRATCH_POST_NORM = dataclasses.replace(
     learning_rate=1e-4,
     provenance="the rate at which a post-norm encoder left the unigram loss; at 3e-4 it stood still",
 )
+FROM_WORDS_POST_NORM = dataclasses.replace(
+    FROM_SCRATCH,
+    learning_rate=4e-4,
+    provenance="with the words of another model a DeBERTa-v2 learned at once at 4e-4 and at 8e-4",
+)
 
 
-def recommended(seq_len: int, model: str = "") -> Recommended:
-    """For blocks of this length, and for the family of a new:SHAPE model."""
+def recommended(seq_len: int, model: str = "", *, words: bool = False) -> Recommended:
+    """For blocks of this length, and for the family of a new:SHAPE model; `words` says that it begins with those of another."""
     if not model.startswith(NEW):
         return next(entry for entry in RECOMMENDED if seq_len <= entry.up_to)
     family = choose(model.removeprefix(NEW), SHAPES, "shape").family
-    return FROM_SCRATCH if family in PRE_NORM else FROM_SCRATCH_POST_NORM
+    if family in PRE_NORM:
+        return FROM_SCRATCH
+    return FROM_WORDS_POST_NORM if words else FROM_SCRATCH_POST_NORM
 
 
 def settle(recipe: TrainRecipe, seq_len: int) -> tuple[TrainRecipe, list[str]]:
     """Fill what was left open for blocks of this length; the notes say which values were filled and why."""
-    advice = recommended(seq_len, recipe.model)
+    advice = recommended(seq_len, recipe.model, words=recipe.words_from is not None)
     names = ("learning_rate", "weight_decay", "warmup", "min_prob", "max_prob", "batch")
     filled: dict[str, Any] = {name: getattr(advice, name) for name in names if getattr(recipe, name) is None}
     if recipe.min_prob is None and recipe.max_prob is not None:
