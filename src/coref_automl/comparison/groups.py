@@ -15,7 +15,8 @@ from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.comparison.scores import Entry, Group, Ints, Items
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
-from coref_automl.evaluation.stored import StoredEvaluation, base_evaluation, find_evaluations, identity, marked, target_of
+from coref_automl.evaluation.stored import StoredEvaluation, base_evaluation, find_evaluations
+from coref_automl.evaluation.targets import identity, marked, target_of
 from coref_automl.records import Evaluation, half_of
 
 _CHECKPOINT = re.compile(r"checkpoint-\d+")

@@ -26,11 +26,12 @@ from coref_automl.training.folder import best_of, checkpoints_of, claim_run, giv
 from coref_automl.training.judge import Judge
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
+from coref_automl.training.parts import arguments_of, load_model, masking_of
 from coref_automl.training.plan import micro_batch
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.result import TrainResult
 from coref_automl.training.schedule import OPEN_END, Clock
-from coref_automl.training.setup import Prepared, arguments_of, known, load_model, masking_of, prepare_run
+from coref_automl.training.setup import Prepared, known, prepare_run
 from coref_automl.training.trainer import MaskedTrainer
 
 
