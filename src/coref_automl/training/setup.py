@@ -92,7 +92,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     check(recipe)
     if recipe.shape is not None:
         choose(recipe.shape, SHAPES, "shape")
-    recipe, found = _checkpoint_of_run(recipe)
+    recipe, found = _checkpoints_of_runs(recipe)
     dataset = PackedDataset.open(Path(recipe.dataset))
     if recipe.seq_len is not None:
         dataset = dataset.cut_to(recipe.seq_len)
@@ -148,16 +148,27 @@ def _check_words(recipe: TrainRecipe, source: str, tokens_print: str) -> None:
         )
 
 
-def _checkpoint_of_run(recipe: TrainRecipe) -> tuple[TrainRecipe, list[str]]:
-    """A run's folder stands for the checkpoint that its evaluations chose, or for its newest one."""
-    folder = Path(recipe.model)
+def _checkpoints_of_runs(recipe: TrainRecipe) -> tuple[TrainRecipe, list[str]]:
+    """The recipe with checkpoints in place of runs, for the model and for the words of a new one; and which they are."""
+    notes = []
+    if chosen := _checkpoint_of(recipe.model, "--model"):
+        recipe = dataclasses.replace(recipe, model=chosen)
+        notes.append(f"Starting from {chosen}.")
+    if recipe.words_from and (chosen := _checkpoint_of(recipe.words_from, "--words-from")):
+        recipe = dataclasses.replace(recipe, words_from=chosen)
+        notes.append(f"Taking the words of {chosen}.")
+    return recipe, notes
+
+
+def _checkpoint_of(model: str, option: str) -> str | None:
+    """A run's folder stands for the checkpoint that its evaluations chose, or for its newest one. None: it is no run."""
+    folder = Path(model)
     if kind_of_folder(folder) != KIND:
-        return recipe, []
+        return None
     checkpoints = checkpoints_of(folder)
     if not checkpoints:
-        raise ModelError(f"The run {folder} has no whole checkpoint yet; finish it first, or pass another --model.")
-    chosen = best_of(folder) or checkpoints[-1]
-    return dataclasses.replace(recipe, model=str(chosen)), [f"Starting from {chosen}."]
+        raise ModelError(f"The run {folder} has no whole checkpoint yet; finish it first, or pass another {option}.")
+    return str(best_of(folder) or checkpoints[-1])
 
 
 def known(value: Any) -> Any:
