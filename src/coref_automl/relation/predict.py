@@ -167,7 +167,9 @@ def _predict(
         model, marker, settings = load_model(run_settings(seed).parent, device)
         kept, marked, problems = cache.mark(rows, marker, progress=progress, skip_bad=skip_bad)
         if not kept:
-            raise RelationDataError(f"No row can be marked ({problems[0]}); raise --max-length in training or pass shorter rows.")
+            raise RelationDataError(
+                f"No row can be marked ({problems[0]}); pass other rows, or a run trained with another max_length or scheme."
+            )
         found.append(run_model(model, marker, kept, marked, settings, device, progress))
     return kept, np.mean(found, axis=0), problems
 
