@@ -51,16 +51,32 @@ def find_evaluations(paths: Sequence[str | Path], *, skip_damaged: bool = False)
 
     A damaged one is an error, or is passed over with `skip_damaged`.
     """
+    found, damaged = look_through(paths)
+    if damaged and not skip_damaged:
+        raise damaged[0]
+    return found
+
+
+def look_through(paths: Sequence[str | Path]) -> tuple[list[StoredEvaluation], list[InputError]]:
+    """Every finished evaluation under the paths, in natural order, and what is wrong with each that cannot be read."""
     found: dict[Path, StoredEvaluation] = {}
+    damaged: dict[Path, InputError] = {}
     for path in paths:
         for folder in _evaluation_folders(str(path)):
             try:
                 if (stored := open_evaluation(folder)) is not None:
                     found.setdefault(folder.resolve(), stored)
-            except InputError:
-                if not skip_damaged:
-                    raise
-    return list(found.values())
+            except InputError as error:
+                damaged.setdefault(folder.resolve(), error)
+    return list(found.values()), list(damaged.values())
+
+
+def is_of_one_model(path: str) -> bool:
+    """Whether a path names one model or one evaluation, and no folder that may hold others."""
+    folder = Path(path)
+    if not folder.is_dir() or (folder / RESULT).is_file() or CHECKPOINT.fullmatch(folder.resolve().name):
+        return True
+    return is_model_folder(folder) and not checkpoints_of(folder)
 
 
 def open_evaluation(folder: Path) -> StoredEvaluation | None:
@@ -68,7 +84,7 @@ def open_evaluation(folder: Path) -> StoredEvaluation | None:
     finished = is_done(folder) or (folder / RANKS).is_file()
     if not finished or not (folder / RESULT).is_file() or not has_items(folder):
         return None
-    evaluation = Evaluation.from_json(read_json(folder / RESULT))
+    evaluation = _read(folder / RESULT)
     if evaluation.schema != SCHEMA:
         raise InputError(f"{folder} was written by another version; remove it and run coref-automl evaluate again.")
     in_run = CHECKPOINT.fullmatch(folder.name) and len(folder.parents) > 2 and folder.parents[1].name == EVALUATIONS
@@ -118,6 +134,14 @@ def summary_json(evaluation: Evaluation) -> dict[str, Any]:
         "estimates": {name: estimate.to_json() for name, estimate in evaluation.estimates.items()},
         "fingerprints": evaluation.fingerprints,
     }
+
+
+def _read(path: Path) -> Evaluation:
+    held = read_json(path)
+    try:
+        return Evaluation.from_json(held)
+    except (InputError, AttributeError, TypeError, ValueError) as error:  # JSON of some other shape
+        raise InputError(f"{path} is no evaluation of ours ({str(error).rstrip('.')}); remove it, and evaluate again.") from error
 
 
 def _evaluation_folders(path: str) -> Iterator[Path]:
