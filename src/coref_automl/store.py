@@ -17,6 +17,7 @@ from coref_automl.errors import FolderError, InputError, StorageError
 
 DONE = "DONE"
 MANIFEST = "manifest.json"
+_MARK = ".coref-automl"
 _CHUNK = 1 << 20
 
 
@@ -138,20 +139,25 @@ def claim_folder(folder: Path, kind: str, *, fresh: bool = False) -> None:
 
     `fresh=True` also refuses a finished folder of the right kind.
     """
+    check_folder(folder, kind, fresh=fresh)
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (mark := folder / _MARK).exists():
+            write_text(mark, kind + "\n")
+
+
+def check_folder(folder: Path, kind: str, *, fresh: bool = False) -> None:
+    """Refuse what `claim_folder` refuses, and write nothing: for a look ahead, and before long work."""
     with explained(folder):
         if folder.exists() and not folder.is_dir():
             raise FolderError(f"{folder} is a file; choose another --out.")
-        mark = folder / ".coref-automl"
         if folder.is_dir() and any(folder.iterdir()):
-            held = mark.read_text("utf-8").strip() if mark.is_file() else ""
+            held = kind_of_folder(folder)
             if held != kind:
                 what = with_article(held) if held else "something that is not ours"
                 raise FolderError(f"{folder} holds {what} and is left alone; choose another --out, or empty it first.")
             if fresh and (folder / DONE).exists():
                 raise FolderError(f"{folder} holds a finished {_in_words(kind)}; choose another --out or remove it first.")
-        folder.mkdir(parents=True, exist_ok=True)
-        if not mark.exists():
-            write_text(mark, kind + "\n")
 
 
 def with_article(kind: str) -> str:
@@ -166,13 +172,13 @@ def _in_words(kind: str) -> str:
 
 def kind_of_folder(folder: Path) -> str:
     """What `claim_folder` made of a folder; empty for a folder that is not ours."""
-    mark = folder / ".coref-automl"
+    mark = folder / _MARK
     return mark.read_text("utf-8").strip() if mark.is_file() else ""
 
 
 def leave_empty(folder: Path) -> None:
     """Give up a claimed folder into which nothing was written."""
-    if [path.name for path in folder.iterdir()] == [".coref-automl"]:
+    if [path.name for path in folder.iterdir()] == [_MARK]:
         remove(folder)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,46 @@ def test_report_writes_three_files_and_prints_the_page(
     assert {path.name for path in out.iterdir()} >= {"report.html", "report.md", "results.csv"}
     assert run(["report", str(runs), "--out", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["page"] == str(out / "report.html")
+
+
+DAMAGES = ("{", "null", '{"a": 1}', '{"fingerprints": null}', "\x00")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_evaluation_among_others_is_named_and_left_out(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    monkeypatch.setattr(charts, "runtime", lambda: None)
+    (runs / "elsewhere").mkdir()
+    (runs / "elsewhere" / "result.json").write_text(damage, "utf-8")  # no evaluation: nothing is said of it
+    damaged = runs / "run/evaluations/a-128/checkpoint-100/result.json"
+    damaged.write_text(damage, "utf-8")
+    assert run(["compare", str(runs), "--json"]) == 0
+    held = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in held["rows"]] == ["base", "checkpoint-200"]
+    assert len(told := [note for note in held["notes"] if note.startswith("Left out: ")]) == 1
+    assert str(damaged) in told[0]
+    for lang, said in (("en", "Left out:"), ("ko", "읽을 수 없어 뺀 평가:")):
+        assert run(["report", str(runs), "--out", str(tmp_path / lang), "--lang", lang]) == 0
+        page = (tmp_path / lang / "report.md").read_text("utf-8").replace("\\", "")
+        assert f"{said} {damaged}" in page
+
+
+def test_a_damaged_evaluation_that_was_asked_for_is_an_error(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inside = runs / "run/evaluations/a-128/checkpoint-100"
+    other = Model("run", 100, 0.4)
+    write_evaluation(runs, other, make_scores(other, documents=40, set_name="b"), set_name="b")
+    (inside / "result.json").write_text("{", "utf-8")
+    alone = tmp_path / "alone" / "deep"
+    shutil.copytree(inside, alone)
+    for path, named in ((runs / "run/checkpoint-100", inside), (inside, inside), (tmp_path / "alone", alone)):
+        for command in (["compare"], ["report", "--out", str(tmp_path / "out")]):
+            assert run([*command, str(runs), str(path)]) == 2
+            assert f"{named / 'result.json'} is not JSON" in capsys.readouterr().err
+    assert run(["archive", str(runs), "--out", str(tmp_path / "out")]) == 2  # what is kept is kept whole
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from coref_automl.comparison.groups import read_groups, same_model
 from coref_automl.errors import EvaluationError, FolderError, InputError, ModelError
 from coref_automl.evaluation import one
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate, evaluate_one, find_evaluations
-from coref_automl.evaluation.stored import find_targets
+from coref_automl.evaluation.targets import find_targets
 from coref_automl.records import Evaluation, ItemScore, Provenance
 from tests.evaluation.tiny import freeze_tiny, loaded, save_checkpoint
 

@@ -78,6 +78,26 @@ def test_skipping_bad_rows_is_a_setting_of_the_grid(grid: dict[str, Any], tmp_pa
     assert result.cells[0].result
 
 
+def test_rows_that_do_not_fit_are_told_with_what_a_grid_can_do(
+    grid: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = make_raw_rows(90)
+    word = "조지 해리슨 " * 6 + "조지"
+    raw[3]["sentence"] = f"{word}은 서울에 있다."
+    raw[3]["subject_entity"] = {"word": word, "start_idx": 0, "end_idx": len(word) - 1, "type": "PER"}
+    raw[3]["object_entity"] = {"word": "서울", "start_idx": len(word) + 2, "end_idx": len(word) + 3, "type": "LOC"}
+    (tmp_path / "long.json").write_text(json.dumps(raw), "utf-8")
+    grid |= {"train": str(tmp_path / "long.json"), "models": grid["models"][:1], "settings": {"max_length": 16}}
+    recipe = tmp_path / "grid.yaml"
+    recipe.write_text(to_yaml(GridRecipe(**grid)), "utf-8")
+    assert run(["re", "grid", "--recipe", str(recipe)]) == 1
+    told = capsys.readouterr().err
+    assert "are left; raise max_length" in told
+    assert "settings: {max_length: 512} in a recipe of re grid" in told
+    assert run(["re", "grid", "--help"]) == 0
+    assert "--max-length" not in capsys.readouterr().out
+
+
 def test_a_second_call_trains_only_what_failed(grid: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     run_grid(GridRecipe(**grid))
     trained: list[str] = []

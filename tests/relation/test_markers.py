@@ -136,7 +136,7 @@ def test_a_long_sentence_keeps_both_marked_entities(fresh_tokenizer: Any, scheme
 
 def test_entities_that_cannot_fit_are_an_error_not_a_row_without_marks(fresh_tokenizer: Any) -> None:
     marker = Marker(fresh_tokenizer(), "typed", 16)
-    with pytest.raises(BadRow, match="--max-length"):
+    with pytest.raises(BadRow, match="raise max_length"):
         marker.mark(row_of("", "조지 해리슨 " * 6 + "조지", " 은 ", "서울", "에 있다."))
 
 
@@ -228,7 +228,7 @@ def generated_rows(draw: st.DrawFn) -> RelationRow:
 def test_every_generated_row_is_marked_or_refused_with_a_reason(kind: str, scheme: str, rows: list[RelationRow]) -> None:
     marker = _marker(kind, scheme)
     result = check_rows(rows, marker, scheme)
-    allowed = ("same tokens", "leaves nothing", "no token border", "--max-length")
+    allowed = ("same tokens", "leaves nothing", "no token border", "raise max_length")
     assert [problem for problem in result.problems if not any(reason in problem.reason for reason in allowed)] == []
 
 

@@ -12,6 +12,7 @@ import pytest
 from coref_automl.cli.app import run
 from coref_automl.config import read_recipe
 from coref_automl.errors import ModelError, RelationDataError
+from coref_automl.relation import predict as predict_module
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.predict import TextPrediction, predict_file, predict_text, render
 from coref_automl.relation.recipe import RelationRecipe
@@ -74,6 +75,31 @@ def test_bad_rows_of_a_file_to_predict_are_listed_not_guessed(learned: RelationR
         predict_file(Path(learned.run), str(path), tmp_path / "out")
     made = predict_file(Path(learned.run), str(path), tmp_path / "out", skip_bad=True, device="cpu")
     assert (made.rows, [problem.row for problem in made.problems]) == (2, [2])
+
+
+def test_a_submission_is_made_again_but_never_over_another(
+    learned: RelationResult, dev_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, other = tmp_path / "out", tmp_path / "other.json"
+    other.write_text(json.dumps(make_raw_rows(3, start=400)), "utf-8")
+    command = ["re", "predict", learned.run, "--out", str(out), "--device", "cpu", "--data"]
+    assert run([*command, str(dev_file)]) == 0
+    made = (out / "submission.csv").read_bytes()
+    (out / "submission.csv").write_text("cut short", "utf-8")
+    moved, same = shutil.copytree(learned.run, tmp_path / "moved"), shutil.copy(dev_file, tmp_path / "renamed.json")
+    assert run([*command[:2], str(moved), *command[3:], str(same)]) == 0
+    assert (out / "submission.csv").read_bytes() == made
+    monkeypatch.setattr(predict_module, "_predict", None)  # refused before any work
+    capsys.readouterr()
+    for options, said in ((["--ensemble", str(dev_file)], "weights"), ([str(other)], "rows")):
+        assert run([*command[:-1], *options[:-1], "--data", options[-1]]) == 2
+        told = capsys.readouterr().err
+        assert f"{out / 'submission.csv'} was made from other {said} ({moved}, seeds " in told
+        assert told.endswith("renamed.json); choose another --out, or remove it first.\n")
+    (out / "manifest.json").unlink()
+    assert run([*command, str(dev_file)]) == 2
+    assert "does not say what it was made from; choose another --out" in capsys.readouterr().err
+    assert (out / "submission.csv").read_bytes() == made
 
 
 def test_a_sentence_is_answered_and_an_ensemble_averages_the_seeds(learned: RelationResult) -> None:

@@ -46,6 +46,60 @@ def test_a_dry_run_says_what_would_be_done(recipe_file: Path, capsys: pytest.Cap
     assert "checkpoints after steps 1, 3" in out
 
 
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_dry_run_refuses_the_folder_that_the_run_would_refuse_in_the_same_words(
+    recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine", "utf-8")
+    (tmp_path / "file").write_text("mine", "utf-8")
+    assert command_line(["train", "--recipe", str(recipe_file)]) == 0
+    before = files(tmp_path)
+    for options, said in (
+        (["--out", str(tmp_path / "other")], "holds something that is not ours"),
+        (["--out", str(tmp_path / "file")], "is a file"),
+        (["--seed", "1"], "was begun with seed 0, and this command has seed 1"),
+    ):
+        told = []
+        for how in (["--dry-run"], ["--dry-run", "--json"], []):
+            capsys.readouterr()
+            assert command_line(["train", "--recipe", str(recipe_file), *options, *how]) == 2
+            shown = capsys.readouterr()
+            assert shown.out == ""
+            told.append(shown.err)
+        assert said in told[0]
+        assert len(set(told)) == 1
+    assert files(tmp_path) == before
+
+
+def test_a_dry_run_says_what_stands_in_the_folder_and_writes_nothing(
+    recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, look = tmp_path / "run", ["train", "--recipe", str(recipe_file), "--dry-run"]
+    assert command_line(look) == 0
+    assert "Going on" not in capsys.readouterr().out
+    assert command_line(look[:-1]) == 0
+    for stop, said, finished, resume in (
+        (False, f"{run} is finished; nothing is computed twice.", True, None),
+        (True, "Going on from checkpoint-3.", False, str(run / "checkpoint-3")),
+    ):
+        if stop:
+            (run / "DONE").unlink()
+        before = files(tmp_path)
+        capsys.readouterr()
+        assert command_line(look) == 0
+        shown = capsys.readouterr().out.splitlines()
+        assert said in shown
+        assert any("until 3 steps" in line for line in shown) != finished
+        assert command_line([*look, "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["finished"], told["resume"]) == (finished, resume)
+        assert files(tmp_path) == before
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -9,7 +9,8 @@ import pytest
 
 from coref_automl.config import read_recipe
 from coref_automl.errors import RecipeError
-from coref_automl.training.recipe import HELP, TrainRecipe, check, recommended, settle
+from coref_automl.training.recipe import HELP, TrainRecipe, check, settle
+from coref_automl.training.recommended import recommended
 
 PLAIN = TrainRecipe("klue/roberta-base", "data", "runs/a")
 RECIPES = Path(__file__).parents[2] / "recipes"

@@ -251,7 +251,8 @@ def test_rows_on_which_cudnns_gradients_may_fail_are_trained_without_it(
 
 
 def test_a_new_model_starts_with_the_words_of_another(recipe: Recipe, tmp_path: Path) -> None:
-    from coref_automl.training.setup import load_model, prepare_run
+    from coref_automl.training.parts import load_model
+    from coref_automl.training.setup import prepare_run
 
     source = train(recipe(epochs=0.5, out=str(tmp_path / "source"))).checkpoints[-1]
     settings = recipe(model="new:deberta-tiny", words_from=str(source), epochs=0.5)
@@ -285,6 +286,43 @@ def test_words_that_do_not_fit_are_refused_before_anything_is_written(recipe: Re
         with pytest.raises(CorefError, match=reason):
             train(settings)
         assert not Path(settings.out).exists()
+
+
+def test_the_words_of_a_run_are_those_of_the_checkpoint_it_stands_for(recipe: Recipe, tmp_path: Path) -> None:
+    from coref_automl.errors import ModelError
+    from coref_automl.training.parts import load_model
+    from coref_automl.training.setup import prepare_run
+
+    source = train(recipe(epochs=1, out=str(tmp_path / "source")))
+    settings = recipe(model="new:deberta-tiny", words_from=str(source.run), epochs=0.5)
+    for newest in (True, False):
+        if not newest:
+            (source.run / "best.json").write_text(json.dumps({"checkpoint": source.checkpoints[0].name}), "utf-8")
+        chosen = source.checkpoints[-1 if newest else 0]
+        work = prepare_run(settings)
+        assert work.recipe.words_from == str(chosen)
+        assert f"Taking the words of {chosen}." in work.notes
+        begun = load_model(work, None).model.get_input_embeddings().weight.detach().cpu()
+        assert torch.equal(begun, weights(chosen)["model.embeddings.tok_embeddings.weight"])
+    (source.run / "best.json").unlink()
+    for checkpoint in source.checkpoints:
+        (checkpoint / "training.json").unlink()
+    with pytest.raises(ModelError, match="no whole checkpoint yet; finish it first, or pass another --words-from"):
+        prepare_run(settings)
+
+
+def test_a_source_of_words_without_a_mask_head_is_refused_with_what_helps_there(recipe: Recipe, tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    from coref_automl.errors import ModelError
+
+    source = train(recipe(epochs=0.5, out=str(tmp_path / "source"))).checkpoints[-1]
+    kept = {name: value for name, value in weights(source).items() if name.startswith("model.")}
+    save_file(kept, source / "model.safetensors", metadata={"format": "pt"})
+    settings = recipe(model="new:deberta-tiny", words_from=str(source), epochs=0.5)
+    with pytest.raises(ModelError, match=r"no trained mask head .* Pass a checkpoint with one\.$"):
+        train(settings)
+    assert not Path(settings.out).exists()
 
 
 def test_a_source_that_cannot_be_loaded_leaves_the_folder_free(recipe: Recipe, tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ except ImportError:  # older releases of Typer stand on Click's exceptions
     from click import ClickException as TyperException  # type: ignore[assignment]
 
 _IN_ORDER = (
-    "demo", "adapt", "sources", "tokenizer", "prepare", "train", "watch", "evaluate",
+    "demo", "adapt", "sources", "tokenizer", "prepare", "explore", "train", "watch", "evaluate", "predict", "grid",
     "compare", "report", "archive", "fill", "tune", "re", "bench",
 )  # fmt: skip
 
 
-class _Verbs(TyperGroup):
+class Verbs(TyperGroup):
     """The verbs in the order in which one meets them; one that is not named above comes last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -32,7 +32,7 @@ class _Verbs(TyperGroup):
 
 app = typer.Typer(
     name="coref-automl",
-    cls=_Verbs,
+    cls=Verbs,
     help="Adapt a Korean encoder to entities, measure every checkpoint honestly, choose the one that is truly best.",
     epilog="Start with: coref-automl demo",
     no_args_is_help=True,

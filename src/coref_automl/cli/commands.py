@@ -12,6 +12,7 @@ VERBS = (
     "tokenizer",
     "train",
     "relation",
+    "relation_train",
     "tune",
 )
 

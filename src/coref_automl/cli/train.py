@@ -90,14 +90,23 @@ def train(
 
 def _show_plan(settings: TrainRecipe, as_json: bool) -> None:
     from coref_automl.config import to_mapping, to_yaml
+    from coref_automl.store import is_done
+    from coref_automl.training.folder import check_run, resumable, standing
     from coref_automl.training.setup import prepare_run
 
     work = prepare_run(settings)
+    check_run(work.recipe, work.prints)
+    run = Path(work.recipe.out)
+    finished = is_done(run)
     if as_json:
-        print_json({"recipe": to_mapping(work.recipe), "plan": work.summary()})
+        resume = None if finished else resumable(run)
+        told = {"recipe": to_mapping(work.recipe), "plan": work.summary()}
+        print_json({**told, "finished": finished, "resume": str(resume) if resume else None})
         return
     print(to_yaml(work.recipe).rstrip())
-    for line in (*work.notes, *work.lines()):
+    if stands := standing(run):
+        print(stands)
+    for line in () if finished else (*work.notes, *work.lines()):
         print(line)
 
 

@@ -44,7 +44,7 @@ def archive(*paths: Any, out: str | Path) -> Archive:
     refused: nothing that is not written again is lost.
     """
     names, folder = flat_paths(paths), Path(out)
-    stored = with_bases(names)
+    stored = with_bases(names, find_evaluations(names))
     if any(one.folder.resolve().is_relative_to(folder.resolve()) for one in stored):
         raise InputError(f"{folder} holds evaluations that would be archived into it; choose another --out.")
     relation = find_relation(names)

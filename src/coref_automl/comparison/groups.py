@@ -15,7 +15,8 @@ from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.comparison.scores import Entry, Group, Ints, Items
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
-from coref_automl.evaluation.stored import StoredEvaluation, base_evaluation, find_evaluations, identity, marked, target_of
+from coref_automl.evaluation.stored import StoredEvaluation, base_evaluation, is_of_one_model, look_through
+from coref_automl.evaluation.targets import identity, marked, target_of
 from coref_automl.records import Evaluation, half_of
 
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
@@ -32,16 +33,34 @@ def flat_paths(paths: Iterable[Any]) -> list[str]:
 def read_groups(paths: Sequence[str], *, common: bool = False) -> list[Group]:
     """Finished evaluations under the paths, grouped by items and scorer, the largest first; `common` groups by scorer alone."""
     keys: dict[tuple[str, str], list[StoredEvaluation]] = {}
-    for one in with_bases(paths):
+    for one in with_bases(paths, evaluations_under(paths)):
         items = "" if common else one.evaluation.fingerprints.get("items", "")
         keys.setdefault((items, one.evaluation.scorer), []).append(one)
     groups = [_group(found, fingerprint, scorer) for (fingerprint, scorer), found in keys.items()]
     return sorted(groups, key=lambda group: -len(group.entries))
 
 
-def with_bases(paths: Sequence[str]) -> list[StoredEvaluation]:
-    """The finished evaluations under the paths, and those of the models behind them."""
-    stored = find_evaluations(paths)
+def evaluations_under(paths: Sequence[str]) -> list[StoredEvaluation]:
+    """The finished evaluations under the paths, without damaged ones among others: `left_out` names those.
+
+    A damaged one is an error where it was asked for by its model or its folder, or where its path holds nothing else.
+    """
+    found: dict[Path, StoredEvaluation] = {}
+    for path in paths:
+        here, damaged = look_through([path])
+        if damaged and (not here or is_of_one_model(path)):
+            raise damaged[0]
+        found |= {one.folder.resolve(): one for one in here if one.folder.resolve() not in found}
+    return list(found.values())
+
+
+def left_out(paths: Sequence[str]) -> list[str]:
+    """What is wrong with each evaluation under the paths that cannot be read."""
+    return [str(error) for error in look_through(paths)[1]]
+
+
+def with_bases(paths: Sequence[str], stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+    """The evaluations that were found under the paths, and those of the models behind them."""
     if not stored:
         raise ComparisonError(nothing_under(paths))
     return _began_apart([*stored, *_bases(stored)])
@@ -49,7 +68,7 @@ def with_bases(paths: Sequence[str]) -> list[StoredEvaluation]:
 
 def not_evaluated(paths: Sequence[str]) -> list[str]:
     """The paths under which there is neither a finished evaluation nor a relation run."""
-    return [path for path in paths if not find_evaluations([path]) and not find_relation([path])]
+    return [path for path in paths if not evaluations_under([path]) and not find_relation([path])]
 
 
 def nothing_under(paths: Sequence[str]) -> str:

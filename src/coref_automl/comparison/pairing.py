@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from coref_automl.comparison.groups import not_evaluated, nothing_under, read_groups
+from coref_automl.comparison.groups import evaluations_under, left_out, not_evaluated, nothing_under, read_groups
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.config import choose, nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
-from coref_automl.evaluation.stored import find_evaluations
 
 
 def choose_group(paths: Sequence[str], *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
     """The group that holds an evaluation of every path; unlike fingerprints and scorer versions are refused by name."""
-    groups = read_groups(paths, common=common)
+    groups, notes = read_groups(paths, common=common), [f"Left out: {wrong}" for wrong in left_out(paths)]
     if missing := not_evaluated(paths):
         raise ComparisonError(nothing_under(missing))
-    paths = [path for path in paths if find_evaluations([path])]  # the others are relation runs
+    paths = [path for path in paths if evaluations_under([path])]  # the others are relation runs
     if evalset is not None:
         if not any(evalset in (group.evalset, group.fingerprint) for group in groups):
             raise ComparisonError(
@@ -30,7 +29,7 @@ def choose_group(paths: Sequence[str], *, common: bool = False, evalset: str | N
         raise ComparisonError(_refusal(groups))
     chosen = whole[0]
     left = [group for group in groups if group is not chosen]
-    notes = [
+    notes += [
         f"{len(group.entries)} evaluations on {group.evalset} (items {group.fingerprint[:8]}) are not in this table."
         for group in left
     ]
@@ -75,7 +74,7 @@ def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
 
 def _holds(group: Group, path: str) -> bool:
     folders = {entry.folder.resolve() for entry in group.entries}
-    return any(stored.folder.resolve() in folders for stored in find_evaluations([path]))
+    return any(stored.folder.resolve() in folders for stored in evaluations_under([path]))
 
 
 def _same(a: Path, b: Path) -> bool:

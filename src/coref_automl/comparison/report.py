@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison import plan
-from coref_automl.comparison.groups import flat_paths, not_evaluated, read_groups
+from coref_automl.comparison.groups import flat_paths, left_out, not_evaluated, read_groups
 from coref_automl.comparison.page import Page, Say, Section, Table, row
 from coref_automl.comparison.recommend import MARGIN, checked_margin, recommend_group
 from coref_automl.comparison.relation_runs import find_relation
@@ -132,12 +132,17 @@ def read_study(
         seed=seed,
         target=target or {},
         relation=find_relation(paths),
-        notes=[*_left_out(paths, say), *_still_training(chosen, say)],
+        notes=[*_not_evaluated(paths, say), *_damaged(paths, say), *_still_training(chosen, say)],
     )
     return study, [group for group in groups if group is not chosen]
 
 
-def _left_out(paths: Sequence[str], say: Say) -> list[str]:
+def _damaged(paths: Sequence[str], say: Say) -> list[str]:
+    """Evaluations among the others that cannot be read."""
+    return [say(f"읽을 수 없어 뺀 평가: {wrong}", f"Left out: {wrong}") for wrong in left_out(paths)]
+
+
+def _not_evaluated(paths: Sequence[str], say: Say) -> list[str]:
     """Paths that were given and have nothing to report."""
     missing = not_evaluated(paths)
     if not missing:

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import FACTS, OWN, RANKS, RULES, items_name, read_columns, whole_numbers
-from coref_automl.evaluation.stored import EVALUATIONS, RESULT, StoredEvaluation, model_slug
+from coref_automl.evaluation.stored import RESULT, StoredEvaluation
+from coref_automl.evaluation.targets import EVALUATIONS, model_slug
 from coref_automl.records import Evaluation, half_of
 from coref_automl.store import write_json, written_whole
 

@@ -19,16 +19,14 @@ from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.leftright import LeftToRight, check_left_to_right
 from coref_automl.evaluation.one import evaluate_one, items_of, table_fingerprint, wanted_ids
 from coref_automl.evaluation.stored import (
-    EVALUATIONS,
     RESULT,
     StoredEvaluation,
-    Target,
     base_evaluation,
     find_evaluations,
     open_evaluation,
     summary_json,
-    target_of,
 )
+from coref_automl.evaluation.targets import EVALUATIONS, Target, target_of
 from coref_automl.evaluation.version import SCORER
 from coref_automl.evaluation.words import WordMode
 from coref_automl.models.files import TOKENIZER_FILES, detect_seq_len, folder_of, weights_fingerprint

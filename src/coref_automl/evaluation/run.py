@@ -17,7 +17,8 @@ from coref_automl.errors import CorefError, EvaluationError, StorageError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.keep import Desk
 from coref_automl.evaluation.one import evaluate_one, pick
-from coref_automl.evaluation.stored import StoredEvaluation, Target, base_targets, find_evaluations, find_targets
+from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
+from coref_automl.evaluation.targets import Target, base_targets, find_targets
 from coref_automl.evaluation.words import WordMode
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Evaluation

@@ -38,6 +38,8 @@ class Shape:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+NEW = "new:"
+"""A model named new:SHAPE starts from random weights and needs a tokenizer."""
 SHAPES = {
     "tiny": Shape("modernbert", 2, 64, 2, 96),
     "demo": Shape("modernbert", 4, 128, 4, 192),

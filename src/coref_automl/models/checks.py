@@ -8,8 +8,11 @@ from coref_automl.errors import ModelError
 from coref_automl.models.families import family
 
 
-def judge(name: str, model: Any, info: dict[str, Any], *, new_head: bool) -> list[str]:
-    """Nothing the model needs may be new or of another shape, except a mask head that was asked for."""
+def judge(name: str, model: Any, info: dict[str, Any], *, new_head: bool | None) -> list[str]:
+    """Nothing the model needs may be new or of another shape, except a mask head that was asked for.
+
+    None: there is no such thing to ask for where the model is used, and the error does not speak of it.
+    """
     wrong = sorted((key, tuple(was), tuple(should)) for key, was, should in info["mismatched_keys"])
     if wrong:
         key, was, should = wrong[0]
@@ -24,7 +27,7 @@ def judge(name: str, model: Any, info: dict[str, Any], *, new_head: bool) -> lis
     if inside:
         raise ModelError(f"{name} lacks weights of the encoder: {inside[0]}{_more(len(inside) - 1)}; copy the checkpoint again.")
     if missing and not new_head:
-        raise ModelError(f"{name} has no trained mask head ({missing[0]} is new). Pass a checkpoint with one, or --new-head.")
+        raise ModelError(f"{name} has no trained mask head ({missing[0]} is new). Pass a checkpoint with one{or_new(new_head)}.")
     notes = [f"The mask head is new ({', '.join(missing)}): it knows nothing until it is trained."] if missing else []
     surplus = sorted(info["unexpected_keys"])
     foreign = [key for key in surplus if _of_encoder(key, prefix)]
@@ -36,6 +39,11 @@ def judge(name: str, model: Any, info: dict[str, Any], *, new_head: bool) -> lis
     if surplus:
         notes.append(f"Not used from the checkpoint: {', '.join(surplus)}.")
     return notes
+
+
+def or_new(new_head: bool | None) -> str:
+    """The other way out of a missing mask head, where the command has it."""
+    return "" if new_head is None else ", or --new-head"
 
 
 def _of_encoder(key: str, prefix: str) -> bool:

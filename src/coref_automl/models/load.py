@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coref_automl.errors import ModelError
-from coref_automl.models.checks import check_tokenizer, is_discriminator, judge
+from coref_automl.models.checks import check_tokenizer, is_discriminator, judge, or_new
 from coref_automl.models.families import family, length_of
 from coref_automl.models.files import (
     BUNDLED,
@@ -82,14 +82,15 @@ def load_masked_lm(
     seq_len: int | None = None,
     dtype: str = "float32",
     device: str = "cpu",
-    new_head: bool = False,
+    new_head: bool | None = None,
     attention: str = "auto",
     policy: Policy = "clamp",
 ) -> LoadedModel:
     """A model with its mask head, lengthened when `seq_len` asks for more than it reads.
 
     `dtype`: float32, bfloat16, or auto (bfloat16 on CUDA). `device`: cpu, cuda, cuda:N, or auto. `attention`: auto, sdpa, eager,
-    flex. `new_head` allows a mask head that starts from random weights. `policy`: see `context.lengthen`.
+    flex. `new_head` allows a mask head that starts from random weights; None where no command offers that. `policy`: see
+    `context.lengthen`.
     """
     from transformers import AutoModelForMaskedLM
 
@@ -106,7 +107,7 @@ def load_masked_lm(
         raise ModelError(f"The tokenizer of {model} has no mask token, so nothing can be hidden; pass an encoder that has one.")
     check_tokenizer(model, tokenizer, config)
     if is_discriminator(shapes) and not new_head:
-        raise ModelError(f"{model} is an ELECTRA discriminator, which has no mask head; pass its generator, or --new-head.")
+        raise ModelError(f"{model} is an ELECTRA discriminator, which has no mask head; pass its generator{or_new(new_head)}.")
     loaded, info = _weights(AutoModelForMaskedLM, folder, config, dtype=dtype, device=device)
     notes += judge(model, loaded, info, new_head=new_head)
     notes += position_faults(loaded)

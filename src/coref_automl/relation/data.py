@@ -19,7 +19,7 @@ from typing import Any
 from coref_automl.errors import MissingExtra, RelationDataError
 from coref_automl.records import Record
 from coref_automl.relation.labels import LABELS
-from coref_automl.relation.rows import BadRow, RelationRow, parse_row
+from coref_automl.relation.rows import LONGER, BadRow, RelationRow, parse_row
 from coref_automl.store import fingerprint
 
 BUNDLED = {"bundled:relations": (1200, 0), "bundled:relations-dev": (300, 1)}
@@ -64,9 +64,11 @@ def bad_rows(name: str, problems: Sequence[Problem]) -> RelationDataError:
     """The error of a file with bad rows: the first few, and how many more."""
     listed = "; ".join(str(problem) for problem in problems[:_LISTED])
     more = f"; and {len(problems) - _LISTED:,} more bad rows" if len(problems) > _LISTED else ""
+    how = " max_length is --max-length in re train, settings: {max_length: 512} in a recipe of re grid or tune."
+    raised = how if any(LONGER in problem.reason for problem in problems) else ""
     return RelationDataError(
         f"{name}: {listed}{more}. Correct the file, or go on without them: --skip-bad in re train, evaluate and predict, "
-        "settings: {skip_bad: true} in a recipe of re grid or tune."
+        f"settings: {{skip_bad: true}} in a recipe of re grid or tune.{raised}"
     )
 
 

@@ -18,7 +18,7 @@ from coref_automl.errors import ModelError
 from coref_automl.korean import ends_in_consonant, splits_a_letter
 from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.models.vocabulary import Pieces, split_at, tokenize, word_ids
-from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow
+from coref_automl.relation.rows import LONGER, TYPES, BadRow, Entity, RelationRow
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -221,7 +221,7 @@ def _window(
     nested = b2 <= b1
     needed = high - low if nested else (b1 - a1) + (b2 - a2)
     if nested or needed > room:
-        raise BadRow(f"both entities need {needed} tokens and {max(0, room)} are left; raise --max-length")
+        raise BadRow(f"both entities need {needed} tokens and {max(0, room)} are left; {LONGER}")
     spare = room - needed
     left_of, between = min(spare // 4, a1), spare // 2
     right_of = min(spare - left_of - between, len(ids) - b2)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.errors import RelationDataError
+from coref_automl.errors import FolderError, RelationDataError
 from coref_automl.models.load import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
@@ -28,9 +28,11 @@ from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import SCHEMES
 from coref_automl.relation.results import SeedResult
 from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow, parse_row
-from coref_automl.relation.scoring import run_model, run_settings
-from coref_automl.store import claim_folder, read_json, write_text
+from coref_automl.relation.scoring import rows_fingerprint, run_model, run_settings
+from coref_automl.store import MANIFEST, check_folder, claim_folder, fingerprint_files, read_json, write_json, write_text
 
+KIND = "relation predictions"
+SUBMISSION = "submission.csv"
 _COLOURS = {"subject": "\x1b[30;46m", "object": "\x1b[30;43m"}
 _PLAIN = "\x1b[0m"
 
@@ -64,17 +66,24 @@ def predict_file(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Submission:
-    """`submission.csv` with id, pred_label, probs (a JSON list in the order of KLUE's labels)."""
+    """`submission.csv` with id, pred_label, probs (a JSON list in the order of KLUE's labels).
+
+    Made again from the same weights and rows it takes its own place; one of anything else is left alone, before any work.
+    """
     read, seeds = read_relations(data, labelled=False, skip_bad=skip_bad), _seeds(run, ensemble)
+    made_from = {"weights": _weights(seeds), "rows": rows_fingerprint(read.rows)}
+    _refuse_another(out, made_from)
     rows, probabilities, problems = _predict(seeds, read.rows, skip_bad, device, progress or quiet())
-    claim_folder(out, "relation predictions")
+    claim_folder(out, KIND)
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(("id", "pred_label", "probs"))
     for row, line in zip(rows, probabilities, strict=True):
         writer.writerow((row.guid, LABELS[int(line.argmax())], json.dumps([round(float(p), 6) for p in line])))
-    write_text(out / "submission.csv", table.getvalue())
-    return Submission(str(out / "submission.csv"), len(rows), _numbers(seeds), (*read.problems, *problems))
+    named = {"run": str(run), "data": data, "seeds": list(_numbers(seeds))}
+    write_json(out / MANIFEST, {"kind": KIND, **named, "binding": made_from})
+    write_text(out / SUBMISSION, table.getvalue())
+    return Submission(str(out / SUBMISSION), len(rows), _numbers(seeds), (*read.problems, *problems))
 
 
 def predict_text(
@@ -167,9 +176,33 @@ def _predict(
         model, marker, settings = load_model(run_settings(seed).parent, device)
         kept, marked, problems = cache.mark(rows, marker, progress=progress, skip_bad=skip_bad)
         if not kept:
-            raise RelationDataError(f"No row can be marked ({problems[0]}); raise --max-length in training or pass shorter rows.")
+            raise RelationDataError(
+                f"No row can be marked ({problems[0]}); pass other rows, or a run trained with another max_length or scheme."
+            )
         found.append(run_model(model, marker, kept, marked, settings, device, progress))
     return kept, np.mean(found, axis=0), problems
+
+
+def _refuse_another(out: Path, made_from: dict[str, str]) -> None:
+    """Nothing is written over a submission of other weights or rows, nor over one that does not say what it is of."""
+    check_folder(out, KIND)
+    path, remedy = out / SUBMISSION, "choose another --out, or remove it first"
+    if not path.is_file():
+        return
+    if not (out / MANIFEST).is_file():
+        raise FolderError(f"{path} stands there and does not say what it was made from; {remedy}.")
+    held = read_json(out / MANIFEST)
+    if other := [name for name, value in made_from.items() if held["binding"][name] != value]:
+        seeds = ", ".join(map(str, held["seeds"]))
+        raise FolderError(
+            f"{path} was made from other {' and '.join(other)} ({held['run']}, seeds {seeds}, on {held['data']}); {remedy}."
+        )
+
+
+def _weights(seeds: list[Path]) -> str:
+    """A short name of all files of the models that answer."""
+    folders = [run_settings(seed).parent for seed in seeds]
+    return fingerprint_files(path for folder in folders for path in sorted(folder.iterdir()) if path.is_file())
 
 
 def _seeds(run: Path, ensemble: bool) -> list[Path]:

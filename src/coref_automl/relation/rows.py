@@ -19,6 +19,9 @@ TYPES = ("PER", "ORG", "LOC", "DAT", "POH", "NOH")
 LONGEST = 5000
 """Characters. What is longer is a document: which of its sentences is meant is not for us to guess."""
 
+LONGER = "raise max_length"
+"""What a row asks for whose marked entities do not fit. How that is done depends on the command: see `data.bad_rows`."""
+
 _FLAT = ("{role}_{key}", "{role}_entity_{key}", "{role}_entity.{key}")
 _KEYS = ("word", "start_idx", "end_idx", "type")
 

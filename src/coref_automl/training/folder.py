@@ -13,8 +13,10 @@ from coref_automl.config import to_mapping, to_yaml
 from coref_automl.errors import FolderError
 from coref_automl.store import (
     MANIFEST,
+    check_folder,
     claim_folder,
     fingerprint,
+    is_done,
     leave_empty,
     natural_order,
     read_json,
@@ -38,27 +40,39 @@ STATES = ("optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_sta
 def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any]) -> Path:
     """The run's folder with recipe.yaml and manifest.json, new or the same as before."""
     run = Path(recipe.out)
+    check_run(recipe, prints)
     claim_folder(run, KIND)
-    binding = {key: value for key, value in to_mapping(recipe).items() if key not in FREE}
-    if recipe.model and not recipe.shape:
-        del binding["model"]  # the bytes of its weights are compared instead, wherever they lie
-    del binding["dataset"], binding["words_from"]  # as are theirs
-    whole = {**binding, **{f"bytes of the {name}": value for name, value in prints.items()}}
-    if (run / MANIFEST).is_file():
-        held = read_json(run / MANIFEST)["binding"]
-        for key in sorted(set(held) | set(whole)):
-            if held.get(key) != whole.get(key):
-                raise FolderError(
-                    f"{run} was begun with {_say(key, held)}, and this command has {_say(key, whole)}; "
-                    f"give the same settings to go on, or choose another --out."
-                )
-    else:
+    if not (run / MANIFEST).is_file():
+        whole = _binding(recipe, prints)
         write_text(run / "recipe.yaml", to_yaml(recipe))
         manifest = {"kind": KIND, "fingerprint": fingerprint(whole), "model": recipe.model, "dataset": recipe.dataset}
         write_json(run / MANIFEST, {**manifest, "plan": plan, "binding": whole, "versions": _versions()})
     for left in (WRITING, REMOVING):
         shutil.rmtree(run / left, ignore_errors=True)
     return run
+
+
+def check_run(recipe: TrainRecipe, prints: dict[str, str]) -> None:
+    """Refuse a folder that `claim_run` refuses: one that holds something else, or a run of something else. Nothing is written."""
+    run = Path(recipe.out)
+    check_folder(run, KIND)
+    if not (run / MANIFEST).is_file():
+        return
+    held, whole = read_json(run / MANIFEST)["binding"], _binding(recipe, prints)
+    for key in sorted(set(held) | set(whole)):
+        if held.get(key) != whole.get(key):
+            raise FolderError(
+                f"{run} was begun with {_say(key, held)}, and this command has {_say(key, whole)}; "
+                f"give the same settings to go on, or choose another --out."
+            )
+
+
+def standing(run: Path) -> str:
+    """What an earlier call left, as the next one tells it; empty where training begins at the beginning."""
+    if is_done(run):
+        return f"{run} is finished; nothing is computed twice."
+    resume = resumable(run)
+    return f"Going on from {resume.name}." if resume else ""
 
 
 def give_up(run: Path) -> None:
@@ -102,6 +116,13 @@ def remove_checkpoint(checkpoint: Path) -> None:
     aside.parent.mkdir(exist_ok=True)
     checkpoint.replace(aside)
     shutil.rmtree(aside.parent, ignore_errors=True)
+
+
+def _binding(recipe: TrainRecipe, prints: dict[str, str]) -> dict[str, Any]:
+    """What decides a run's numbers: settings by value, what they name by its bytes, wherever it lies."""
+    free = {*FREE, "dataset", "words_from", *(() if recipe.shape else ("model",))}
+    binding = {key: value for key, value in to_mapping(recipe).items() if key not in free}
+    return {**binding, **{f"bytes of the {name}": value for name, value in prints.items()}}
 
 
 def _say(key: str, values: dict[str, Any]) -> str:

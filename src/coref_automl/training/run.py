@@ -22,15 +22,16 @@ from coref_automl.store import is_done, mark_done, read_json, write_json
 from coref_automl.training.batches import Collator, MaskedRows, expected_share
 from coref_automl.training.callbacks import RunCallback
 from coref_automl.training.card import write_card
-from coref_automl.training.folder import best_of, checkpoints_of, claim_run, give_up, resumable
+from coref_automl.training.folder import best_of, checkpoints_of, claim_run, give_up, resumable, standing
 from coref_automl.training.judge import Judge
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
+from coref_automl.training.parts import arguments_of, load_model, masking_of
 from coref_automl.training.plan import micro_batch
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.result import TrainResult
 from coref_automl.training.schedule import OPEN_END, Clock
-from coref_automl.training.setup import Prepared, arguments_of, known, load_model, masking_of, prepare_run
+from coref_automl.training.setup import Prepared, known, prepare_run
 from coref_automl.training.trainer import MaskedTrainer
 
 
@@ -48,7 +49,7 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
     if main:
         progress = progress.into(run / "events.ndjson")
     if is_done(run):
-        progress.note(f"{run} is finished; nothing is computed twice.")
+        progress.note(standing(run))
         return _result(run, None, None)
     for note in work.notes:
         progress.note(note)
@@ -119,7 +120,7 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
     if work.processes > 1:
         clock.shared = lambda progress: _agree(trainer, progress)
     if resume:
-        progress.note(f"Going on from {resume.name}.")
+        progress.note(standing(run))
     for line in work.lines(micro):
         progress.note(line)
     total, unit = (work.last, "steps") if work.last < OPEN_END else (60 * known(recipe.max_minutes), "s")

@@ -23,7 +23,8 @@ from coref_automl.records import Half
 from coref_automl.statistics import MethodVerdict, seed_paired_verdict
 from coref_automl.store import natural_order
 from coref_automl.training.folder import remove_checkpoint
-from coref_automl.training.recipe import NEW, TrainRecipe, check, recommended
+from coref_automl.training.recipe import TrainRecipe, check
+from coref_automl.training.recommended import recommended
 from coref_automl.tuning.follow import Follower
 from coref_automl.tuning.halves import clusters_of, split_set
 from coref_automl.tuning.hits import Report, decode_hits, encode_hits
@@ -160,6 +161,7 @@ class MaskedProblem:
 
 def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProblem:
     """Check everything a trial will need, prepare texts where they are given, and settle the space."""
+    from coref_automl.models.build import NEW
     from coref_automl.models.load import load_tokenizer, weights_fingerprint
 
     metric = recipe.metric or PRIMARY

@@ -10,7 +10,6 @@ from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.progress import Progress
-from coref_automl.training.recipe import NEW
 from coref_automl.tuning.defaults import masked_space
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.space import Space, read_space
@@ -53,7 +52,7 @@ def _labelled(datasets: Sequence[PackedDataset]) -> dict[str, PackedDataset]:
 
 def settle_space(recipe: TuneRecipe, datasets: dict[str, PackedDataset], *, scratch: bool) -> Space:
     """The recipe's own space, or the one for its lengths and families; several models or datasets are dimensions of it."""
-    from coref_automl.models.build import SHAPES
+    from coref_automl.models.build import NEW, SHAPES
     from coref_automl.models.files import config_of, folder_of
 
     given = recipe.space
