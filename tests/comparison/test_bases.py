@@ -49,7 +49,9 @@ def read_study(root: Path, lang: Lang = "en") -> Study:
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs from `strong`, from `weak`, and from a model that was not evaluated. Read only."""
-    return write(tmp_path_factory.mktemp("two"), [STRONG, WEAK, *steps("a", 2.4), *steps("b", 0.0), *steps("c", 0.0)], STARTS)
+    return write(
+        tmp_path_factory.mktemp("two"), [STRONG, WEAK, *steps("a", 2.4), *steps("b", 0.0, seq_len=512), *steps("c", 0.0)], STARTS
+    )
 
 
 @pytest.fixture(scope="module")
@@ -116,10 +118,13 @@ def test_where_no_base_was_evaluated_all_stand_beside_one(tmp_path: Path) -> Non
 
 def test_models_from_elsewhere_stand_beside_their_like_or_the_first(tmp_path: Path) -> None:
     models = [STRONG, WEAK, replace(WEAK, seq_len=512), replace(STRONG, seq_len=512), Model("other", 0, 0.0)]
-    root = write(tmp_path, [*models, *steps("a", 2.4), *steps("b", 0.0, seq_len=256)], {**STARTS, "d": "strong"})
+    root = write(tmp_path, [*models, *steps("a", 2.4), *steps("b", 0.0, seq_len=256)], STARTS)
     found = beside(root)
     assert (found["weak@256"], found["weak@512"], found["b/checkpoint-100"]) == (None, "weak@256", "weak@256")
     assert {found[name] for name in ("strong@512", "other", "a/checkpoint-100")} == {"strong@128"}
+    write(root, [*steps("d", 0.0, seq_len=512), *steps("e", 2.0), *steps("f", 2.0)], {"d": "weak", "e": "strong", "f": "strong"})
+    found = beside(root)
+    assert (found["weak@512"], found["d/checkpoint-100"]) == (None, "weak@512")  # a reference itself by now
 
 
 def test_a_checkpoint_that_others_began_from_is_judged_and_judges(tmp_path: Path) -> None:
@@ -187,7 +192,8 @@ def test_differences_have_a_table_for_each_reference(two: Path) -> None:
     told = texts(section)
     assert "the model it began from: strong (2), weak (2). Holm is over all 4." in told
     assert "The base of c was not evaluated" in told
-    assert "Windows of those from weak are of 128 tokens, this reference's of 256." in told
+    assert "Windows of those from weak are of 512 tokens, this reference's of 256." in told
+    assert "Windows of those from strong" not in told  # all of one length
     said = conclusions.conclusions(read_study(two), [])
     assert said is not None
     assert any("of 4 checkpoints are shown better than the model that each began from" in item
@@ -254,6 +260,12 @@ def test_a_base_without_a_curve_has_no_line(tmp_path: Path) -> None:
     section = curves.learning_curves(study)
     assert [label for _, label in dashed(section)["Real@1 strict"]] == ["base model weak"]
     assert names(section) == ["weak"]
+
+
+def test_the_one_line_is_named_where_it_is_not_the_base_of_all(tmp_path: Path) -> None:
+    section = curves.learning_curves(read_study(write(tmp_path, [STRONG, *steps("a", 2.4), *steps("c", 0.0)], STARTS)))
+    assert names(section) == ["strong"]
+    assert "strong (a); bands" in texts(section)
 
 
 def test_without_a_base_no_dashed_line_is_spoken_of(tmp_path: Path) -> None:
