@@ -24,7 +24,8 @@ def compare(
     ],
     metric: Metric = None,
     reference: Annotated[
-        str | None, typer.Option("--reference", help="Checkpoint to compare with. Without it: the base model, or the first.")
+        str | None,
+        typer.Option("--reference", help="Checkpoint to compare all with. Without it: the model each began from, or the first."),
     ] = None,
     margin: Margin = 2.0,
     common: Annotated[

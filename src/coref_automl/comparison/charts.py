@@ -16,6 +16,8 @@ Rows = list[dict[str, Any]]
 HOW_TO_GET = "pip install 'coref-automl[report]'"
 MOST_BANDS = 4
 """Lines above which bands would only cover each other."""
+_NEAR = 0.12
+"""The share of a chart's height within which names would cover each other."""
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 
 
@@ -29,8 +31,13 @@ def runtime() -> str | None:
     return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace("</script", "<\\/script")
 
 
-def learning_curve(rows: Rows, say: Say, *, axis: str, base: float | None, target: float | None, color: str) -> dict[str, Any]:
-    """Lines of runs, with 95% bands where there are few. A row: run, x, value, low, high, name."""
+def learning_curve(
+    rows: Rows, say: Say, *, axis: str, bases: Sequence[tuple[str, float]] = (), target: float | None, color: str
+) -> dict[str, Any]:
+    """Lines of runs, with 95% bands where there are few. A row: run, x, value, low, high, name; base where bases are named.
+
+    `bases` are the dashed lines: a name, which is written beside the line unless it is empty, and a height.
+    """
     x = {"field": "x", "type": "quantitative", "title": axis, "axis": {"format": "~s"}}
     line = {"field": "run", "type": "nominal", "title": None, "legend": {"orient": "bottom", "columns": 2, "labelLimit": 260}}
     y = {"field": "value", "type": "quantitative", "title": "%", "scale": {"zero": False}}
@@ -38,24 +45,56 @@ def learning_curve(rows: Rows, say: Say, *, axis: str, base: float | None, targe
         "mark": {"type": "area", "opacity": 0.16},
         "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": line},
     }
+    told = ("name", "run", "base") if any(name for name, _ in bases) else ("name", "run")
     layers: list[dict[str, Any]] = [
         *([band] if len({row["run"] for row in rows}) <= MOST_BANDS else []),
         {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": line}},
         {
             "mark": {"type": "point", "filled": True, "size": 52, "opacity": 1},
-            "encoding": {"x": x, "y": y, "color": line, "tooltip": _tooltip(say, "name", "run")},
+            "encoding": {"x": x, "y": y, "color": line, "tooltip": _tooltip(say, *told)},
         },
     ]
-    for height, dash, label in ((base, [5, 4], say("원래 모델", "base model")), (target, [1, 3], say("목표", "target"))):
-        if height is not None:
-            layers.append(
-                {
-                    "data": {"values": [{"y": height, "label": label}]},
-                    "mark": {"type": "rule", "strokeDash": dash, "color": color, "strokeWidth": 1.5},
-                    "encoding": {"y": {"field": "y", "type": "quantitative"}, "tooltip": {"field": "label", "title": None}},
-                }
-            )
-    return _spec(rows, layers, height=250)
+    base = say("원래 모델", "base model")
+    rules = [(height, [5, 4], f"{base} {name}".rstrip()) for name, height in bases]
+    for height, dash, label in (*rules, *([(target, [1, 3], say("목표", "target"))] if target is not None else [])):
+        layers.append(
+            {
+                "data": {"values": [{"y": height, "label": label}]},
+                "mark": {"type": "rule", "strokeDash": dash, "color": color, "strokeWidth": 1.5},
+                "encoding": {"y": {"field": "y", "type": "quantitative"}, "tooltip": {"field": "label", "title": None}},
+            }
+        )
+    return _spec(rows, [*layers, *_names(bases, [row["value"] for row in rows])], height=250)
+
+
+def _names(bases: Sequence[tuple[str, float]], values: Sequence[float]) -> list[dict[str, Any]]:
+    """The names on dashed lines: at the right end and under the line, where a run that gains is not, or over the lowest of all.
+
+    One just over another stands at the left end, over its line.
+    """
+    heights = [*values, *(height for _, height in bases)]
+    out: list[dict[str, Any]] = []
+    before: float | None = None
+    for name, height in sorted(bases, key=lambda one: one[1]) if any(name for name, _ in bases) else ():
+        near = before is not None and height - before < _NEAR * (max(heights) - min(heights))
+        under = not near and height > min(heights)
+        before = before if near else height
+        side = {
+            "align": "left" if near else "right",
+            **({"baseline": "top", "dy": 3} if under else {"baseline": "bottom", "dy": -2}),
+        }
+        out.append(
+            {
+                "data": {"values": [{"y": height, "label": name}]},
+                "mark": {"type": "text", **side, "fontSize": 11, "color": "#737d8f"},
+                "encoding": {
+                    "x": {"value": 0 if near else "width"},
+                    "y": {"field": "y", "type": "quantitative"},
+                    "text": {"field": "label"},
+                },
+            }
+        )
+    return out
 
 
 def differences(rows: Rows, say: Say) -> dict[str, Any]:
@@ -157,6 +196,7 @@ def _tooltip(say: Say, *names: str) -> list[dict[str, Any]]:
     titles = {
         "name": say("체크포인트", "checkpoint"),
         "run": say("학습", "run"),
+        "base": say("원래 모델", "base model"),
         "bucket": say("거리", "distance"),
     }
     numbers = {"value": say("값 %", "value %"), "low": say("하한", "low"), "high": say("상한", "high")}

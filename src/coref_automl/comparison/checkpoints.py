@@ -1,16 +1,13 @@
-"""Sections about checkpoints. In: a Study. Out: data sources, the checkpoint map, learning curves, the best of each run."""
+"""Sections about checkpoints. In: a Study. Out: data sources, the checkpoint map, the best of each run."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from coref_automl.comparison import charts
-from coref_automl.comparison.arms import Arm, arms, means
-from coref_automl.comparison.page import Block, Cell, Charts, Section, Table, Text, Tone, estimate_cells, in_percent, row
+from coref_automl.comparison.page import Block, Cell, Section, Table, Text, Tone, estimate_cells, row
 from coref_automl.comparison.pairs import verdict_cell
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.sentences import tokens
@@ -21,7 +18,6 @@ from coref_automl.statistics import composite
 
 _MOST_BARS = 40
 """Rows above which a table has numbers without bars: a page of a hundred checkpoints stays light."""
-_CURVES = ("real1", "real5", "lambada_top1", "score", "real_word", "gold_word")
 
 
 def data_sources(study: Study) -> Section:
@@ -86,58 +82,6 @@ def checkpoint_map(study: Study) -> Section:
         )
     )
     return Section("checkpoints", say("체크포인트와 에폭", "Checkpoints and epochs"), tuple(blocks))
-
-
-def learning_curves(study: Study) -> Section | None:
-    if not any(len(entries) > 1 for entries in study.runs().values()):
-        return None
-    say = study.say
-    by_tokens = all(entry.evaluation.provenance for entry in study.entries if entry.trained)
-    axis = say("학습 토큰", "training tokens") if by_tokens else say("스텝", "steps")
-    out = []
-    grouped = [arm for arm in map(Arm.with_curve, arms(study)) if arm.seeds > 1]
-    for metric in dict.fromkeys([study.metric, *study.metrics(_CURVES)]):
-        rows = _by_arm(study, grouped, metric) if grouped else _by_run(study, metric)
-        base = study.base.evaluation.estimates.get(metric) if study.base else None
-        target = study.target.get(metric)
-        spec = charts.learning_curve(
-            rows,
-            say,
-            axis=axis,
-            base=100 * base.value if base else None,
-            target=100 * target if target else None,
-            color="#8a94a6",
-        )
-        out.append((METRICS[metric].label, spec))
-    note = say(
-        f"파선은 원래 모델입니다. 띠(선이 {charts.MOST_BANDS}개 이하일 때)는 95% 구간입니다."
-        + (" 시드가 둘 이상인 방법의 평균입니다." if grouped else ""),
-        f"The dashed line is the base model; bands, with up to {charts.MOST_BANDS} lines, are 95% intervals."
-        + (" Means of methods with two or more seeds." if grouped else ""),
-    )
-    return Section("curves", say("학습 곡선", "Learning curves"), (Charts(tuple(out)), Text(note, "quiet")))
-
-
-def _by_run(study: Study, metric: str) -> list[dict[str, Any]]:
-    runs = study.runs()
-    curved = {run: entries for run, entries in runs.items() if len(entries) > 1} or runs
-    return [
-        {"run": run, "x": entry.tokens, "name": entry.name, **in_percent(estimate)}
-        for run, entries in curved.items()
-        for entry in entries
-        if (estimate := entry.evaluation.estimates.get(metric)) is not None
-    ]
-
-
-def _by_arm(study: Study, grouped: Sequence[Arm], metric: str) -> list[dict[str, Any]]:
-    """A line an arm: means over its seeds."""
-    steps = [(arm, list(step.values())) for arm in grouped for step in arm.steps()]
-    values = means(study, [entries for _, entries in steps], metric)
-    return [
-        {"run": arm.name, "x": entries[0].tokens, "name": entries[0].name, **in_percent(value)}
-        for (arm, entries), value in zip(steps, values, strict=True)
-        if value is not None
-    ]
 
 
 def best_of_families(study: Study) -> Section | None:

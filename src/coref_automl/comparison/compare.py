@@ -5,20 +5,19 @@ Values and verdicts come from the `confirm` half: nothing was chosen on it.
 
 from __future__ import annotations
 
-import html
-import io
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
+from coref_automl.comparison.comparison_table import ComparisonRow, ComparisonTable
 from coref_automl.comparison.groups import flat_paths
-from coref_automl.comparison.pairing import choose_group, find_reference, settle_metric
-from coref_automl.comparison.scores import Columns, Group
+from coref_automl.comparison.pairing import choose_group, find_reference, references, settle_metric
+from coref_automl.comparison.scores import Columns, Entry, Group
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import Comparison, Estimate, Half, Record
+from coref_automl.records import Comparison, Half
 from coref_automl.statistics import (
     composite,
     concentration,
@@ -35,66 +34,6 @@ SAME = "the same on every item"
 Finding = Literal["better", "worse", "same", "not shown"]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonRow(Record):
-    """One checkpoint: its value, and how it stands to the reference (None for the reference itself)."""
-
-    name: str
-    path: str
-    seq_len: int
-    value: Estimate
-    comparison: Comparison | None
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonTable(Record):
-    """Checkpoints against a reference on one metric. Prints as a table, on a terminal and in a notebook."""
-
-    metric: str
-    evalset: str
-    half: str
-    items: int
-    documents: int
-    reference: str
-    rows: tuple[ComparisonRow, ...]
-    notes: tuple[str, ...] = ()
-
-    def heading(self) -> str:
-        label = METRICS[self.metric].label
-        return f"{label} on {self.evalset}, {self.half} half: {self.items:,} items of {self.documents:,} documents"
-
-    def cells(self) -> list[tuple[str, ...]]:
-        return [_cells(row) for row in self.rows]
-
-    def __str__(self) -> str:
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for number, title in enumerate(_TITLES):
-            table.add_column(
-                title, justify="left" if number in (0, 5) else "right", overflow="fold", no_wrap=number not in (0, 5)
-            )
-        for cells in self.cells():
-            table.add_row(*cells)
-        console = Console(file=io.StringIO(), width=118, color_system=None, markup=False, highlight=False)
-        console.print(self.heading())
-        console.print(table)
-        for note in self.notes:
-            console.print(note)
-        lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-        return "\n".join(line.rstrip() for line in lines)
-
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{title}</th>" for title in _TITLES)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>" for cells in self.cells())
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        return f"<p>{html.escape(self.heading())}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
-
-
-_TITLES = ("checkpoint", "value %", "95% interval", "difference", "p (Holm)", "verdict")
-
-
 def compare(
     *paths: Any,
     metric: str | None = None,
@@ -108,7 +47,8 @@ def compare(
     Args:
         paths: checkpoints, runs, folders of runs, model names; or lists of these.
         metric: strict Real@1 unless given; `word` where tokenizers differ.
-        reference: name or path of the checkpoint to compare with; the base model, or the first, unless given.
+        reference: name or path of the checkpoint to compare all with; unless given, each is compared with the model it began
+            from, or where none of these was evaluated, with the base model, or the first.
         common: compare on the items that all have, where the sets are not the same.
         evalset: the set to compare on, where the checkpoints have several.
         seed: of the resampling.
@@ -131,11 +71,13 @@ def compare_group(
     metric: str,
     *,
     reference: str | None = None,
+    own: Sequence[Entry | None] | None = None,
     common: bool = False,
     half: Half = "confirm",
     seed: int = 0,
     notes: Sequence[str] = (),
 ) -> ComparisonTable:
+    """All against the reference, or each against the model it began from; `own` gives these where the caller knows them."""
     columns = group.columns(metric, half=half)
     told = list(notes)
     if columns.dropped and not common:
@@ -150,15 +92,37 @@ def compare_group(
     lengths = sorted({entry.evaluation.seq_len for entry in group.entries})
     if len(lengths) > 1:
         told.append(f"Window lengths differ: {', '.join(map(str, lengths))} tokens.")
-    at = find_reference(group.entries, reference)
+    first = group.entries[find_reference(group.entries, reference)]
+    if own is None:
+        own = references(group.entries, first) if reference is None else [first] * len(group.entries)
+    number = {id(entry): at for at, entry in enumerate(group.entries)}
+    beside = [
+        number[id(one)] if one is not None and one is not entry else None for entry, one in zip(group.entries, own, strict=True)
+    ]
+    used = [group.entries[at] for at in dict.fromkeys(at for at in beside if at is not None)]
     values = composite(columns.parts, seed=seed)
-    answers = against(columns, [entry.name for entry in group.entries], at, metric, seed=seed)
+    answers = against_each(columns, [entry.name for entry in group.entries], beside, metric, seed=seed)
     rows = tuple(
         ComparisonRow(entry.name, entry.evaluation.path, entry.evaluation.seq_len, value, answer)
         for entry, value, answer in zip(group.entries, values, answers, strict=True)
     )
-    name = group.entries[at].name
-    return ComparisonTable(metric, group.evalset, half, columns.items, columns.documents, name, rows, tuple(told))
+    name = (first if first in used or not used else used[0]).name
+    table = ComparisonTable(metric, group.evalset, half, columns.items, columns.documents, name, rows)
+    return replace(table, notes=(*told, *_own_notes(table, group)))
+
+
+def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
+    """What the verdicts are against where that is not one model for all."""
+    out = []
+    if len(table.references) > 1:
+        listed = ", ".join(f"{number} {name}" for number, name in enumerate(table.references, 1))
+        out.append(f"Each is compared with the model it began from ({listed}); --reference NAME compares all with one.")
+    unjudged = table.unjudged
+    if lost := dict.fromkeys(entry.run for entry in group.entries if entry.name in unjudged):
+        out.append(
+            f"What {', '.join(lost)} began from was not evaluated here in windows as long: evaluate it, or pass --reference."
+        )
+    return out
 
 
 def against(
@@ -192,6 +156,37 @@ def against(
         same = all(not np.asarray(part.values)[:, number].any() for part in parts)
         out[number] = replace(answer, verdict=SAME if same else in_words(answer))
     return out
+
+
+def against_each(
+    columns: Columns, names: Sequence[str], beside: Sequence[int | None], metric: str, *, seed: int
+) -> list[Comparison | None]:
+    """Every column against the one whose number `beside` gives it, Holm over all of them; None where it gives none."""
+    family = sum(one is not None for one in beside)
+    out: list[Comparison | None] = [None] * len(names)
+    for reference in dict.fromkeys(one for one in beside if one is not None):
+        at = [number for number, one in enumerate(beside) if one == reference or number == reference]
+        answers = against(
+            columns.only(at), [names[number] for number in at], at.index(reference), metric, seed=seed, family=family
+        )
+        for number, answer in zip(at, answers, strict=True):
+            out[number] = answer or out[number]
+    adjusted = iter(holm([answer.p for answer in out if answer]))
+    return [adjusted_to(answer, float(next(adjusted))) if answer else None for answer in out]
+
+
+def over_own(
+    group: Group, metric: str, entries: Sequence[Entry], own: Sequence[Entry | None], *, seed: int
+) -> list[Comparison | None]:
+    """Entries against the models they began from on `confirm`, Holm over all; None without one, or where that half is empty."""
+    every = list(dict.fromkeys([*(one for one in own if one is not None), *entries]))
+    columns = group.columns(metric, half="confirm", entries=every)
+    if not columns.items:
+        return [None] * len(entries)
+    bases = dict(zip(entries, own, strict=True))
+    beside = [every.index(one) if (one := bases.get(entry)) is not None else None for entry in every]
+    answers = against_each(columns, [entry.name for entry in every], beside, metric, seed=seed)
+    return [answers[every.index(entry)] for entry in entries]
 
 
 def adjusted_to(comparison: Comparison, p: float) -> Comparison:
@@ -230,13 +225,3 @@ def by_holm(comparison: Comparison) -> str:
 def _mcnemar(columns: Columns, a: int, b: int) -> float:
     values = np.asarray(columns.parts[0].values)
     return mcnemar_exact(values[:, a] > 0, values[:, b] > 0)
-
-
-def _cells(row: ComparisonRow) -> tuple[str, ...]:
-    value, answer = row.value, row.comparison
-    first = (row.name, f"{100 * value.value:.2f}", f"{100 * value.low:.1f} to {100 * value.high:.1f}")
-    if answer is None:
-        return (*first, "", "", "the reference")
-    change = answer.difference
-    moved = f"{100 * change.value:+.2f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
-    return (*first, moved, f"{answer.p_adjusted:.4f}" if answer.p_adjusted >= 0.0001 else "<0.0001", answer.verdict)

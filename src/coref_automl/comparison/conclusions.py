@@ -17,10 +17,14 @@ def conclusions(study: Study, questions: Sequence[Question]) -> Section | None:
     better = [name for name, answer in study.against_base().items() if shown(answer) and answer.difference.value > 0]
     if study.base is not None and study.table is not None:
         count = len(study.against_base())
+        several = len(study.table.references) > 1
+        base = say(f"원래 모델({study.base.name})", f"the base model {study.base.name}")
+        if several:
+            base = say("각자의 원래 모델", "the model that each began from")
         told = say(
-            f"체크포인트 {count}개 중 {len(better)}개가 원래 모델({study.base.name})보다 낫다고 보입니다 (Holm, 비교 {count}개).",
-            f"{len(better)} of {count} {'checkpoint is' if count == 1 else 'checkpoints are'} shown better than the base model "
-            f"{study.base.name} (Holm over {count}).",
+            f"체크포인트 {count}개 중 {len(better)}개가 {base}보다 낫다고 보입니다 (Holm, 비교 {count}개).",
+            f"{len(better)} of {count} {'checkpoint is' if count == 1 else 'checkpoints are'} shown better than {base} "
+            f"(Holm over {count}).",
         )
         out.append(told + _chosen_beside(study, better))
     if found := study.matrix():

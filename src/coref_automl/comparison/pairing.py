@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from coref_automl.comparison.groups import evaluations_under, left_out, not_evaluated, nothing_under, read_groups
+from coref_automl.comparison.groups import evaluations_under, left_out, not_evaluated, nothing_under, read_groups, same_model
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.config import choose, nearest
 from coref_automl.errors import ComparisonError
@@ -70,6 +70,41 @@ def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
     raise ComparisonError(
         f"No evaluation of the reference {reference!r} here. {nearest(reference, [entry.name for entry in entries])}"
     )
+
+
+def own_base(entries: Sequence[Entry], entry: Entry, base: Entry | None) -> Entry | None:
+    """The evaluated model that a checkpoint began from: the study's base, or one in windows as long, or of its only length.
+
+    A checkpoint without a record of its training is taken to have begun from the study's base.
+    """
+    made = entry.evaluation.provenance
+    if made is None:
+        return base
+    began = same_model(made.base)
+    found = [one for one in entries if one is not entry and same_model(one.evaluation.checkpoint) == began]
+    if base is not None and any(one is base for one in found):
+        return base
+    as_long = next((one for one in found if one.evaluation.seq_len == entry.evaluation.seq_len), None)
+    return as_long or (found[0] if len(found) == 1 else None)
+
+
+def references(entries: Sequence[Entry], first: Entry) -> list[Entry | None]:
+    """What each is judged against where nobody chose: the model it began from, or None if that was not evaluated.
+
+    A model from elsewhere stands beside the reference that is the same model in other windows, else beside `first`, unless it is
+    a reference itself. Where none of the models behind the checkpoints was evaluated, all stand beside `first`.
+    """
+    base = None if first.trained else first
+    out = [own_base(entries, one, base) if one.trained or one.evaluation.provenance else None for one in entries]
+    used = list({id(one): one for one in out if one is not None}.values())
+    if not used:
+        return [first] * len(entries)
+    other = first if first in used else used[0]
+    for number, entry in enumerate(entries):
+        if not entry.trained and entry.evaluation.provenance is None and entry not in used:
+            model = same_model(entry.evaluation.checkpoint)
+            out[number] = next((one for one in used if same_model(one.evaluation.checkpoint) == model), other)
+    return out
 
 
 def _holds(group: Group, path: str) -> bool:

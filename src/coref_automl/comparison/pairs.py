@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coref_automl.comparison import charts
 from coref_automl.comparison.compare import ALPHA, Finding, finding
+from coref_automl.comparison.comparison_table import ComparisonRow, ComparisonTable
 from coref_automl.comparison.groups import same_model
-from coref_automl.comparison.page import Cell, Charts, Section, Table, Text, Tone, estimate_cells, in_percent, row
+from coref_automl.comparison.page import Block, Cell, Charts, Section, Table, Text, Tone, estimate_cells, in_percent, row
+from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.sentences import points, verdict
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import METRICS
@@ -18,56 +21,89 @@ _TONES: dict[Finding, Tone] = {"better": "good", "worse": "bad"}
 
 
 def differences(study: Study) -> Section | None:
-    """Every checkpoint against the reference on the confirm half."""
+    """Every checkpoint against its reference on the confirm half: the model it began from, or one for all; a table each."""
     table, say = study.table, study.say
     if table is None:
         return None
-    judged = [(line, line.comparison) for line in table.rows if line.comparison is not None]
-    plotted = _most_telling(judged)
-    rows: list[dict[str, Any]] = [
+    title = say("원래 모델(기준)과의 차이", "Differences from the reference")
+    several, unjudged = len(table.references) > 1, table.unjudged
+    judged = [line for line in table.rows if line.comparison is not None]
+    cells = estimate_cells([line.comparison.difference for line in judged if line.comparison], difference=True)
+    shown = dict(zip((line.name for line in judged), cells, strict=True))
+    blocks: list[Block] = [Text(_intro(study, table))]
+    for name in table.references:
+        of = [line for line in judged if line.comparison and line.comparison.reference == name]
+        about = say(f"기준 {name}과의 차이", f"Differences from {name}") if several else title
+        blocks.append(Charts(((about, charts.differences(_plotted(study, of), say)),), wide=True))
+        blocks.append(_table(study, of, shown, say(f"차이 (기준 {name})", f"difference from {name}")))
+    if lost := [line for line in table.rows if line.name in unjudged]:
+        blocks.append(_table(study, lost, shown, say("차이", "difference")))
+    return Section("differences", title, tuple(blocks))
+
+
+def _plotted(study: Study, lines: Sequence[ComparisonRow]) -> list[dict[str, Any]]:
+    return [
         {
             "name": line.name,
             **in_percent(answer.difference),
             "p": answer.p_adjusted,
-            "verdict": verdict(answer, say.lang),
+            "verdict": verdict(answer, study.say.lang),
             "finding": "not shown" if finding(answer) == "same" else finding(answer),
         }
-        for line, answer in plotted
+        for line, answer in _most_telling([(line, line.comparison) for line in lines if line.comparison is not None])
     ]
-    cells = estimate_cells([answer.difference for _, answer in judged], difference=True)
-    lines = tuple(
+
+
+def _table(study: Study, lines: Sequence[ComparisonRow], cells: Mapping[str, Cell], change: str) -> Table:
+    """A line a checkpoint; `cells` are the differences of those that were judged."""
+    say = study.say
+    lost = Cell(say("원래 모델이 평가되지 않음", "its base was not evaluated"), "quiet")
+    rows = tuple(
         row(
             line.name,
             f"{100 * line.value.value:.1f}",
-            cell,
-            p_text(answer.p_adjusted),
-            p_text(answer.mcnemar_p),
-            verdict_cell(answer, study),
+            cells.get(line.name, "–"),
+            p_text(answer.p_adjusted if answer else None),
+            p_text(answer.mcnemar_p if answer else None),
+            verdict_cell(answer, study) if answer else lost,
         )
-        for (line, answer), cell in zip(judged, cells, strict=True)
+        for line in lines
+        for answer in (line.comparison,)
     )
-    head = (
-        say("체크포인트", "checkpoint"), "%", say(f"차이 (기준 {table.reference})", f"difference from {table.reference}"),
-        "p (Holm)", "McNemar", say("판정", "verdict"),
-    )  # fmt: skip
+    head = (say("체크포인트", "checkpoint"), "%", change, "p (Holm)", "McNemar", say("판정", "verdict"))
+    return Table(head, rows, frozenset({1, 2, 3, 4}))
+
+
+def _intro(study: Study, table: ComparisonTable) -> str:
+    say, label = study.say, METRICS[study.metric].label
     intro = say(
-        f"{METRICS[study.metric].label}, 확인 쪽 절반의 문항 {table.items:,}개(문서 {table.documents:,}개)에서. "
+        f"{label}, 확인 쪽 절반의 문항 {table.items:,}개(문서 {table.documents:,}개)에서. "
         "판정은 문서 단위 부호 뒤집기 검정과 Holm 보정으로만 내리고, McNemar는 문항이 독립이라면의 참고값입니다.",
-        f"{METRICS[study.metric].label} on {table.items:,} items of {table.documents:,} documents of the confirm half. "
+        f"{label} on {table.items:,} items of {table.documents:,} documents of the confirm half. "
         "The verdict is the sign-flip test over documents with Holm's adjustment; McNemar is the reading for independent "
         "items and decides nothing.",
     )
-    intro += _windows(study)
-    title = say("원래 모델(기준)과의 차이", "Differences from the reference")
-    chart = Charts(((title, charts.differences(rows, say)),), wide=True)
-    return Section("differences", title, (Text(intro), chart, Table(head, lines, frozenset({1, 2, 3, 4}))))
+    judged = [line.comparison.reference for line in table.rows if line.comparison]
+    if len(table.references) > 1:
+        told = ", ".join(f"{name} ({judged.count(name)})" for name in table.references)
+        intro += say(
+            f" 체크포인트마다 기준은 그것이 시작한 모델입니다: {told}. Holm은 {len(judged)}개 모두에 대한 것입니다.",
+            f" The reference of a checkpoint is the model it began from: {told}. Holm is over all {len(judged)}.",
+        )
+    if runs := dict.fromkeys(study.entry(line.name).run for line in table.rows if line.name in table.unjudged):
+        lost = ", ".join(runs)
+        intro += say(
+            f" {lost}의 원래 모델은 이 문항으로 같은 길이의 창에서 평가되지 않아 판정하지 않았습니다.",
+            f" The base of {lost} was not evaluated on these items in windows as long, so nothing is judged there.",
+        )
+    return intro + "".join(_windows(study, study.entry(name), several=len(table.references) > 1) for name in table.references)
 
 
-def _windows(study: Study) -> str:
+def _windows(study: Study, base: Entry, *, several: bool) -> str:
     """Unlike windows are named, and what they alone do to the base is said."""
-    say, base = study.say, study.base
-    lengths = sorted({entry.evaluation.seq_len for entry in study.entries if entry.trained})
-    if base is None or lengths in ([], [base.evaluation.seq_len]):
+    say = study.say
+    lengths = sorted({entry.evaluation.seq_len for entry in study.entries if entry.trained and study.own_base(entry) is base})
+    if lengths in ([], [base.evaluation.seq_len]):
         return ""
     own = same_model(base.evaluation.checkpoint)
     others = [e for e in study.entries if not e.trained and e is not base and same_model(e.evaluation.checkpoint) == own]
@@ -77,12 +113,25 @@ def _windows(study: Study) -> str:
         if answer is not None
     ]
     listed = ", ".join(f"{length:,}" for length in lengths)
-    return say(
-        f" 체크포인트의 창 길이는 {listed} 토큰이고 기준은 {base.evaluation.seq_len:,} 토큰입니다."
-        + (f" 학습 없이 창만 바꾼 기준 모델의 차이, {'; '.join(told)}점." if told else ""),
-        f" Windows are of {listed} tokens, the reference's of {base.evaluation.seq_len:,}."
-        + (f" The reference itself in other windows, untrained: {'; '.join(told)} points." if told else ""),
+    size = f"{base.evaluation.seq_len:,}"
+    alone = (
+        say(
+            f" 학습 없이 창만 바꾼 기준 모델의 차이, {'; '.join(told)}점.",
+            f" The reference itself in other windows, untrained: {'; '.join(told)} points.",
+        )
+        if told
+        else ""
     )
+    lead = say(
+        f" 체크포인트의 창 길이는 {listed} 토큰이고 기준은 {size} 토큰입니다.",
+        f" Windows are of {listed} tokens, the reference's of {size}.",
+    )
+    if several:
+        lead = say(
+            f" {base.name}에서 시작한 체크포인트의 창 길이는 {listed} 토큰이고 이 기준은 {size} 토큰입니다.",
+            f" Windows of those from {base.name} are of {listed} tokens, this reference's of {size}.",
+        )
+    return lead + alone
 
 
 def paired_matrix(study: Study) -> Section | None:

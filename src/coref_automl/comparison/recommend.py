@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from coref_automl.comparison.compare import adjusted_to, against, finding
+from coref_automl.comparison.compare import adjusted_to, against, finding, over_own
 from coref_automl.comparison.groups import flat_paths, same_model
-from coref_automl.comparison.pairing import choose_group, settle_metric
+from coref_automl.comparison.pairing import choose_group, own_base, settle_metric
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.sentences import recommendation_sentence
 from coref_automl.errors import ComparisonError
@@ -160,17 +160,11 @@ def eligible_entries(group: Group) -> list[Entry]:
 
 
 def _base_for(group: Group, chosen: Entry) -> Entry | None:
-    """The un-adapted model to set a checkpoint beside: the one it began from, in windows as long, if it is here."""
-    bases = [entry for entry in group.entries if not entry.trained and entry is not chosen]
-    if not any(entry.trained for entry in group.entries):
-        return None
-    made = chosen.evaluation.provenance
-
-    def apart(entry: Entry) -> tuple[bool, bool]:
-        other = made is not None and same_model(entry.evaluation.checkpoint) != same_model(made.base)
-        return other, entry.evaluation.seq_len != chosen.evaluation.seq_len
-
-    return min(bases, key=apart, default=None)
+    """The model that a checkpoint began from, in windows as long if it is here; with no record of it, any not trained here."""
+    made, others = chosen.evaluation.provenance, [entry for entry in group.entries if entry is not chosen]
+    bases = [e for e in others if (same_model(e.evaluation.checkpoint) == same_model(made.base) if made else not e.trained)]
+    found = min(bases, key=lambda entry: entry.evaluation.seq_len != chosen.evaluation.seq_len, default=None)
+    return found if any(entry.trained for entry in group.entries) else None
 
 
 def over_fitting(
@@ -207,16 +201,17 @@ def _answer(group: Group, metric: str, one: Entry, other: Entry, seed: int, *, f
 def _judge(
     group: Group, metric: str, eligible: Sequence[Entry], base: Entry | None, chosen: int, best: int, seed: int
 ) -> tuple[Comparison | None, Comparison | None, bool | None]:
-    """On `confirm`: chosen against base (Holm over all checkpoints), best against chosen, whether anything beats the base."""
+    """On `confirm`: chosen against base (Holm over all checkpoints, each against its own), best against chosen, whether any
+    that began from the base beats it."""
     best_over = _answer(group, metric, eligible[best], eligible[chosen], seed) if best != chosen else None
     if base is None:
         return None, best_over, None
-    columns = group.columns(metric, half="confirm", entries=[base, *eligible])
-    if not columns.items:
+    own = [own_base(group.entries, entry, base) for entry in eligible]
+    answers = over_own(group, metric, eligible, own, seed=seed)
+    if answers[chosen] is None:
         return None, best_over, None
-    answers = against(columns, [base.name, *(entry.name for entry in eligible)], 0, metric, seed=seed)
-    beaten = any(answer is not None and finding(answer) == "better" for answer in answers)
-    return answers[1 + chosen], best_over, beaten
+    beaten = any(answer is not None and answer.reference == base.name and finding(answer) == "better" for answer in answers)
+    return answers[chosen], best_over, beaten
 
 
 def _confirmation(best_over: Comparison | None, margin: float, judged: bool) -> Confirmation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,10 @@ class Columns:
     def differences(self, reference: int) -> list[Part]:
         """The same with one column taken from all."""
         return [Part(np.asarray(p.values) - np.asarray(p.values)[:, [reference]], p.clusters) for p in self.parts]
+
+    def only(self, numbers: Sequence[int]) -> Columns:
+        parts = [Part(np.take(np.asarray(part.values), numbers, axis=1), part.clusters) for part in self.parts]
+        return replace(self, parts=parts)
 
     def pair(self, a: int, b: int) -> list[Part]:
         return [Part(np.asarray(p.values)[:, a] - np.asarray(p.values)[:, b], p.clusters) for p in self.parts]

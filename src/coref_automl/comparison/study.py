@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.compare import ALPHA, ComparisonTable, adjusted_to, against, compare_group
-from coref_automl.comparison.groups import same_model
+from coref_automl.comparison.compare import ALPHA, against, compare_group, over_own
+from coref_automl.comparison.comparison_table import ComparisonTable
 from coref_automl.comparison.page import Say
-from coref_automl.comparison.pairing import settle_metric
+from coref_automl.comparison.pairing import own_base, settle_metric
 from coref_automl.comparison.recommend import Recommendation, recommend_group
 from coref_automl.comparison.relation_runs import RelationRun
 from coref_automl.comparison.scores import Entry, Group
@@ -76,43 +76,21 @@ class Study:
         values = self.select_values()
         return max(entries, key=lambda entry: (values[entry.name].value, -entry.tokens))
 
-    def judged(self, reference: Entry, others: Sequence[Entry], *, family: int | None = None) -> list[Comparison | None]:
-        """Others against a reference on the confirm half, Holm over them; None where that half is empty.
-
-        `family` is how many comparisons the caller will adjust together, where they are more than these.
-        """
+    def judged(self, reference: Entry, others: Sequence[Entry]) -> list[Comparison | None]:
+        """Others against a reference on the confirm half, Holm over them; None where that half is empty."""
         columns = self.group.columns(self.metric, half="confirm", entries=[reference, *others])
         if not columns.items or not others:
             return [None] * len(others)
         names = [reference.name, *(entry.name for entry in others)]
-        return against(columns, names, 0, self.metric, seed=self.seed, family=family)[1:]
+        return against(columns, names, 0, self.metric, seed=self.seed)[1:]
 
     def own_base(self, entry: Entry) -> Entry | None:
-        """The evaluated model that a checkpoint began from: the study's base, or one in windows as long, or of its only length.
-
-        A checkpoint without a record of its training is taken to have begun from the study's base.
-        """
-        made = entry.evaluation.provenance
-        if made is None:
-            return self.base
-        began = same_model(made.base)
-        found = [one for one in self.entries if one is not entry and same_model(one.evaluation.checkpoint) == began]
-        if self.base is not None and any(one is self.base for one in found):
-            return self.base
-        as_long = next((one for one in found if one.evaluation.seq_len == entry.evaluation.seq_len), None)
-        return as_long or (found[0] if len(found) == 1 else None)
+        """The evaluated model that a checkpoint began from; None where it is not here."""
+        return own_base(self.entries, entry, self.base)
 
     def over_own_base(self, entries: Sequence[Entry]) -> list[Comparison | None]:
         """Each against the model it began from on the confirm half, Holm over all; None where that was not evaluated."""
-        references = [self.own_base(entry) for entry in entries]
-        family = sum(one is not None for one in references)
-        answers: list[Comparison | None] = [None] * len(entries)
-        for reference in {id(one): one for one in references if one is not None}.values():
-            at = [number for number, one in enumerate(references) if one is reference]
-            for number, answer in zip(at, self.judged(reference, [entries[n] for n in at], family=family), strict=True):
-                answers[number] = answer
-        adjusted = iter(holm([answer.p for answer in answers if answer]))
-        return [adjusted_to(answer, float(next(adjusted))) if answer else None for answer in answers]
+        return over_own(self.group, self.metric, entries, [self.own_base(entry) for entry in entries], seed=self.seed)
 
     def against_base(self) -> dict[str, Comparison]:
         if self.table is None:
@@ -155,10 +133,9 @@ def study_of(
     table = None
     told = [*notes, *more]
     recommendation = recommend_group(group, metric, margin=margin, seed=seed)
-    judged = _family(group, recommendation.base)
-    if len(judged.entries) > 1:
+    if len(group.entries) > 1:
         try:
-            table = compare_group(judged, metric, reference=recommendation.base, common=True, seed=seed)
+            table = _against_own(group, metric, recommendation.base, seed)
         except ComparisonError as error:
             told.append(str(error))
     dropped = group.columns(metric).dropped
@@ -172,12 +149,17 @@ def study_of(
     return Study(group, metric, say, seed, margin, table, recommendation, target, relation, tuple(told))
 
 
-def _family(group: Group, base: str | None) -> Group:
-    """The base and the trained checkpoints: as many comparisons as the recommendation makes. Other models that were not trained
-    here, and the base in windows of another length, are no checkpoints."""
-    if base is None:
-        return group
-    return replace(group, entries=tuple(entry for entry in group.entries if entry.trained or entry.name == base))
+def _against_own(group: Group, metric: str, base: str | None, seed: int) -> ComparisonTable | None:
+    """The trained checkpoints against the models they began from: as many comparisons as the recommendation makes. Other models
+    that were not trained here, and a base in windows of another length, are no checkpoints."""
+    first = next((entry for entry in group.entries if entry.name == base), None)
+    own = {entry: own_base(group.entries, entry, first) for entry in group.entries if entry.trained}
+    bases = {one for one in own.values() if one is not None}
+    if not bases:
+        return compare_group(group, metric, common=True, seed=seed)
+    judged = replace(group, entries=tuple(entry for entry in group.entries if entry.trained or entry in bases))
+    beside = [own.get(entry) for entry in judged.entries]
+    return compare_group(judged, metric, reference=base, own=beside, common=True, seed=seed)
 
 
 def shown(comparison: Comparison | None) -> bool:

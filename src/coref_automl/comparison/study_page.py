@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Any
 
-from coref_automl.comparison import checkpoints, conclusions, explorer, objectives, pairs, plan, questions, rating, runs
+from coref_automl.comparison import checkpoints, conclusions, curves, explorer, objectives, pairs, plan, questions, rating, runs
 from coref_automl.comparison.compare import Finding, finding
 from coref_automl.comparison.page import Page, Section, Tile, Tone
 from coref_automl.comparison.recommend import Confirmation
@@ -25,7 +25,7 @@ def study_page(study: Study, others: Section | None = None) -> Page:
         conclusions.conclusions(study, asked),
         objectives.side_by_side(study),
         *(question.section() for question in asked),
-        checkpoints.learning_curves(study),
+        curves.learning_curves(study),
         checkpoints.best_of_families(study),
         pairs.differences(study),
         pairs.paired_matrix(study),

@@ -140,7 +140,7 @@ def _curves_section(rows: Sequence[TableRow], say: Say, target: Mapping[str, flo
             for one in curve
         ]
         goal = 100 * target[metric] if metric in target else None
-        spec = charts.learning_curve(lines, say, axis=say("에폭", "epoch"), base=None, target=goal, color="#8a94a6")
+        spec = charts.learning_curve(lines, say, axis=say("에폭", "epoch"), target=goal, color="#8a94a6")
         out.append((METRICS[metric].label, spec))
     note = say("띠는 n에서 얻은 95% 구간입니다.", "Bands are 95% intervals from n.")
     return Section("curves", say("학습 곡선", "Learning curves"), (Charts(tuple(out)), Text(note, "quiet")))

@@ -1,0 +1,274 @@
+"""Runs of different bases side by side: each is judged against its own, and never against another's."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.comparison import conclusions, curves, pairs
+from coref_automl.comparison.compare import compare
+from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.page import Charts, Points, Say, Section, Table, Text
+from coref_automl.comparison.recommend import recommend
+from coref_automl.comparison.sentences import Lang
+from coref_automl.comparison.study import Study, study_of
+from coref_automl.comparison.study_page import results_csv
+from coref_automl.statistics import holm
+from coref_automl.store import read_json, write_json
+from tests.comparison.conftest import Model, make_scores, write_evaluation
+
+STRONG, WEAK = Model("strong", 0, 1.0), Model("weak", 0, -1.5, seq_len=256)
+STARTS = {"a": "strong", "b": "weak", "c": "lost"}
+
+
+def write(root: Path, models: Sequence[Model], starts: Mapping[str, str]) -> Path:
+    """Evaluations of the models; `starts` is the model that each run began from."""
+    for number, model in enumerate(models):
+        folder = write_evaluation(root, model, make_scores(model, documents=60, own=number))
+        if model.run in starts:
+            held = read_json(folder / "result.json")
+            held["provenance"]["base"] = f"/elsewhere/{starts[model.run]}"
+            write_json(folder / "result.json", held)
+    return root
+
+
+def steps(run: str, skill: float, *, seq_len: int = 128) -> list[Model]:
+    return [Model(run, step, skill - 30 / step, seq_len=seq_len) for step in (100, 200)]
+
+
+def read_study(root: Path, lang: Lang = "en") -> Study:
+    return study_of(read_groups([str(root)])[0], say=Say(lang), margin=0.02, seed=0, target={})
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs from `strong`, from `weak`, and from a model that was not evaluated. Read only."""
+    return write(
+        tmp_path_factory.mktemp("two"), [STRONG, WEAK, *steps("a", 2.4), *steps("b", 0.0, seq_len=512), *steps("c", 0.0)], STARTS
+    )
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("one"), [STRONG, *steps("a", 2.4), *steps("b", 0.0)], dict.fromkeys("ab", "strong"))
+
+
+def beside(root: Path, **options: Any) -> dict[str, str | None]:
+    return {line.name: line.comparison.reference if line.comparison else None for line in compare(root, **options).rows}
+
+
+def test_compare_sets_each_beside_its_own_base_and_says_which(two: Path) -> None:
+    found = beside(two)
+    assert {found[f"a/checkpoint-{step}"] for step in (100, 200)} == {"strong"}
+    assert {found[f"b/checkpoint-{step}"] for step in (100, 200)} == {"weak"}
+    assert [found[name] for name in ("strong", "weak", "c/checkpoint-100", "c/checkpoint-200")] == [None] * 4
+    table = compare(two)
+    assert (table.reference, table.references) == ("strong", ("strong", "weak"))
+    assert table.unjudged == {"c/checkpoint-100", "c/checkpoint-200"}
+    cells = {line[0]: line[1:] for line in table.cells()}
+    assert [cells[name][-1] for name in ("strong", "weak", "c/checkpoint-100")] == [
+        "reference 1", "reference 2", "its base was not evaluated"
+    ]  # fmt: skip
+    against = table.titles().index("against") - 1
+    assert [cells[f"{run}/checkpoint-100"][against] for run in "abc"] == ["1", "2", ""]
+    assert "(1 strong, 2 weak); --reference NAME" in str(table).replace("\n", " ")
+    assert "What c began from was not evaluated" in str(table)
+    assert "<th>against</th>" in table._repr_html_()
+
+
+def test_holm_is_over_all_bases_at_once(two: Path) -> None:
+    answers = [line.comparison for line in compare(two).rows if line.comparison]
+    assert len(answers) == 4
+    assert {answer.family for answer in answers} == {4}
+    assert [answer.p_adjusted for answer in answers] == pytest.approx(list(holm([answer.p for answer in answers])))
+    assert [answer.p_adjusted for answer in answers] != [answer.p for answer in answers]
+
+
+def test_a_chosen_reference_is_the_one_for_all(two: Path) -> None:
+    found = beside(two, reference="weak")
+    assert found.pop("weak") is None
+    assert set(found.values()) == {"weak"}
+    table = compare(two, reference="weak")
+    assert (table.references, table.unjudged) == (("weak",), frozenset())
+    assert "against" not in table.titles()
+    assert {line.comparison.family for line in table.rows if line.comparison} == {len(table.rows) - 1}
+
+
+def test_a_run_whose_base_is_lost_is_not_judged_against_the_only_other_base(tmp_path: Path) -> None:
+    root = write(tmp_path, [STRONG, *steps("a", 2.4), *steps("c", 0.0)], STARTS)
+    assert beside(root)["c/checkpoint-200"] is None
+    assert compare(root).references == ("strong",)
+    assert "its base was not evaluated" in str(compare(root))
+
+
+def test_where_no_base_was_evaluated_all_stand_beside_one(tmp_path: Path) -> None:
+    root = write(tmp_path, [*steps("a", 2.4), *steps("c", 0.0)], STARTS)
+    found = beside(root)
+    assert found.pop("a/checkpoint-100") is None
+    assert set(found.values()) == {"a/checkpoint-100"}
+    write(root, [replace(WEAK, run="other")], {})  # nothing began from it: it is no base, and may be compared with
+    assert set(beside(root).values()) == {None, "other"}
+
+
+def test_models_from_elsewhere_stand_beside_their_like_or_the_first(tmp_path: Path) -> None:
+    models = [STRONG, WEAK, replace(WEAK, seq_len=512), replace(STRONG, seq_len=512), Model("other", 0, 0.0)]
+    root = write(tmp_path, [*models, *steps("a", 2.4), *steps("b", 0.0, seq_len=256)], STARTS)
+    found = beside(root)
+    assert (found["weak@256"], found["weak@512"], found["b/checkpoint-100"]) == (None, "weak@256", "weak@256")
+    assert {found[name] for name in ("strong@512", "other", "a/checkpoint-100")} == {"strong@128"}
+    write(root, [*steps("d", 0.0, seq_len=512), *steps("e", 2.0), *steps("f", 2.0)], {"d": "weak", "e": "strong", "f": "strong"})
+    found = beside(root)
+    assert (found["weak@512"], found["d/checkpoint-100"]) == (None, "weak@512")  # a reference itself by now
+
+
+def test_a_checkpoint_that_others_began_from_is_judged_and_judges(tmp_path: Path) -> None:
+    models = [STRONG, *steps("a", 2.4), *steps("b", 3.0)]
+    root = write(tmp_path, models, {"a": "strong", "b": "a/checkpoint-200"})
+    found = beside(root)
+    assert found["a/checkpoint-200"] == "strong"
+    assert {found[f"b/checkpoint-{step}"] for step in (100, 200)} == {"a/checkpoint-200"}
+    answers = {line.name: line.comparison for line in compare(root).rows}
+    direct = {line.name: line.comparison for line in compare(root, reference="a/checkpoint-200").rows}
+    one, other = answers["b/checkpoint-200"], direct["b/checkpoint-200"]
+    assert one is not None
+    assert other is not None
+    assert one.difference == other.difference
+    chosen = recommend(root)
+    assert chosen.name.startswith("b/")
+    assert chosen.base == "a/checkpoint-200"
+
+
+def test_the_recommendation_and_the_table_judge_alike(two: Path) -> None:
+    study = read_study(two)
+    answers = study.against_base()
+    assert {name: answer.reference for name, answer in answers.items()} == {
+        **{f"a/checkpoint-{step}": "strong" for step in (100, 200)}, **{f"b/checkpoint-{step}": "weak" for step in (100, 200)}
+    }  # fmt: skip
+    assert study.recommendation.over_base == answers[study.recommendation.name]
+    assert study.over_own_base([study.entry(name) for name in answers]) == list(answers.values())
+    rows = {line["name"]: line for line in csv.DictReader(io.StringIO(results_csv(study)))}
+    assert [rows[f"{run}/checkpoint-200"]["reference"] for run in "abc"] == ["strong", "weak", ""]
+
+
+def test_another_models_base_is_not_called_the_base(tmp_path: Path) -> None:
+    root = write(tmp_path, [WEAK, *steps("b", -1.4), *steps("c", 2.4)], STARTS)
+    found = recommend(root)
+    assert found.name.startswith("c/")
+    assert (found.base, found.over_base) == (None, None)
+    assert "base" not in found.sentence
+
+
+def test_a_base_that_only_another_bases_run_beats_is_not_beaten(tmp_path: Path) -> None:
+    root = write(tmp_path, [STRONG, WEAK, *steps("a", 1.3), *steps("b", 0.3)], STARTS)
+    found = recommend(root)
+    assert found.base == "strong"
+    assert beside(root)["b/checkpoint-200"] == "weak"
+    assert [line.comparison.verdict for line in compare(root).rows if line.name == "b/checkpoint-200" and line.comparison] == [
+        "better"
+    ]
+    assert found.beaten_base is False
+
+
+def texts(section: Section | None) -> str:
+    assert section is not None
+    return " ".join(block.text for block in section.blocks if isinstance(block, Text))
+
+
+def test_differences_have_a_table_for_each_reference(two: Path) -> None:
+    section = pairs.differences(read_study(two))
+    assert section is not None
+    tables = [block for block in section.blocks if isinstance(block, Table)]
+    assert [table.head[2] for table in tables] == ["difference from strong", "difference from weak", "difference"]
+    assert [{line[0].text[0] for line in table.rows} for table in tables] == [{"a"}, {"b"}, {"c"}]
+    assert {line[5].text for line in tables[2].rows} == {"its base was not evaluated"}
+    plotted = [spec for block in section.blocks if isinstance(block, Charts) for _, spec in block.charts]
+    assert [{row["name"][0] for row in spec["data"]["values"]} for spec in plotted] == [{"a"}, {"b"}]
+    told = texts(section)
+    assert "the model it began from: strong (2), weak (2). Holm is over all 4." in told
+    assert "The base of c was not evaluated" in told
+    assert "Windows of those from weak are of 512 tokens, this reference's of 256." in told
+    assert "Windows of those from strong" not in told  # all of one length
+    said = conclusions.conclusions(read_study(two), [])
+    assert said is not None
+    assert any("of 4 checkpoints are shown better than the model that each began from" in item
+               for block in said.blocks if isinstance(block, Points) for item in block.items)  # fmt: skip
+    korean = texts(pairs.differences(read_study(two, "ko")))
+    assert "그것이 시작한 모델입니다: strong (2), weak (2)" in korean
+
+
+def dashed(section: Section | None) -> dict[str, list[tuple[float, str]]]:
+    """By metric: height and tooltip of the dashed lines."""
+    assert section is not None
+    block = section.blocks[0]
+    assert isinstance(block, Charts)
+    return {
+        title: [
+            (layer["data"]["values"][0]["y"], layer["data"]["values"][0]["label"])
+            for layer in spec["layer"]
+            if layer["mark"]["type"] == "rule" and layer["mark"].get("strokeDash") == [5, 4]
+        ]
+        for title, spec in block.charts
+    }
+
+
+def names(section: Section | None) -> list[str]:
+    """What is written on the first chart."""
+    assert section is not None
+    block = section.blocks[0]
+    assert isinstance(block, Charts)
+    layers = block.charts[0][1]["layer"]
+    return [layer["data"]["values"][0]["label"] for layer in layers if layer["mark"]["type"] == "text"]
+
+
+def test_curves_have_a_named_line_for_each_base(two: Path) -> None:
+    study = read_study(two)
+    section = curves.learning_curves(study)
+    values = [100 * study.entry(name).evaluation.estimates["real1_strict"].value for name in ("strong", "weak")]
+    assert dashed(section)["Real@1 strict"] == [(values[0], "base model strong"), (values[1], "base model weak")]
+    assert sorted(names(section)) == ["strong", "weak"]
+    assert section is not None
+    block = section.blocks[0]
+    assert isinstance(block, Charts)
+    rows = block.charts[0][1]["data"]["values"]
+    assert {(row["run"], row["base"]) for row in rows} == {("a", "strong"), ("b", "weak"), ("c", "–")}
+    assert "strong (a); weak (b)" in texts(section)
+    assert "The base of c was not evaluated" in texts(section)
+    assert "strong (a); weak (b)" in texts(curves.learning_curves(read_study(two, "ko")))
+
+
+def test_curves_of_one_base_have_one_line_without_a_name(one: Path) -> None:
+    study = read_study(one)
+    section = curves.learning_curves(study)
+    assert [label for _, label in dashed(section)["Real@1 strict"]] == ["base model"]
+    assert names(section) == []
+    assert texts(section).startswith("The dashed line is the base model; bands")
+    tables = [block for block in pairs.differences(study).blocks if isinstance(block, Table)]  # type: ignore[union-attr]
+    assert [table.head[2] for table in tables] == ["difference from strong"]
+
+
+def test_a_base_without_a_curve_has_no_line(tmp_path: Path) -> None:
+    root = write(tmp_path, [STRONG, WEAK, *steps("a", 2.4)[1:], *steps("b", 0.0)], STARTS)
+    study = read_study(root)
+    assert study.base is not None
+    assert study.base.name == "strong"
+    section = curves.learning_curves(study)
+    assert [label for _, label in dashed(section)["Real@1 strict"]] == ["base model weak"]
+    assert names(section) == ["weak"]
+
+
+def test_the_one_line_is_named_where_it_is_not_the_base_of_all(tmp_path: Path) -> None:
+    section = curves.learning_curves(read_study(write(tmp_path, [STRONG, *steps("a", 2.4), *steps("c", 0.0)], STARTS)))
+    assert names(section) == ["strong"]
+    assert "strong (a); bands" in texts(section)
+
+
+def test_without_a_base_no_dashed_line_is_spoken_of(tmp_path: Path) -> None:
+    section = curves.learning_curves(read_study(write(tmp_path, steps("c", 0.0), STARTS)))
+    assert dashed(section)["Real@1 strict"] == []
+    assert texts(section).startswith("Bands, with up to")
