@@ -370,7 +370,7 @@ def test_checkpoints_of_seeds_meet_by_epoch_though_rows_hold_unlike_tokens(tmp_p
 
 
 def test_a_second_base_is_named_and_does_not_change_the_first_answer(tmp_path: Path) -> None:
-    models = [Model("base", 0, -1.0)]
+    models = [Model("base", 0, -1.0), Model("small", 0, -1.0, seq_len=64)]
     for kind, skill, other in (("mlm", -0.9, 0.2), ("entity", 0.2, -0.9)):
         for seed in range(3):
             models.append(Model(f"{kind}-s{seed}", 100, skill + 0.02 * seed, objective=kind, seed=seed))
@@ -378,8 +378,11 @@ def test_a_second_base_is_named_and_does_not_change_the_first_answer(tmp_path: P
     write(tmp_path, models)
     for path in tmp_path.glob("other-*/evaluations/*/*/result.json"):
         held = read_json(path)
-        write_json(path, held | {"provenance": held["provenance"] | {"base": "small/checkpoint-9"}})
+        write_json(path, held | {"provenance": held["provenance"] | {"base": "small"}})
     found = read_study(tmp_path)
+    table = objectives.arms_table(found)
+    assert table is not None
+    assert [line[0].text for line in table.rows][:2] == ["base @128", "small @64"]
     first, second = objectives.entity_or_mlm(found), transfer.carry_over(found)
     assert first is not None
     assert second is not None

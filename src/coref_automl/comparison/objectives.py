@@ -18,12 +18,13 @@ _SHOWN = ("real1_strict", "real1", "real_far1_strict", "lambada_top1_strict", "g
 
 
 def arms_table(study: Study) -> Table | None:
-    """The base and every arm at its last checkpoint, means over seeds, on all items: the headline."""
+    """Every arm at its last checkpoint, means over seeds, and what it began from, on all items: the headline."""
     found, say = arms(study), study.say
     if not found:
         return None
     metrics = [name for name in dict.fromkeys((study.metric, *_SHOWN)) if _comparable(study, name)]
-    bases = list({id(base): base for arm in found if (base := base_of(study, arm)) is not None}.values())
+    began = [base_of(study, arm) or study.own_base(last(next(iter(arm.runs.values())))) for arm in found]
+    bases = list({id(base): base for base in began if base is not None}.values())
     sides = [*([base] for base in bases), *([last(entries) for entries in arm.runs.values()] for arm in found)]
     columns = [estimate_cells(means(study, sides, metric)) for metric in metrics]
     lines = []
