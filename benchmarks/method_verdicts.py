@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.scores import Group
-from coref_automl.statistics import seed_paired_verdicts
+from coref_automl.method_verdicts import seed_paired_verdicts
 
 KEPT = Path(__file__).resolve().parent.parent / "results" / "experiment"
 RUNS = ("entity-512-s0", "mlm-512-s0")
-SETS, ALIKE = 600, 0.7
+SETS, ALIKE = 2_000, 0.7
 Floats = NDArray[np.float64]
 
 
