@@ -1,6 +1,6 @@
 """False verdicts about methods on real documents. In: results/experiment. Out: the shares that docs/statistics.md states.
 
-python benchmarks/method_verdicts.py        half a minute on one core
+python benchmarks/method_verdicts.py        a minute on one core
 
 The null is made of real differences: those of two runs, with the sign of every document drawn anew, so that documents stay as
 large and as alike inside as they are. Seeds share 70% of the items; each also shifts all items by an amount of its own.
