@@ -1,6 +1,6 @@
 """False verdicts about methods on real documents. In: results/experiment. Out: the shares that docs/statistics.md states.
 
-python benchmarks/method_verdicts.py        half a minute on one core
+python benchmarks/method_verdicts.py        a minute on one core
 
 The null is made of real differences: those of two runs, with the sign of every document drawn anew, so that documents stay as
 large and as alike inside as they are. Seeds share 70% of the items; each also shifts all items by an amount of its own.
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.scores import Group
-from coref_automl.statistics import seed_paired_verdicts
+from coref_automl.method_verdicts import seed_paired_verdicts
 
 KEPT = Path(__file__).resolve().parent.parent / "results" / "experiment"
 RUNS = ("entity-512-s0", "mlm-512-s0")
-SETS, ALIKE = 600, 0.7
+SETS, ALIKE = 2_000, 0.7
 Floats = NDArray[np.float64]
 
 

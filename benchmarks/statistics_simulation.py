@@ -18,6 +18,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.method_verdicts import seed_paired_verdict
 from coref_automl.statistics import (
     Part,
     bootstrap_mean,
@@ -25,7 +26,6 @@ from coref_automl.statistics import (
     detectable_difference,
     difference_intervals,
     holm,
-    seed_paired_verdict,
     sign_flip_p,
     sign_flip_ps,
     simultaneous_bounds,
@@ -34,17 +34,23 @@ from coref_automl.statistics import (
 DRAWS = 1_000
 """Of the bootstrap, in a simulated set; the package draws 10,000."""
 _SPREAD = math.sqrt(3)
+_BY_DOCUMENT = 0.1
+"""Of a model's own luck, the share that all items of a document have in common."""
 
 
 @dataclass(frozen=True)
 class Population:
-    """Sets of `documents` documents with `least` to `most` items each; `share` is what a model without gain gets right."""
+    """Sets of `documents` documents with `least` to `most` items each; `share` is what a model without gain gets right.
+
+    Sizes are evenly spread, or, where they are `unequal`, lognormal with this spread of the logarithm.
+    """
 
     name: str
     documents: int
     least: int
     most: int
     share: float
+    unequal: float = 0.0
 
     @property
     def centre(self) -> float:
@@ -57,14 +63,25 @@ class Population:
         """The gain whose true difference from a model without gain is this."""
         return _SPREAD * NormalDist().inv_cdf(self.share + difference) - self.centre
 
+    def sizes(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        if not self.unequal:
+            return rng.integers(self.least, self.most + 1, size=self.documents)
+        drawn = rng.lognormal(math.log(self.least * self.most) / 2, self.unequal, size=self.documents)
+        return np.rint(drawn.clip(self.least, self.most)).astype(np.int64)
+
     def draw(self, rng: np.random.Generator, gains: NDArray[np.float64]) -> Part:
-        clusters = np.repeat(np.arange(self.documents), rng.integers(self.least, self.most + 1, size=self.documents))
+        clusters = np.repeat(np.arange(self.documents), self.sizes(rng))
         shared = rng.normal(size=self.documents)[clusters] + rng.normal(size=len(clusters))
-        own = rng.normal(size=(len(clusters), len(gains))) + gains
+        own = math.sqrt(1 - _BY_DOCUMENT) * rng.normal(size=(len(clusters), len(gains))) + gains
+        own += math.sqrt(_BY_DOCUMENT) * rng.normal(size=(self.documents, len(gains)))[clusters]
         return Part((self.centre + shared[:, None] + own > 0).astype(float), clusters)
 
 
+TITLES = Population("38 titles, 1-100 items, unequal, 30%", 38, 1, 100, 0.3, unequal=1.1)
 POPULATIONS = (
+    TITLES,
+    Population("38 titles alike, 18 items, 30%", 38, 18, 18, 0.3),
+    Population("14 novels, 15-100 items, 45%", 14, 15, 100, 0.45),
     Population("40 documents, 1-6 items, 40%", 40, 1, 6, 0.4),
     Population("200 documents, 1-3 items, 35%", 200, 1, 3, 0.35),
     Population("700 documents, 1-3 items, 35%", 700, 1, 3, 0.35),
@@ -87,10 +104,11 @@ def difference_covered(population: Population, rng: np.random.Generator, run: in
 
 
 def composite_covered(population: Population, rng: np.random.Generator, run: int) -> bool:
-    first, second = population.draw(rng, np.zeros(1)), population.draw(rng, np.zeros(1))
+    """Seven tenths of the set, three tenths of few titles."""
+    first, second = population.draw(rng, np.zeros(1)), TITLES.draw(rng, np.zeros(1))
     parts = [Part(0.7 * np.asarray(first.values), first.clusters), Part(0.3 * np.asarray(second.values), second.clusters)]
     found = composite(parts, seed=run, draws=DRAWS)[0]
-    return found.low <= population.true(0) <= found.high
+    return found.low <= 0.7 * population.true(0) + 0.3 * TITLES.true(0) <= found.high
 
 
 def bounds_hold(gains: NDArray[np.float64]) -> Callable[[Population, np.random.Generator, int], bool]:
@@ -107,6 +125,12 @@ def false_in_ten(population: Population, rng: np.random.Generator, run: int) -> 
     part = population.draw(rng, np.zeros(11))
     values = np.asarray(part.values)
     return bool(holm(sign_flip_ps([Part(values[:, 1:] - values[:, :1], part.clusters)], seed=run, family=10)).min() < 0.05)
+
+
+def false_alone(population: Population, rng: np.random.Generator, run: int) -> bool:
+    """Two equal models: does the sign-flip test tell them apart?"""
+    values = np.asarray((part := population.draw(rng, np.zeros(2))).values)
+    return sign_flip_p(values[:, 1], values[:, 0], part.clusters, seed=run) < 0.05
 
 
 def false_method(population: Population, rng: np.random.Generator, run: int) -> bool:
@@ -143,7 +167,9 @@ QUESTIONS: dict[str, Callable[[Population, np.random.Generator, int], bool]] = {
     "interval of a composite covers": composite_covered,
     "bounds of the best hold, eight equal": bounds_hold(np.zeros(8)),
     "bounds of the best hold, a rising run of eight": bounds_hold(np.linspace(0, 0.35, 8)),
+    "bounds of the best hold, two far apart": bounds_hold(np.array([0.0, 1.0])),
     "false verdict in a family of ten": false_in_ten,
+    "false verdict about two models": false_alone,
     "false verdict about a method, three seeds": false_method,
 }
 

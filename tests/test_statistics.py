@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from coref_automl import resampling
+from coref_automl.closed_forms import t_cdf
 from coref_automl.records import Estimate
 from coref_automl.statistics import (
     Part,
@@ -19,21 +20,22 @@ from coref_automl.statistics import (
     difference_intervals,
     holm,
     mcnemar_exact,
-    method_verdict,
     paired_bootstrap,
     pairwise_ps,
     permutation_draws,
-    seed_paired_verdict,
-    seed_paired_verdicts,
     sign_flip_p,
     sign_flip_ps,
     simultaneous_bounds,
     standard_error,
-    t_cdf,
     t_quantile,
     unpaired,
     wilson,
 )
+
+TITLES = np.array(
+    [79, 63, 57, 42, 40, 31, 30, 29, 24, 22, 19, 16, 15, 14, 12, 11, 10, 8, 7, 6, *[5] * 5, *[4] * 4, *[3] * 4, 2, 2, 1, 1, 1]
+)
+"""Items a title, as unequal as LAMBADA's: 38 titles that say as much as 16 of equal size."""
 
 
 def clustered(
@@ -197,107 +199,6 @@ def test_composite_adds_the_means_of_its_parts_and_resamples_within_each() -> No
     assert ours[0].high - ours[0].low == pytest.approx(width, rel=0.06)
 
 
-def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:
-    rng = np.random.default_rng(0)
-    _, clusters = clustered(rng, 200, 0.5)
-    n = len(clusters)
-    base = [(rng.random(n) < 0.4).astype(float) for _ in range(3)]
-    steady = [(rng.random(n) < 0.6).astype(float) for _ in range(3)]
-    moody = [(rng.random(n) < share).astype(float) for share in (0.35, 0.75, 0.42)]
-    assert seed_paired_verdict(steady, base, clusters, seed=0).shown
-    verdict = seed_paired_verdict(moody, base, clusters, seed=0)
-    assert verdict.over_documents.low > 0
-    assert verdict.over_seeds is not None
-    assert verdict.over_seeds.low < 0
-    assert not verdict.shown
-    differences = [float(np.mean(m - b)) for m, b in zip(moody, base, strict=True)]
-    assert verdict.p_seeds == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
-    assert verdict.over_both is not None
-    intervals = (verdict.over_seeds, verdict.over_documents, verdict.over_both)
-    assert verdict.interval.low == min(one.low for one in intervals)
-    assert verdict.interval.high == max(one.high for one in intervals)
-    assert verdict.detectable is not None
-    assert verdict.detectable > verdict.difference
-    single = seed_paired_verdict(steady[:1], base[:1], clusters, seed=0)
-    assert single.over_seeds is None
-    assert not single.shown
-    assert single.interval == single.over_documents
-
-
-def test_pairs_of_runs_that_differ_by_exactly_as_much_show_nothing() -> None:
-    """One run given twice under two seeds has no spread: its interval over seeds would be a point, however lucky the run."""
-    clusters = np.repeat(np.arange(200), 2)
-    lucky = (np.random.default_rng(0).random(len(clusters)) < 0.9).astype(float)
-    verdict = seed_paired_verdict([lucky] * 3, [1 - lucky] * 3, clusters, seed=0)
-    assert verdict.over_documents.low > 0
-    assert verdict.over_seeds is None
-    assert verdict.p_seeds is None
-    assert not verdict.shown
-
-
-def test_seeds_that_meet_by_chance_in_different_items_have_a_spread() -> None:
-    """Three runs of as many hits each, in other items: no copies, and an interval that is no point."""
-    clusters = np.repeat(np.arange(200), 2)
-    rng = np.random.default_rng(0)
-    runs = [rng.permutation(np.arange(len(clusters)) < 200).astype(float) for _ in range(3)]
-    base = [np.zeros(len(clusters))] * 3
-    verdict = seed_paired_verdict(runs, base, clusters, seed=0)
-    assert verdict.difference == 0.5
-    assert verdict.over_seeds is not None
-    assert verdict.over_seeds.high - verdict.over_seeds.low == pytest.approx(2 * 4.3027 * (0.25 / 400 / 3) ** 0.5, rel=0.1)
-    assert verdict.shown
-    assert verdict.interval.low > 0
-
-
-def test_what_could_be_shown_is_said_from_three_pairs_of_runs_on() -> None:
-    documents = Estimate(0.01, -0.01, 0.03, 400)
-    per_seed = np.array([0.010, 0.012, 0.008])
-    wide, narrow = method_verdict(per_seed, documents, 0.02), method_verdict(per_seed, documents, 0.0001)
-    assert wide.detectable == pytest.approx((1.9719 + 0.8434) * (0.02**2 + 0.002**2 / 3) ** 0.5, rel=1e-3)
-    assert narrow.detectable == pytest.approx((4.3027 + 1.0607) * 0.002 / 3**0.5, rel=1e-2)
-    assert method_verdict(per_seed[:2], documents, 0.02).detectable is None
-    assert method_verdict(per_seed[:1], documents, 0.02).detectable is None
-
-
-def test_the_interval_over_both_adds_the_variances() -> None:
-    """Welch's two samples are the worked case: variances of two means, each with its own degrees of freedom."""
-    rng = np.random.default_rng(0)
-    runs, documents = rng.normal(0.02, 0.01, 5), rng.normal(0.0, 0.03, 12)
-    error = float(documents.std(ddof=1)) / 12**0.5
-    verdict = method_verdict(runs, Estimate(0.02, 0.0, 0.04, 12), error, 1 / 12)
-    degrees = int(stats.ttest_ind(runs, documents, equal_var=False).df)
-    total = (runs.var(ddof=1) / 5 + error**2) ** 0.5
-    assert verdict.over_both is not None
-    assert verdict.over_both.high - verdict.over_both.low == pytest.approx(2 * stats.t.ppf(0.975, degrees) * total, rel=1e-6)
-
-
-def test_seeds_and_documents_may_explain_together_what_neither_does_alone() -> None:
-    per_seed = np.array([0.0075, 0.0100, 0.0125, 0.0090, 0.0110]) * 2.2
-    per_seed = per_seed.mean() + (per_seed - per_seed.mean()) * 3.2
-    documents = Estimate(float(per_seed.mean()), 0.0005, 0.0435, 900)
-    verdict = method_verdict(per_seed, documents, 0.011)
-    assert verdict.over_seeds is not None
-    assert verdict.over_seeds.low > 0
-    assert verdict.over_documents.low > 0
-    assert verdict.over_both is not None
-    assert verdict.over_both.low < 0
-    assert not verdict.shown
-    assert verdict.interval.low < 0
-
-
-@pytest.mark.parametrize("seeds", [3, 5])
-def test_equal_methods_are_rarely_told_apart_where_seeds_and_documents_vary_alike(seeds: int) -> None:
-    """Both intervals alone would let through 8% of equal methods with five seeds."""
-    rng = np.random.default_rng(seeds)
-    clusters = np.repeat(np.arange(150), 2)
-    pairs = []
-    for _ in range(400):
-        documents = np.repeat(rng.normal(0, 1, 150), 2)
-        shift = rng.normal(0, (seeds / 150) ** 0.5, (seeds, 1))
-        pairs.append(documents + shift + rng.normal(0, 0.5, (seeds, 300)))
-    assert np.mean([verdict.shown for verdict in seed_paired_verdicts(pairs, clusters, seed=0)]) < 0.065
-
-
 def test_draws_that_are_kept_are_the_draws() -> None:
     values, clusters = clustered(np.random.default_rng(1), 40, 0.5, columns=3)
     gathered = resampling.gather(Part(values, clusters))
@@ -307,18 +208,6 @@ def test_draws_that_are_kept_are_the_draws() -> None:
     expected = [gathered.sums[rows].sum(axis=0) / gathered.sizes[rows].sum() for rows in drawn]
     assert np.array_equal(first, again)
     assert first == pytest.approx(np.array(expected), abs=1e-6)
-
-
-def test_several_methods_at_once_are_judged_as_each_alone() -> None:
-    rng = np.random.default_rng(3)
-    clusters = np.repeat(np.arange(60), 4)
-    pairs = [rng.integers(-1, 2, size=(k, len(clusters))).astype(float) for k in (1, 2, 3)]
-    together = seed_paired_verdicts(pairs, clusters, seed=5)
-    for pair, verdict in zip(pairs, together, strict=True):
-        alone = seed_paired_verdict(list(pair), [np.zeros(len(clusters))] * len(pair), clusters, seed=5)
-        assert alone.over_seeds == verdict.over_seeds
-        assert alone.over_documents.low == pytest.approx(verdict.over_documents.low)
-        assert alone.shown == verdict.shown
 
 
 def test_bounds_of_the_best_shrink_with_documents_and_spare_no_clear_loser() -> None:
@@ -346,6 +235,72 @@ def test_intervals_cover_on_clustered_data() -> None:
         interval = difference_intervals([Part(values[:, 0] - values[:, 1], clusters)], seed=run, draws=600)[0]
         covered += interval.low <= 0 <= interval.high
     assert 0.93 - 0.01 <= covered / runs <= 0.97 + 0.01
+
+
+def titles(rng: np.random.Generator, sets: int, weight: float = 1.0) -> Part:
+    """Items of 38 titles of very unequal size, a column a set; what is measured has a true mean of 0."""
+    clusters = np.repeat(np.arange(len(TITLES)), TITLES)
+    return Part(weight * (rng.normal(size=(len(TITLES), sets))[clusters] + rng.normal(size=(len(clusters), sets))), clusters)
+
+
+def missed(estimates: list[Estimate]) -> float:
+    return float(np.mean([not one.low <= 0 <= one.high for one in estimates]))
+
+
+def test_intervals_cover_where_few_documents_are_of_very_unequal_size() -> None:
+    """Counting titles as if they were alike misses 7%."""
+    assert 0.04 <= missed(difference_intervals([titles(np.random.default_rng(0), 3000)], seed=0, draws=2000)) <= 0.058
+
+
+@pytest.mark.parametrize("weight", [0.1, 0.3])
+def test_intervals_of_a_composite_cover_however_much_its_few_documents_weigh(weight: float) -> None:
+    rng = np.random.default_rng(1)
+    parts = [Part(rng.normal(size=(400, 1500)), np.arange(400)), titles(rng, 1500, weight)]
+    assert 0.038 <= missed(difference_intervals(parts, seed=0, draws=2000)) <= 0.062
+
+
+def test_few_documents_widen_the_interval_of_a_composite_by_their_own_share_alone() -> None:
+    rng = np.random.default_rng(2)
+    many, few = Part(rng.normal(size=400), np.arange(400)), Part(0.01 * rng.normal(size=5), np.arange(5))
+    alone, together = (difference_intervals(parts, seed=0)[0] for parts in ([many], [many, few]))
+    assert together.high - together.low == pytest.approx(alone.high - alone.low, rel=0.03)
+
+
+def test_documents_of_equal_size_are_counted_and_many_hardly_widen_an_interval() -> None:
+    rng = np.random.default_rng(2)
+    for documents, sizes, within in ((12, np.full(12, 5), 1e-9), (500, rng.integers(1, 4, size=500), 0.004)):
+        clusters = np.repeat(np.arange(documents), sizes)
+        values = rng.normal(size=(len(clusters), 40))
+        ours = difference_intervals([Part(values, clusters)], seed=3, draws=4000)
+        reach = np.sqrt(documents / (documents - 1)) * stats.t.ppf(0.975, documents - 1)
+        drawn = resampling.resampled_means([resampling.gather(Part(values, clusters))], seed=3, draws=4000)
+        low, high = np.quantile(drawn, [stats.norm.cdf(-reach), stats.norm.cdf(reach)], axis=0)
+        assert np.sum([one.high - one.low for one in ours]) == pytest.approx(np.sum(high - low), rel=within)
+
+
+def test_the_standard_error_leaves_each_document_out_once_and_is_not_too_small_for_unequal_sizes() -> None:
+    part = titles(np.random.default_rng(3), 2000)
+    values, clusters = np.asarray(part.values), np.asarray(part.clusters)
+    without = np.stack([values[clusters != one].mean(axis=0) for one in range(len(TITLES))])
+    by_hand = np.sqrt(((without - values.mean(axis=0)) ** 2).sum(axis=0) * (len(TITLES) - 1) / len(TITLES))
+    ours = standard_error([part])
+    assert ours == pytest.approx(by_hand, rel=1e-9)
+    shares = TITLES / TITLES.sum()
+    assert np.mean(ours**2) / np.sum(shares**2 * (1 + 1 / TITLES)) == pytest.approx(1.0, abs=0.06)
+    alike = np.random.default_rng(4).normal(size=30)
+    assert standard_error([Part(alike, np.arange(30))])[0] == pytest.approx(stats.sem(alike), rel=1e-9)
+
+
+def test_bounds_of_the_best_hold_on_few_documents_of_very_unequal_size() -> None:
+    """One clear loser: its bound has the whole chance of being too low to itself. Counting documents leaves it 12%."""
+    rng = np.random.default_rng(5)
+    sizes = np.array([60, 41, 33, 20, 14, 9, 8, 5, 3, 3, 2, 1])
+    clusters = np.repeat(np.arange(len(sizes)), sizes)
+    held = 0
+    for run in range(1000):
+        values = rng.normal(size=(len(sizes), 2))[clusters] + rng.normal(size=(len(clusters), 2)) + [0.0, 2.0]
+        held += simultaneous_bounds([Part(values, clusters)], seed=run, draws=500).upper[0] >= 2.0
+    assert held / 1000 >= 0.92
 
 
 def test_false_verdicts_over_a_family_of_ten_stay_under_five_percent() -> None:

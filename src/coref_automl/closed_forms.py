@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -69,6 +70,7 @@ def t_cdf(t: float, degrees: int) -> float:
     return 0.5 + sine * float(np.sum(np.cumprod(np.append(1.0, steps / (steps + 1) * squared)))) / 2
 
 
+@lru_cache(maxsize=4096)
 def t_quantile(share: float, degrees: int) -> float:
     """Where Student's distribution reaches `share` (above a half)."""
     low, high = 0.0, 1.0

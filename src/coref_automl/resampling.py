@@ -6,6 +6,7 @@ are one matrix product. Rows are made in blocks of bounded size; the draws depen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -46,13 +47,25 @@ class Gathered:
     def items(self) -> int:
         return int(self.sizes.sum())
 
+    @property
+    def alike(self) -> float:
+        """As many documents of equal size would say as much: one over the sum of squared shares of the items."""
+        return self.items**2 / float((self.sizes**2).sum())
+
     def means(self) -> Floats:
         return np.asarray(self.sums.sum(axis=0) / self.sizes.sum(), dtype=np.float64)
 
-    def covariance(self) -> Floats:
-        """The clustered covariance of the columns' means, linearised: documents differ in size."""
-        beyond = (self.sums - self.sizes[:, None] * self.means()) / self.sizes.sum()
-        return np.asarray(beyond.T @ beyond * (self.documents / max(1, self.documents - 1)))
+    def pulls(self) -> Floats:
+        """How each document pulls the columns' means: squares add up to the variance of bootstrap draws, linearised."""
+        return np.asarray((self.sums - self.sizes[:, None] * self.means()) / self.items)
+
+    def left_out(self) -> Floats:
+        """How the means move without each document (the jackknife), scaled so that squares add up to the variance of the means.
+
+        Squares of `pulls` add up to less, and the more so the larger single documents are: they pull the mean towards themselves.
+        """
+        left = np.maximum(1.0, self.items - self.sizes)  # one document alone: nothing is left, and nothing moves
+        return np.asarray(self.pulls() * (self.items / left * math.sqrt(1 - 1 / self.documents))[:, None])
 
 
 def gather(part: Part) -> Gathered:

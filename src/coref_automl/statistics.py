@@ -1,4 +1,4 @@
-"""Intervals, paired tests, verdicts. In: arrays of values and the document of each item. Out: Estimates and p-values. Pure.
+"""Intervals and paired tests. In: arrays of values and the document of each item. Out: Estimates and p-values. Pure.
 
 The unit that varies is the document: items of one document stand or fall together, so documents are drawn, flipped and counted.
 The same seed gives the same numbers. docs/statistics.md explains each choice and shows the simulations behind it.
@@ -13,23 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coref_automl.closed_forms import LEVEL, NORMAL, holm, mcnemar_exact, t_cdf, t_quantile, unpaired, wilson
-from coref_automl.records import Estimate, Record
+from coref_automl.closed_forms import LEVEL, NORMAL, holm, mcnemar_exact, t_quantile, unpaired, wilson
+from coref_automl.records import Estimate
 from coref_automl.resampling import Floats, Gathered, Part, flipped_sums, gather, resampled_means
 
 __all__ = [
-    "Bounds", "MethodVerdict", "Part", "bootstrap_mean", "composite", "concentration", "detectable",
-    "detectable_difference", "difference_intervals", "holm", "mcnemar_exact", "method_verdict", "paired_bootstrap",
-    "pairwise_ps", "permutation_draws", "seed_paired_verdict", "seed_paired_verdicts", "sign_flip_p",
-    "sign_flip_ps", "simultaneous_bounds", "standard_error", "t_cdf", "t_quantile", "unpaired", "wilson",
+    "Bounds", "Part", "bootstrap_mean", "composite", "concentration", "detectable", "detectable_difference",
+    "difference_intervals", "holm", "mcnemar_exact", "paired_bootstrap", "pairwise_ps", "permutation_draws", "sign_flip_p",
+    "sign_flip_ps", "simultaneous_bounds", "standard_error", "t_quantile", "unpaired", "wilson",
 ]  # fmt: skip
 
 DRAWS = 10_000
 POWER = 0.80
 _CELLS = 1 << 21
-_NO_SPREAD = 1e-12
-_MANY = 200
-"""Degrees of freedom from which on Student's distribution is as good as the normal one."""
 
 
 def bootstrap_mean(values: ArrayLike, clusters: ArrayLike, *, seed: int, draws: int = DRAWS) -> Estimate:
@@ -106,8 +102,8 @@ def permutation_draws(family: int) -> int:
 
 
 def standard_error(parts: Sequence[Part]) -> Floats:
-    """The clustered standard error of every column's mean."""
-    return np.sqrt(sum(np.diag(gather(part).covariance()) for part in parts))
+    """The clustered standard error of every column's mean: each document is left out once (the jackknife)."""
+    return np.asarray(np.sqrt(sum((gather(part).left_out() ** 2).sum(axis=0) for part in parts)))
 
 
 def detectable_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, alpha: float = 0.05) -> float | None:
@@ -131,92 +127,7 @@ def detectable(error: float, alpha: float = 0.05, concentration: float = 0.0) ->
 
 def concentration(parts: Sequence[Part]) -> float:
     """How much of a set lies in single documents: the sum of their squared shares of the items; 1/n for n documents alike."""
-    return max(float(((sizes := gather(part).sizes) ** 2).sum() / sizes.sum() ** 2) for part in parts)
-
-
-@dataclass(frozen=True, slots=True)
-class MethodVerdict(Record):
-    """Is one way of training better than another? `over_seeds` is the t interval over runs, `over_documents` the bootstrap,
-    `over_both` the one that adds both variances; the difference is shown if none of them holds 0.
-
-    `over_seeds` is None for one pair of runs, and where the others are copies of it: without a spread nothing is shown.
-    `detectable` is about the true difference that would be shown four times in five; None under three pairs of runs.
-    """
-
-    difference: float
-    over_seeds: Estimate | None
-    over_documents: Estimate
-    p_seeds: float | None
-    shown: bool
-    detectable: float | None = None
-    over_both: Estimate | None = None
-
-    @property
-    def interval(self) -> Estimate:
-        """All in one, from the lowest end to the highest: the difference is shown if and only if it excludes 0."""
-        held = [interval for interval in (self.over_seeds, self.over_documents, self.over_both) if interval is not None]
-        return Estimate(self.difference, min(i.low for i in held), max(i.high for i in held), self.over_documents.n)
-
-
-def seed_paired_verdict(a: Sequence[ArrayLike], b: Sequence[ArrayLike], clusters: ArrayLike, *, seed: int) -> MethodVerdict:
-    """Runs of two methods paired by seed: `a[k]` and `b[k]` are the items' values of the k-th pair, on the same items."""
-    differences = np.stack([_minus(one, other) for one, other in zip(a, b, strict=True)])
-    return seed_paired_verdicts([differences], clusters, seed=seed)[0]
-
-
-def seed_paired_verdicts(pairs: Sequence[Floats], clusters: ArrayLike, *, seed: int) -> list[MethodVerdict]:
-    """Several at once on the same items, a matrix each: a row a pair of runs, a column an item, values differences."""
-    parts = [Part(np.stack([pair.mean(axis=0) for pair in pairs], axis=1), clusters)]
-    errors, held = standard_error(parts), concentration(parts)
-    return [
-        method_verdict(pair.mean(axis=1), documents, float(error), held, by_items=_spread_by_items(pair))
-        for pair, documents, error in zip(pairs, difference_intervals(parts, seed=seed), errors, strict=True)
-    ]
-
-
-def _spread_by_items(pair: Floats) -> float:
-    """How far means would spread over seeds if items changed from seed to seed independently of each other."""
-    return float(np.sqrt(pair.var(axis=0, ddof=1).sum())) / pair.shape[1] if len(pair) > 1 else 0.0
-
-
-def method_verdict(
-    per_seed: Floats, over_documents: Estimate, error: float, held: float = 0.0, *, by_items: float = 0.0
-) -> MethodVerdict:
-    """Another seed or other documents might make the difference vanish; it is shown only if neither can explain it, nor both.
-
-    `per_seed` are the differences of the pairs of runs; `error` is the standard error of their mean over documents, `held` their
-    `concentration`. `by_items` stands in for the spread where different items happen to give every pair the same difference:
-    whole numbers of hits do meet.
-    """
-    k, mean = len(per_seed), float(per_seed.mean())
-    spread = float(per_seed.std(ddof=1)) if k > 1 else 0.0
-    by_seeds = (spread if spread > _NO_SPREAD else by_items) / math.sqrt(k)
-    if by_seeds <= _NO_SPREAD:  # one pair; or as many as one likes that are copies of each other
-        return MethodVerdict(mean, None, over_documents, None, False)
-    both, degrees = _both(by_seeds, k - 1, error, held)
-    seeds = _student(mean, by_seeds, k - 1, k)
-    together = _student(mean, both, degrees, over_documents.n)
-    shown = all(interval.low > 0 or interval.high < 0 for interval in (seeds, over_documents, together))
-    could = max(_showable(by_seeds, k - 1), _showable(both, degrees), detectable(error, concentration=held) or 0.0)
-    p = 2 * (1 - t_cdf(abs(mean) / by_seeds, k - 1))
-    return MethodVerdict(mean, seeds, over_documents, p, shown, could if k > 2 else None, together)
-
-
-def _both(by_seeds: float, seed_degrees: int, by_documents: float, held: float) -> tuple[float, int]:
-    """The standard error from seeds and documents together, and its degrees of freedom (Satterthwaite, whole ones)."""
-    total = by_seeds**2 + by_documents**2
-    documents = max(1.0, 1 / held - 1) if held else math.inf
-    degrees = total**2 / (by_seeds**4 / seed_degrees + by_documents**4 / documents)
-    return math.sqrt(total), max(1, min(int(degrees), _MANY))
-
-
-def _student(mean: float, error: float, degrees: int, n: int) -> Estimate:
-    reach = t_quantile((1 + LEVEL) / 2, degrees) * error
-    return Estimate(mean, mean - reach, mean + reach, n)
-
-
-def _showable(error: float, degrees: int) -> float:
-    return (t_quantile((1 + LEVEL) / 2, degrees) + t_quantile(POWER, degrees)) * error
+    return max(1 / gather(part).alike for part in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,34 +157,57 @@ def simultaneous_bounds(parts: Sequence[Part], *, seed: int, draws: int = DRAWS,
     gathered = [gather(part) for part in parts]
     means = _means(gathered)
     recentred = (resampled_means(gathered, seed=seed, draws=draws) - means).astype(np.float32)
-    covariance = sum(part.covariance() for part in gathered)
-    variances = np.diag(covariance)
-    errors = np.sqrt(np.maximum(0.0, variances[:, None] + variances[None, :] - 2 * covariance))
+    squared = [_of_pairs(part.left_out()) for part in gathered]
+    errors, spreads = np.sqrt(sum(squared)), np.sqrt(sum(_of_pairs(part.pulls()) for part in gathered))
     documents = min(part.documents for part in gathered)
     if documents == 1:
         return Bounds(
             means[:, None] - means[None, :], np.ones_like(errors), documents
         )  # one document says nothing about the next
-    scales = np.divide(1, errors, out=np.zeros_like(errors), where=errors > 1e-12).astype(np.float32)
+    scales = np.divide(1, spreads, out=np.zeros_like(spreads), where=spreads > 1e-12).astype(np.float32)
     largest = np.empty((len(means), draws), np.float32)
     for start in range(0, draws, rows := max(1, (1 << 18) // len(means))):  # blocks that stay in the processor's cache
         block = recentred[start : start + rows]
         for best, scale in enumerate(scales):
             largest[best, start : start + rows] = ((block - block[:, best : best + 1]) * scale).max(axis=1)
-    widen = t_quantile(level, documents - 1) / NORMAL.inv_cdf(level)
+    widen = _student(squared, [part.alike - 1 for part in gathered], level) / NORMAL.inv_cdf(level)
     reach = np.maximum(0.0, np.quantile(largest, level, axis=1))[:, None] * widen * errors
     return Bounds(means[:, None] - means[None, :], reach, documents)
 
 
 def _intervals(gathered: Sequence[Gathered], *, seed: int, draws: int) -> list[Estimate]:
-    """Percentile intervals at levels widened for few documents (Hesterberg's expanded percentile)."""
-    documents = min(part.documents for part in gathered)
-    tail = (1 - LEVEL) / 2
-    if documents > 1:
-        tail = NORMAL.cdf(-math.sqrt(documents / (documents - 1)) * t_quantile(1 - tail, documents - 1))
-    low, high = np.quantile(resampled_means(gathered, seed=seed, draws=draws), [tail, 1 - tail], axis=0)
-    items = sum(part.items for part in gathered)
-    return [Estimate(float(m), float(lo), float(hi), items) for m, lo, hi in zip(_means(gathered), low, high, strict=True)]
+    """Percentile intervals at levels widened for few documents (Hesterberg's expanded percentile).
+
+    Draws vary less than the means do. Hesterberg's factor for n documents of equal size, sqrt(n / (n - 1)), is what leaving each
+    document out once gives there; where sizes differ it gives more.
+    """
+    variances = [(part.left_out() ** 2).sum(axis=0) for part in gathered]
+    of_draws = np.asarray(sum((part.pulls() ** 2).sum(axis=0) for part in gathered))
+    wider = np.divide(np.asarray(sum(variances)), of_draws, out=np.ones_like(of_draws), where=of_draws > 0)
+    reaches = np.sqrt(wider) * _student(variances, [part.documents - 1 for part in gathered], (1 + LEVEL) / 2)
+    items, out = sum(part.items for part in gathered), []
+    for mean, reach, drawn in zip(_means(gathered), reaches, resampled_means(gathered, seed=seed, draws=draws).T, strict=True):
+        tail = NORMAL.cdf(-reach)
+        low, high = np.quantile(drawn, [tail, 1 - tail])
+        out.append(Estimate(float(mean), float(low), float(high), items))
+    return out
+
+
+def _student(variances: Sequence[Floats], degrees: Sequence[float], share: float) -> Floats:
+    """Student's quantile in the shape of the variances, an array a part. Each part has degrees of freedom of its own and a say
+    by its variance (Satterthwaite, whole degrees)."""
+    total, own = np.asarray(sum(variances)), [max(1.0, each) for each in degrees]
+    spent = np.asarray(sum(one**2 / each for one, each in zip(variances, own, strict=True)))
+    found = np.divide(total**2, spent, out=np.full(total.shape, float(min(own))), where=spent > 0)
+    whole, place = np.unique((found + 1e-6).astype(np.int64), return_inverse=True)
+    return np.array([t_quantile(share, int(each)) for each in whole])[place].reshape(total.shape)
+
+
+def _of_pairs(moves: Floats) -> Floats:
+    """The sum of squares of the difference of every pair of columns."""
+    products = moves.T @ moves
+    squares = np.diag(products)
+    return np.asarray(np.maximum(0.0, squares[:, None] + squares[None, :] - 2 * products))
 
 
 def _means(gathered: Sequence[Gathered]) -> Floats:

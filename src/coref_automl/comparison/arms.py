@@ -19,8 +19,9 @@ from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.method_verdicts import MethodVerdict, seed_paired_verdicts
 from coref_automl.records import Estimate, Half, Provenance
-from coref_automl.statistics import MethodVerdict, Part, composite, seed_paired_verdicts
+from coref_automl.statistics import Part, composite
 
 OBJECTIVES = ("mlm", "combined", "entity")
 _NEAR = 0.05
