@@ -12,7 +12,7 @@ import pytest
 
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.relation import relation
-from coref_automl.comparison.relation_runs import find_relation, look_for_relation
+from coref_automl.comparison.relation_runs import alike, find_relation, look_for_relation, over_pairs, paired
 from coref_automl.comparison.report import report
 from coref_automl.errors import InputError
 from coref_automl.store import read_json, write_json
@@ -172,3 +172,34 @@ def test_runs_of_one_name_under_folders_of_one_name_are_both_kept(runs: Path, tm
     assert [run.name for run in find_relation([str(tmp_path)])] == ["a-typed-run", "b-typed-run"]
     archive(runs, tmp_path / "a", tmp_path / "b", out=tmp_path / "kept")
     assert len(find_relation([str(tmp_path / "kept")])) == 2
+
+
+def test_sides_of_unlike_numbers_of_relation_seeds_weigh_the_same(tmp_path: Path) -> None:
+    write_starts(tmp_path, {"entity": (0.9, 0.88), "base": (0.6,)})
+    by_name = {run.name: run.rows for run in find_relation([str(tmp_path)])}
+    first, second, base = by_name["entity-0"], by_name["entity-1"], by_name["base-0"]
+    assert first is not None
+    assert second is not None
+    assert base is not None
+    answer = over_pairs([(first, base.of([0])), (second.of([0, 1]), base.of([1]))], seed=0).answer
+    assert answer.over_documents.low < answer.difference < answer.over_documents.high
+
+
+@pytest.mark.parametrize("name", ["data", "train", "settings", "split", "gold"])
+def test_runs_of_other_rows_data_or_settings_are_never_paired(tmp_path: Path, name: str) -> None:
+    write_starts(tmp_path, {"entity": (0.9,), "mlm": (0.6,)})
+    one, other = (
+        replace(run, result=run.result | {"fingerprints": {"data": "d", "train": "t", "settings": "s"}})
+        for run in find_relation([str(tmp_path)])
+    )
+    assert paired(one, other, seed=0) is not None
+    assert len(alike([one, other])) == 1
+    assert other.rows is not None
+    if name == "gold":
+        changed = replace(other, rows=replace(other.rows, gold=~other.rows.gold))
+    elif name == "split":
+        changed = replace(other, result=other.result | {"split": "test"})
+    else:
+        changed = replace(other, result=other.result | {"fingerprints": other.result["fingerprints"] | {name: "other"}})
+    assert paired(one, changed, seed=0) is None
+    assert len(alike([one, changed])) == (1 if name == "gold" else 2)
