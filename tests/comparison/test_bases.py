@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from coref_automl.comparison import conclusions, curves, pairs
+from coref_automl.comparison.arms import arms, base_of
 from coref_automl.comparison.compare import compare
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.page import Charts, Points, Say, Section, Table, Text
@@ -272,3 +273,25 @@ def test_without_a_base_no_dashed_line_is_spoken_of(tmp_path: Path) -> None:
     section = curves.learning_curves(read_study(write(tmp_path, steps("c", 0.0), STARTS)))
     assert dashed(section)["Real@1 strict"] == []
     assert texts(section).startswith("Bands, with up to")
+
+
+def test_models_of_two_owners_and_one_name_are_two_models(tmp_path: Path) -> None:
+    models = [Model("aaa--roberta", 0, -2.0), Model("klue--roberta", 0, 1.0), *steps("run", 0.0)]
+    root = write(tmp_path, models, {})
+    for path in root.glob("run/evaluations/*/*/result.json"):
+        held = read_json(path)
+        write_json(path, held | {"provenance": held["provenance"] | {"base": "klue/roberta"}})
+    assert set(beside(root).values()) == {None, "klue--roberta"}
+    found = recommend(root)
+    assert (found.base, found.beaten_base) == ("klue--roberta", False)
+    study = read_study(root)
+    assert [base.name for arm in arms(study) if (base := base_of(study, arm))] == ["klue--roberta"]
+
+
+def test_compare_and_recommend_take_the_base_in_windows_as_long(tmp_path: Path) -> None:
+    models = [replace(STRONG, skill=-3.0), replace(STRONG, seq_len=512), *steps("a", 1.0, seq_len=512)]
+    root = write(tmp_path, models, STARTS)
+    assert recommend(root).base == "strong@512"
+    assert beside(root) == {"strong@512": None, **dict.fromkeys(("strong@128", "checkpoint-100", "checkpoint-200"), "strong@512")}
+    write(root, [*steps("b", 1.0), *steps("c", 1.0)], dict.fromkeys("bc", "strong"))  # by now most are in windows of 128
+    assert {found for name, found in beside(root).items() if "/" in name} == {"strong@128"}

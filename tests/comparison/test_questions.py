@@ -369,6 +369,20 @@ def test_checkpoints_of_seeds_meet_by_epoch_though_rows_hold_unlike_tokens(tmp_p
     assert [cell.split(":")[0] for cell in curve[1:]] == ["0.5", "1", "1.5", "2"]
 
 
+def test_runs_that_end_at_moments_of_their_own_meet_at_their_ends(tmp_path: Path) -> None:
+    """As --max-minutes and --stop-when-flat leave them: without their ends, a fall after the last shared epoch is not seen."""
+    models = [Model("base", 0, -1.0)]
+    for seed in range(3):
+        for step, skill in ((50, 0.1), (100, 0.5), (150 + 10 * seed, -1.5)):
+            models.append(Model(f"entity-s{seed}", step, skill, seed=seed))
+    found = read_study(write(tmp_path, models))
+    (arm,) = arms(found)
+    assert [[entry.step for entry in step.values()] for step in arm.steps()] == [[50] * 3, [100] * 3, [150, 160, 170]]
+    question = overfit.over_fitting(found)
+    assert question is not None
+    assert "A fall from the peak is shown in entity 128 (peak at epoch 1" in question.answer
+
+
 def test_a_second_base_is_named_and_does_not_change_the_first_answer(tmp_path: Path) -> None:
     models = [Model("base", 0, -1.0), Model("small", 0, -1.0, seq_len=64)]
     for kind, skill, other in (("mlm", -0.9, 0.2), ("entity", 0.2, -0.9)):

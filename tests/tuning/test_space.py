@@ -103,6 +103,15 @@ def test_every_dimension_of_the_default_space_changes_the_recipe(
         assert [name for name in one.recipe if one.recipe[name] != other.recipe[name] and name != "out"] == [dimension.name]
 
 
+def test_a_study_with_the_words_of_another_model_begins_at_their_rate(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
+    wanted = {"tokenizer": "bundled:ko-mini", "words_from": "bundled:ko-mini"}
+    space = {"learning_rate": {"low": 1e-5, "high": 1e-3, "log": True}}
+    for number, settings in enumerate((wanted, {"tokenizer": "bundled:ko-mini"})):
+        made = recipe(space=space, models=("new:bert-tiny",), settings=settings)
+        (start,) = open_masked(made, tmp_path / str(number), quiet()).recommended()
+        assert start["learning_rate"] == recommended(128, "new:bert-tiny", words=settings is wanted).learning_rate
+
+
 def test_a_dimension_that_would_do_nothing_is_not_drawn() -> None:
     space = read_space(_default(), "mlm")
     for objective, idle in (("mlm", {"ratio", "entity_rate", "background"}), ("entity", {"ratio", "min_prob", "max_prob"})):

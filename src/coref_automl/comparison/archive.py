@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from coref_automl.comparison.groups import flat_paths, not_evaluated, nothing_under, with_bases
-from coref_automl.comparison.relation_runs import RelationRun, archive_relation, find_relation
+from coref_automl.comparison.relation_runs import RelationRun, archive_relation, find_relation, look_for_relation
 from coref_automl.errors import InputError
 from coref_automl.evaluation.archive import archive_evaluations
 from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
@@ -47,7 +47,9 @@ def archive(*paths: Any, out: str | Path) -> Archive:
     stored = with_bases(names, find_evaluations(names))
     if any(one.folder.resolve().is_relative_to(folder.resolve()) for one in stored):
         raise InputError(f"{folder} holds evaluations that would be archived into it; choose another --out.")
-    relation = find_relation(names)
+    relation, unread = look_for_relation(names)
+    if unread:
+        raise InputError(unread[0])  # what is kept is kept whole
     claim_folder(folder, KIND)
     _refuse_loss(folder, stored, relation)
     for inside in folder.iterdir():

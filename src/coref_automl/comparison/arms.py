@@ -13,7 +13,7 @@ from pathlib import PurePath
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.groups import same_model
+from coref_automl.comparison.groups import evaluations_of, same_model
 from coref_automl.comparison.page import Say
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
@@ -53,10 +53,13 @@ class Arm:
         """Its checkpoints in order, of all seeds at once: those that were evaluated in every run.
 
         They meet by epoch: rows hold unlike numbers of tokens, so that within an epoch seeds that shuffle them differ in tokens.
+        Where every run ended at a moment of its own (minutes, a flat curve), these ends meet too: each is the last of its run.
         """
         found = {seed: {_epoch(entry): entry for entry in entries} for seed, entries in self.runs.items()}
         shared = set.intersection(*(set(entries) for entries in found.values())) if found else set()
-        return [{seed: entries[epoch] for seed, entries in found.items()} for epoch in sorted(shared)]
+        steps = [{seed: entries[epoch] for seed, entries in found.items()} for epoch in sorted(shared)]
+        ends = {seed: last(entries) for seed, entries in self.runs.items()}
+        return [*steps, ends] if ends and all(_epoch(end) not in shared for end in ends.values()) else steps
 
     def with_curve(self) -> Arm:
         """The same with those runs alone of which more than one checkpoint was evaluated."""
@@ -99,8 +102,9 @@ def arms(study: Study) -> list[Arm]:
 
 def base_of(study: Study, arm: Arm) -> Entry | None:
     """The model an arm began from, evaluated in windows of the arm's length."""
-    found = [entry for entry in study.entries if not entry.trained and same_model(entry.evaluation.checkpoint) == arm.base]
-    return next((entry for entry in found if entry.evaluation.seq_len == arm.length), None)
+    made = last(next(iter(arm.runs.values()))).evaluation.provenance
+    found = evaluations_of(study.entries, made.base) if made else []
+    return next((entry for entry in found if not entry.trained and entry.evaluation.seq_len == arm.length), None)
 
 
 def at_length(arm: Arm, own: str, say: Say) -> str:

@@ -122,7 +122,10 @@ def _group(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) ->
         start = one.evaluation.checkpoint in starts
         entries.append(Entry(one.evaluation.checkpoint, one.evaluation, one.folder, by_rule, ranks[:, 3] == 1, start))
     sets = list(dict.fromkeys(one.evaluation.evalset for one in stored))
-    begun = Counter(same_model(entry.evaluation.provenance.base) for entry in entries if entry.evaluation.provenance)
+    begun: Counter[str] = Counter()
+    for entry in entries:
+        if (made := entry.evaluation.provenance) is not None:
+            begun.update({base.evaluation.checkpoint for base in evaluations_of(entries, made.base)})
     return Group(
         " + ".join(sets),
         fingerprint,
@@ -131,7 +134,7 @@ def _group(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) ->
         tuple(
             sorted(
                 _named(entries),
-                key=lambda entry: (entry.trained, 0 if entry.trained else -begun[same_model(entry.evaluation.checkpoint)]),
+                key=lambda entry: (entry.trained, 0 if entry.trained else -begun[entry.evaluation.checkpoint]),
             )
         ),
     )
@@ -143,6 +146,13 @@ def same_model(path: str) -> str:
     if _CHECKPOINT.fullmatch(found.name):
         return f"{found.parent.name}/{found.name}"
     return re.sub(r"[^\w.-]+", "-", re.split(r"/|--", path.rstrip("/"))[-1])
+
+
+def evaluations_of(entries: Sequence[Entry], model: str) -> list[Entry]:
+    """The evaluations of a model; of two that only their owners tell apart (klue/bert, other/bert), those of the very one."""
+    found = [one for one in entries if same_model(one.evaluation.checkpoint) == same_model(model)]
+    slug = re.sub(r"[^\w.-]+", "-", model.replace("/", "--"))
+    return [one for one in found if one.evaluation.checkpoint == slug] or found
 
 
 def _starts(evaluations: Sequence[Evaluation]) -> set[str]:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from coref_automl.comparison.groups import evaluations_under, left_out, not_evaluated, nothing_under, read_groups, same_model
+from coref_automl.comparison.groups import (
+    evaluations_of,
+    evaluations_under,
+    left_out,
+    not_evaluated,
+    nothing_under,
+    read_groups,
+    same_model,
+)
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.config import choose, nearest
 from coref_automl.errors import ComparisonError
@@ -58,9 +67,10 @@ def settle_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
 
 
 def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
-    """The entry of that name or path; unless given, the base model, or the first."""
+    """The entry of that name or path; unless given, the base model in windows as its checkpoints have them, or the first."""
     if reference is None:
-        return next((number for number, entry in enumerate(entries) if not entry.trained), 0)
+        base = next((entry for entry in entries if not entry.trained), None)
+        return _as_long_as_most(entries, base) if base is not None else 0
     wanted = Path(reference)
     for number, entry in enumerate(entries):
         if reference in (entry.name, entry.evaluation.checkpoint, entry.evaluation.path) or _same(
@@ -72,6 +82,16 @@ def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
     )
 
 
+def _as_long_as_most(entries: Sequence[Entry], base: Entry) -> int:
+    """The same model in windows as long as those of the most checkpoints that began from it; the first of equals."""
+    begun: Counter[int] = Counter()
+    for entry in entries:
+        if (made := entry.evaluation.provenance) is not None and base in evaluations_of(entries, made.base):
+            begun[entry.evaluation.seq_len] += 1
+    same = [n for n, one in enumerate(entries) if not one.trained and one.evaluation.checkpoint == base.evaluation.checkpoint]
+    return max(same, key=lambda number: begun[entries[number].evaluation.seq_len])
+
+
 def own_base(entries: Sequence[Entry], entry: Entry, base: Entry | None) -> Entry | None:
     """The evaluated model that a checkpoint began from: the study's base, or one in windows as long, or of its only length.
 
@@ -80,8 +100,7 @@ def own_base(entries: Sequence[Entry], entry: Entry, base: Entry | None) -> Entr
     made = entry.evaluation.provenance
     if made is None:
         return base
-    began = same_model(made.base)
-    found = [one for one in entries if one is not entry and same_model(one.evaluation.checkpoint) == began]
+    found = [one for one in evaluations_of(entries, made.base) if one is not entry]
     if base is not None and any(one is base for one in found):
         return base
     as_long = next((one for one in found if one.evaluation.seq_len == entry.evaluation.seq_len), None)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from coref_automl.comparison.compare import adjusted_to, against, finding, over_own
-from coref_automl.comparison.groups import flat_paths, same_model
+from coref_automl.comparison.groups import evaluations_of, flat_paths
 from coref_automl.comparison.pairing import choose_group, own_base, settle_metric
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.sentences import recommendation_sentence
@@ -162,7 +162,7 @@ def eligible_entries(group: Group) -> list[Entry]:
 def _base_for(group: Group, chosen: Entry) -> Entry | None:
     """The model that a checkpoint began from, in windows as long if it is here; with no record of it, any not trained here."""
     made, others = chosen.evaluation.provenance, [entry for entry in group.entries if entry is not chosen]
-    bases = [e for e in others if (same_model(e.evaluation.checkpoint) == same_model(made.base) if made else not e.trained)]
+    bases = evaluations_of(others, made.base) if made else [entry for entry in others if not entry.trained]
     found = min(bases, key=lambda entry: entry.evaluation.seq_len != chosen.evaluation.seq_len, default=None)
     return found if any(entry.trained for entry in group.entries) else None
 

@@ -22,9 +22,9 @@ def relation(study: Study) -> Question | None:
     runs, say = study.relation, study.say
     if not runs:
         return None
-    by_method = between_methods(study, runs).values()
-    methods = [verdict for verdict, _ in by_method]
-    checkpoints, asked = _judged(study, runs, {names for _, rests in by_method for names in rests})
+    by_method = between_methods(study, runs)
+    methods = [one.verdict for one in by_method]
+    checkpoints, asked = _judged(study, runs, {names for one in by_method for names in one.rests})
     blocks: list[Block] = [_results(study, runs)]
     if methods:
         caption = say(
@@ -41,7 +41,7 @@ def relation(study: Study) -> Question | None:
     judged = [*methods, *checkpoints]
     if judged:
         told = "; ".join(f"{one.a} - {one.b} {phrase(one, say)}" for one in (methods or checkpoints)[:3])
-        first = lead(methods[:1] or checkpoints[:asked], say)
+        first = lead([one.verdict for one in by_method if one.asked == by_method[0].asked] or checkpoints[:asked], say)
         if not methods and any(one.seeds > 1 for one in checkpoints[:asked]):
             first += say(" 방법이 아니라 이 체크포인트들에 대한 답입니다.", " That is said of these checkpoints, not of methods.")
         answer = f"{first} micro-F1 ({say('점', 'points')}), {told}."

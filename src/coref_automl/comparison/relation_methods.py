@@ -5,12 +5,12 @@ The unit is the seed of pretraining: a start counts with the mean over its relat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained
+from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, last
 from coref_automl.comparison.groups import same_model
-from coref_automl.comparison.relation_runs import Pair, RelationRun, alike, over_pairs, shared
+from coref_automl.comparison.relation_runs import Pair, RelationRun, alike, over_pairs, same_rows, shared
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
 
@@ -21,30 +21,46 @@ Names = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carried:
-    """An arm and the relation runs that began from its checkpoints, by the seed of pretraining."""
+    """An arm and the relation runs that began from its checkpoints, by the seed of pretraining.
+
+    The arm's runs end at the checkpoint that relation training began from: what was trained after it has no part in this.
+    """
 
     arm: Arm
     runs: dict[int, RelationRun]
 
 
-def between_methods(study: Study, runs: Sequence[RelationRun]) -> dict[Names, tuple[Versus, set[Names]]]:
-    """Verdicts by what they compare, in the order in which one asks, each with the pairs of runs that it rests on."""
-    found: dict[Names, tuple[Versus, set[Names]]] = {}
-    for some in alike(runs):
-        carried = _carried(study, some)
-        for first, second in PAIRS:
+@dataclass(frozen=True, slots=True)
+class MethodAnswer:
+    """A verdict between methods, the objectives that it is about, and the pairs of runs that it rests on."""
+
+    asked: Names
+    verdict: Versus
+    rests: frozenset[Names]
+
+
+def between_methods(study: Study, runs: Sequence[RelationRun]) -> list[MethodAnswer]:
+    """Verdicts in the order in which one asks. Runs of other settings or another split are judged among themselves."""
+    several = [(some, _carried(study, some)) for some in alike(runs)]
+    found: list[MethodAnswer] = []
+    for first, second in PAIRS:
+        for some, carried in several:
             for ours in (one for one in carried if one.arm.objective == first):
-                for name, rests, pairs in _against(ours, second, carried, some):
+                for name, pairs in _against(ours, second, carried, some):
                     if len(pairs) > 1:
-                        made = over_pairs(pairs, seed=study.seed)
+                        made = over_pairs(list(pairs.values()), seed=study.seed)
                         verdict = Versus(ours.arm.name, name, made.seeds, made.values, made.answer)
-                        found.setdefault((ours.arm.name, name), (verdict, rests))
-    return found
+                        found.append(MethodAnswer((first, second), verdict, frozenset(pairs)))
+    return _told_apart(found)
 
 
-def began_from(run: RelationRun, entries: Sequence[Entry]) -> bool:
-    """Is the run's encoder one of these checkpoints?"""
-    return model_of(run) in {same_model(entry.evaluation.checkpoint) for entry in entries}
+def _told_apart(found: Sequence[MethodAnswer]) -> list[MethodAnswer]:
+    """Where the same two were judged under several settings, each names the first run that it rests on."""
+    names = [(one.verdict.a, one.verdict.b) for one in found]
+    return [
+        replace(one, verdict=replace(one.verdict, a=f"{one.verdict.a} ({min(one.rests)[0]})")) if names.count(name) > 1 else one
+        for one, name in zip(found, names, strict=True)
+    ]
 
 
 def model_of(run: RelationRun) -> str:
@@ -52,36 +68,55 @@ def model_of(run: RelationRun) -> str:
 
 
 def _carried(study: Study, runs: Sequence[RelationRun]) -> list[Carried]:
-    """Arms with relation runs from two seeds or more; an arm scored in windows of several lengths counts once."""
+    """Arms with relation runs from two seeds or more, of each seed from its latest checkpoint that has one.
+
+    An arm scored in windows of several lengths counts once, in those it was trained at if it can: they change no relation run.
+    """
+    by_model: dict[str, RelationRun] = {}
+    for run in runs:
+        by_model.setdefault(model_of(run), run)
     found: dict[frozenset[str], Carried] = {}
-    for arm in arms(study):
-        begun = {seed: [run for run in runs if began_from(run, entries)] for seed, entries in arm.runs.items()}
-        first = {seed: some[0] for seed, some in begun.items() if some}
+    for arm in sorted(arms(study), key=lambda arm: arm.length != _trained_at(arm)):
+        begun = {seed: some for seed, entries in arm.runs.items() if (some := _until_start(entries, by_model))}
+        first = {seed: by_model[same_model(last(entries).evaluation.checkpoint)] for seed, entries in begun.items()}
         if len(first) > 1:
-            found.setdefault(frozenset(run.name for run in first.values()), Carried(arm, first))
+            found.setdefault(frozenset(run.name for run in first.values()), Carried(replace(arm, runs=begun), first))
     return list(found.values())
+
+
+def _until_start(entries: Sequence[Entry], by_model: Mapping[str, RelationRun]) -> list[Entry]:
+    """A run's checkpoints up to the latest that relation training began from; none where it began from none."""
+    count = next((n for n in range(len(entries), 0, -1) if same_model(entries[n - 1].evaluation.checkpoint) in by_model), 0)
+    return list(entries[:count])
 
 
 def _against(
     ours: Carried, objective: str, carried: Sequence[Carried], runs: Sequence[RelationRun]
-) -> Iterator[tuple[str, set[Names], list[Pair]]]:
-    """What an arm is set beside: its name, the pairs of runs, and their rows."""
+) -> Iterator[tuple[str, dict[Names, Pair]]]:
+    """What an arm is set beside: its name, and the rows by the pairs of runs that they are of."""
     if not objective:
         for base in (run for run in runs if model_of(run) == ours.arm.base):
-            starts = list(ours.runs.values())
-            yield base.name, {(start.name, base.name) for start in starts}, _beside_base(starts, base)
+            yield base.name, _beside_base(list(ours.runs.values()), base)
     for other in (one for one in carried if objective and one.arm.objective == objective and _fair(ours.arm, one.arm)):
         both = [(ours.runs[seed], other.runs[seed]) for seed in ours.runs if seed in other.runs]
-        found = {(a.name, b.name): rows for a, b in both if (rows := shared(a, b)) is not None}
-        yield other.arm.name, set(found), list(found.values())
+        yield other.arm.name, {(a.name, b.name): rows for a, b in both if (rows := shared(a, b)) is not None}
 
 
-def _beside_base(starts: Sequence[RelationRun], base: RelationRun) -> list[Pair]:
-    """The base has no seed of pretraining: its k-th relation seed stands beside the k-th start, so its own luck counts too."""
-    held = [start.rows for start in starts if shared(start, base) is not None]
-    columns = range(base.rows.seeds if base.rows is not None else 0)
-    return [(rows, base.rows.of([column])) for rows, column in zip(held, columns, strict=False) if rows and base.rows]
+def _beside_base(starts: Sequence[RelationRun], base: RelationRun) -> dict[Names, Pair]:
+    """The base has no seed of pretraining: its k-th relation seed stands beside the k-th start, so its own luck counts too.
+
+    Nothing where there are more starts than relation seeds of the base: a verdict about a method leaves none of its starts out.
+    """
+    held = [(start.name, start.rows) for start in starts if start.rows is not None and same_rows(start, base)]
+    if base.rows is None or len(held) > base.rows.seeds:
+        return {}
+    return {(name, base.name): (rows, base.rows.of([column])) for column, (name, rows) in enumerate(held)}
 
 
 def _fair(a: Arm, b: Arm) -> bool:
-    return (a.base, a.length) == (b.base, b.length) and equally_trained(a, b)
+    return (a.base, _trained_at(a)) == (b.base, _trained_at(b)) and equally_trained(a, b)
+
+
+def _trained_at(arm: Arm) -> int | None:
+    made = last(next(iter(arm.runs.values()))).evaluation.provenance
+    return made.seq_len if made else None

@@ -6,15 +6,16 @@ Of every row three facts suffice for micro-F1: is there a relation, was one give
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.errors import CorefError
+from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.archive import place_of
 from coref_automl.method_verdicts import MethodVerdict, method_verdict
 from coref_automl.records import Estimate
@@ -84,22 +85,36 @@ class RelationPair:
 
 
 def find_relation(paths: Sequence[str]) -> list[RelationRun]:
-    """Runs under the paths that left a result; a file that cannot be read is left out."""
+    """Runs under the paths that left a result; what cannot be read is left out, and `look_for_relation` says what that is."""
+    return look_for_relation(paths)[0]
+
+
+def look_for_relation(paths: Sequence[str]) -> tuple[list[RelationRun], list[str]]:
+    """Runs under the paths that left a result, and what is wrong with each that cannot be read, in whole or in its rows."""
     found: dict[Path, RelationRun] = {}
+    damaged: dict[Path, str] = {}
     for path in paths:
         folder = Path(path)
         for held in sorted(folder.rglob(RESULTS), key=natural_order) if folder.is_dir() else []:
+            place = held.parent.resolve()
             try:
                 result = read_json(held)
-                if isinstance(result, dict) and "micro_f1" in result:
-                    run = RelationRun(held.parent.name, result, _rows(held.parent, str(result.get("split", ""))))
-                    found.setdefault(held.parent.resolve(), run)
-            except CorefError:
-                continue
-    count = Counter(run.name for run in found.values())
-    return [
-        replace(run, name=f"{folder.parent.name}-{run.name}") if count[run.name] > 1 else run for folder, run in found.items()
-    ]
+                if place in found or not isinstance(result, dict) or "micro_f1" not in result:
+                    continue
+                found[place] = RelationRun(held.parent.name, result, None)
+                found[place] = replace(found[place], rows=_rows(held.parent, str(result.get("split", ""))))
+            except CorefError as error:
+                damaged.setdefault(place, str(error))
+    return _told_apart(found), list(damaged.values())
+
+
+def _told_apart(found: Mapping[Path, RelationRun]) -> list[RelationRun]:
+    """Runs of one name from several places carry as many folders of their place as it takes, so that none hides another."""
+    names = {folder: run.name for folder, run in found.items()}
+    for depth in range(2, 1 + max((len(folder.parts) for folder in found), default=0)):
+        count = Counter(names.values())
+        names |= {folder: "-".join(folder.parts[-depth:]) for folder, name in names.items() if count[name] > 1}
+    return [replace(run, name=names[folder]) for folder, run in found.items()]
 
 
 def archive_relation(runs: Sequence[RelationRun], out: Path) -> None:
@@ -135,16 +150,21 @@ def alike(runs: Sequence[RelationRun]) -> list[list[RelationRun]]:
 
 def shared(a: RelationRun, b: RelationRun) -> Pair | None:
     """Both under the relation seeds that both have; None unless rows and settings are the same and a seed is shared."""
-    if a.rows is None or b.rows is None or a.result.get("split") != b.result.get("split"):
+    seeds = [number for number in a.seeds if number in b.seeds]
+    if a.rows is None or b.rows is None or not seeds or not same_rows(a, b):
         return None
+    return a.rows.of([a.seeds.index(number) for number in seeds]), b.rows.of([b.seeds.index(number) for number in seeds])
+
+
+def same_rows(a: RelationRun, b: RelationRun) -> bool:
+    """Were both scored on the same rows, after the same training data and settings?"""
+    if a.rows is None or b.rows is None or a.result.get("split") != b.result.get("split"):
+        return False
     for name in _CONDITIONS:
         both = [(run.result.get("fingerprints") or {}).get(name) for run in (a, b)]
         if None not in both and both[0] != both[1]:
-            return None
-    seeds = [number for number in a.seeds if number in b.seeds]
-    if not seeds or not np.array_equal(a.rows.gold, b.rows.gold):
-        return None
-    return a.rows.of([a.seeds.index(number) for number in seeds]), b.rows.of([b.seeds.index(number) for number in seeds])
+            return False
+    return np.array_equal(a.rows.gold, b.rows.gold)
 
 
 def over_pairs(pairs: Sequence[Pair], *, seed: int) -> RelationPair:
@@ -168,17 +188,26 @@ def _differences(pairs: Sequence[Pair], seed: int) -> NDArray[np.float64]:
     return np.asarray(resampled_f1(right, given, gold, sentences, seed=seed, draws=DRAWS) @ share)
 
 
+def _is_prediction(line: Any) -> bool:
+    return isinstance(line, dict) and {"guid", "gold", "pred"} <= set(line)
+
+
 def _rows(folder: Path, split: str) -> Rows | None:
     if (folder / ROWS).is_file():
-        with np.load(folder / ROWS, allow_pickle=False) as held:
-            return Rows(held["gold"], held["right"], held["given"], held["sentences"])
+        try:
+            with np.load(folder / ROWS, allow_pickle=False) as held:
+                return Rows(held["gold"], held["right"], held["given"], held["sentences"])
+        except (OSError, ValueError, KeyError, BadZipFile) as error:
+            raise InputError(f"{folder / ROWS} is damaged ({error}); archive the runs again.") from error
     files = sorted(folder.glob(f"seed-*/predictions/{split}.jsonl"), key=natural_order)
     if not files:
         return None
     seeds = [list(read_jsonl(path)) for path in files]
+    if not seeds[0] or any(not _is_prediction(line) for one in seeds for line in one):
+        raise InputError(f"{folder}: its predictions on {split} have no rows, or rows of another kind; run re evaluate again.")
     ids = [line["guid"] for line in seeds[0]]
     if any([line["guid"] for line in one] != ids for one in seeds):
-        return None
+        raise InputError(f"{folder}: its seeds have predictions of different rows of {split}; run re evaluate again.")
     gold = np.array([line["gold"] != _NO_RELATION for line in seeds[0]])
     given = np.array([[line["pred"] != _NO_RELATION for line in one] for one in seeds]).T
     right = np.array([[line["pred"] == line["gold"] for line in one] for one in seeds]).T & gold[:, None]

@@ -12,7 +12,7 @@ from coref_automl.comparison import plan
 from coref_automl.comparison.groups import flat_paths, left_out, not_evaluated, read_groups
 from coref_automl.comparison.page import Page, Say, Section, Table, row
 from coref_automl.comparison.recommend import MARGIN, checked_margin, recommend_group
-from coref_automl.comparison.relation_runs import find_relation
+from coref_automl.comparison.relation_runs import look_for_relation
 from coref_automl.comparison.render import render_html, render_markdown
 from coref_automl.comparison.scores import Group
 from coref_automl.comparison.sentences import recommendation_sentence
@@ -124,6 +124,7 @@ def read_study(
         if not found:
             raise ComparisonError(f"No evaluation on the set {evalset!r} here. {nearest(evalset, {g.evalset for g in groups})}")
         chosen = found[0]
+    relation, unread = look_for_relation(paths)
     study = study_of(
         chosen,
         say=say,
@@ -131,15 +132,15 @@ def read_study(
         margin=margin,
         seed=seed,
         target=target or {},
-        relation=find_relation(paths),
-        notes=[*_not_evaluated(paths, say), *_damaged(paths, say), *_still_training(chosen, say)],
+        relation=relation,
+        notes=[*_not_evaluated(paths, say), *_damaged([*left_out(paths), *unread], say), *_still_training(chosen, say)],
     )
     return study, [group for group in groups if group is not chosen]
 
 
-def _damaged(paths: Sequence[str], say: Say) -> list[str]:
-    """Evaluations among the others that cannot be read."""
-    return [say(f"읽을 수 없어 뺀 평가: {wrong}", f"Left out: {wrong}") for wrong in left_out(paths)]
+def _damaged(found: Sequence[str], say: Say) -> list[str]:
+    """Evaluations and relation runs among the others that cannot be read."""
+    return [say(f"읽을 수 없어 뺀 평가: {wrong}", f"Left out: {wrong}") for wrong in found]
 
 
 def _not_evaluated(paths: Sequence[str], say: Say) -> list[str]:

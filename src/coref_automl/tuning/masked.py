@@ -62,9 +62,10 @@ class MaskedProblem:
         points: list[dict[str, Any]] = []
         known = {dimension.name: dimension for dimension in self.space}
         objectives = known["objective"].choices if "objective" in known else (self.fixed["objective"],)
+        words = bool(self.recipe.settings.get("words_from"))
         for model in self.recipe.models:
             for name, dataset in self.datasets.items():
-                advice = dataclasses.asdict(recommended(dataset.seq_len, model))
+                advice = dataclasses.asdict(recommended(dataset.seq_len, model, words=words))
                 for objective in objectives:
                     wanted = {**_DEFAULTS, **advice, "model": model, "dataset": name, "objective": objective}
                     point = self.space.point(wanted, self.fixed)
