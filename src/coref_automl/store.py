@@ -8,9 +8,10 @@ import json
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any
 
 from coref_automl.errors import FolderError, InputError, StorageError
@@ -213,6 +214,15 @@ def fingerprint_files(paths: Iterable[Path]) -> str:
                 digest.update(chunk)
         digest.update(b"\0")
     return digest.hexdigest()
+
+
+def short_names(folders: Iterable[PurePath]) -> dict[PurePath, str]:
+    """A name for each folder: its own, with as many of the folders it stands in as it takes to tell it from the others."""
+    names = {folder: folder.name for folder in folders}
+    for depth in range(2, 1 + max((len(folder.parts) for folder in names), default=0)):
+        count = Counter(names.values())
+        names |= {folder: "-".join(folder.parts[-depth:]) for folder, name in names.items() if count[name] > 1}
+    return names
 
 
 def natural_order(name: str | Path) -> list[tuple[int, str]]:

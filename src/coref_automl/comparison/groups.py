@@ -18,6 +18,7 @@ from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns,
 from coref_automl.evaluation.stored import StoredEvaluation, base_evaluation, is_of_one_model, look_through
 from coref_automl.evaluation.targets import identity, marked, target_of
 from coref_automl.records import Evaluation, half_of
+from coref_automl.store import short_names
 
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 
@@ -115,7 +116,7 @@ def _group(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) ->
     halves = np.array([half_of(str(cluster)) for cluster in columns["cluster"]])
     starts = _starts([one.evaluation for one in stored])
     entries = []
-    for one, (rows, read) in zip(stored, tables, strict=True):
+    for one, (rows, read) in zip(_runs_apart(stored), tables, strict=True):
         ranks = np.full((len(index), 4), NOT_RUN, np.int32)
         ranks[rows] = read
         by_rule = {rule: ranks[:, k] for k, rule in enumerate(("strict", "lenient", "word"))}
@@ -138,6 +139,24 @@ def _group(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) ->
             )
         ),
     )
+
+
+def _runs_apart(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+    """Two runs of one name, which have other weights at the same step, are told apart by the folders they stand in."""
+    weights: dict[tuple[str, int], set[str]] = {}
+    made = {id(one): one.evaluation.provenance for one in stored}
+    for one in stored:
+        if (record := made[id(one)]) is not None:
+            weights.setdefault((record.run, record.step), set()).add(one.evaluation.fingerprints.get("weights", ""))
+    twice = {run for (run, _), found in weights.items() if len(found) > 1}
+    of = {id(one): PurePath(one.evaluation.path).parent for one in stored if (record := made[id(one)]) and record.run in twice}
+    names = short_names(of.values())
+    return [
+        replace(one, evaluation=replace(one.evaluation, provenance=replace(record, run=names[of[id(one)]])))
+        if (record := made[id(one)]) is not None and id(one) in of
+        else one
+        for one in stored
+    ]
 
 
 def same_model(path: str) -> str:
@@ -178,9 +197,12 @@ def _read(folder: Path, index: dict[str, int], facts: list[tuple[Any, ...]]) -> 
 def _named(entries: Sequence[Entry]) -> list[Entry]:
     """Names that tell the entries apart: no run where there is one, the length where there are several."""
     one_run = len({entry.run for entry in entries if entry.trained}) == 1
-    names = [
-        Path(entry.evaluation.checkpoint).name if one_run and entry.trained else entry.evaluation.checkpoint for entry in entries
-    ]
+    times = Counter((entry.evaluation.checkpoint, entry.evaluation.seq_len) for entry in entries)
+    twice = {entry.run for entry in entries if times[entry.evaluation.checkpoint, entry.evaluation.seq_len] > 1}
+    names = []
+    for entry in entries:
+        name, label = entry.evaluation.checkpoint, Path(entry.evaluation.checkpoint).name
+        names.append(name if not entry.trained else label if one_run else f"{entry.run}/{label}" if entry.run in twice else name)
     count = Counter(names)
     names = [f"{name}@{e.evaluation.seq_len}" if count[name] > 1 else name for name, e in zip(names, entries, strict=True)]
     seen: dict[str, int] = {}

@@ -5,8 +5,7 @@ Of every row three facts suffice for micro-F1: is there a relation, was one give
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from coref_automl.method_verdicts import MethodVerdict, method_verdict
 from coref_automl.records import Estimate
 from coref_automl.resampling import resampled_f1
 from coref_automl.statistics import DRAWS
-from coref_automl.store import natural_order, read_json, read_jsonl, write_json, written_whole
+from coref_automl.store import natural_order, read_json, read_jsonl, short_names, write_json, written_whole
 
 RESULTS, ROWS = "re_results.json", "rows.npz"
 FOLDER = "relation"
@@ -105,16 +104,8 @@ def look_for_relation(paths: Sequence[str]) -> tuple[list[RelationRun], list[str
                 found[place] = replace(found[place], rows=_rows(held.parent, str(result.get("split", ""))))
             except CorefError as error:
                 damaged.setdefault(place, str(error))
-    return _told_apart(found), list(damaged.values())
-
-
-def _told_apart(found: Mapping[Path, RelationRun]) -> list[RelationRun]:
-    """Runs of one name from several places carry as many folders of their place as it takes, so that none hides another."""
-    names = {folder: run.name for folder, run in found.items()}
-    for depth in range(2, 1 + max((len(folder.parts) for folder in found), default=0)):
-        count = Counter(names.values())
-        names |= {folder: "-".join(folder.parts[-depth:]) for folder, name in names.items() if count[name] > 1}
-    return [replace(run, name=names[folder]) for folder, run in found.items()]
+    names = short_names(found)
+    return [replace(run, name=names[folder]) for folder, run in found.items()], list(damaged.values())
 
 
 def archive_relation(runs: Sequence[RelationRun], out: Path) -> None:

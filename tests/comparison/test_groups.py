@@ -1,0 +1,67 @@
+"""Runs that share a name, checkpoints without a record, means of several seeds: each keeps to its own run and base."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from coref_automl.comparison import curves
+from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.page import Charts, Say
+from coref_automl.comparison.pairing import own_base
+from coref_automl.comparison.study import Study, study_of
+from coref_automl.store import read_json, write_json
+from tests.comparison.conftest import Model, make_scores, write_evaluation
+
+
+def write(root: Path, *models: Model, weights: str = "", base: str = "base") -> None:
+    for number, model in enumerate(models):
+        path = write_evaluation(root, model, make_scores(model, documents=20, own=number)) / "result.json"
+        held = read_json(path)
+        held["fingerprints"]["weights"] += weights
+        if model.step:
+            held["provenance"]["base"] = base
+        write_json(path, held)
+
+
+def read_study(root: Path) -> Study:
+    return study_of(read_groups([str(root)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+
+
+def test_two_runs_of_one_name_are_two_runs(tmp_path: Path) -> None:
+    write(tmp_path / "x", Model("base", 0, -1.0), Model("entity", 100, 0.1), Model("entity", 200, 0.2))
+    write(tmp_path / "y", Model("entity", 100, 0.8), Model("entity", 200, 0.9), weights="other")
+    study = read_study(tmp_path)
+    assert {run: [entry.name for entry in entries] for run, entries in study.runs().items()} == {
+        "x-entity": ["x-entity/checkpoint-100", "x-entity/checkpoint-200"],
+        "y-entity": ["y-entity/checkpoint-100", "y-entity/checkpoint-200"],
+    }
+
+
+def test_a_run_that_moved_between_two_evaluations_stays_one(tmp_path: Path) -> None:
+    write(tmp_path / "before", Model("base", 0, -1.0), Model("entity", 100, 0.1))
+    write(tmp_path / "after", Model("entity", 200, 0.2))
+    assert list(read_study(tmp_path).runs()) == ["entity"]
+
+
+def test_a_checkpoint_without_a_record_is_taken_to_have_begun_from_the_studys_base(tmp_path: Path) -> None:
+    write(tmp_path, Model("base", 0, -1.0), Model("entity", 100, 0.1), Model("entity", 200, 0.2))
+    study = read_study(tmp_path)
+    (first, *_) = study.runs()["entity"]
+    without = replace(first, evaluation=replace(first.evaluation, provenance=None))
+    assert study.base is not None
+    assert own_base(study.entries, without, study.base) is study.base
+
+
+def test_means_of_several_seeds_are_drawn_beside_the_base_of_their_method(tmp_path: Path) -> None:
+    write(tmp_path, Model("strong", 0, 0.5), Model("weak", 0, -1.0))
+    for start, kind in (("strong", "entity"), ("weak", "mlm")):
+        runs = [Model(f"{kind}-s{seed}", step, 0.1, objective=kind, seed=seed) for seed in range(2) for step in (100, 200)]
+        write(tmp_path, *runs, base=start)
+    section = curves.learning_curves(read_study(tmp_path))
+    assert section is not None
+    block = section.blocks[0]
+    assert isinstance(block, Charts)
+    rows = block.charts[0][1]["data"]["values"]
+    assert {row["base"] for row in rows if row["run"].startswith("entity")} == {"strong"}
+    assert {row["base"] for row in rows if row["run"].startswith("mlm")} == {"weak"}
