@@ -383,6 +383,23 @@ def test_runs_that_end_at_moments_of_their_own_meet_at_their_ends(tmp_path: Path
     assert "A fall from the peak is shown in entity 128 (peak at epoch 1" in question.answer
 
 
+def test_methods_trained_at_other_lengths_are_not_set_beside_each_other(tmp_path: Path) -> None:
+    models = [Model("base", 0, -1.0)]
+    models += [
+        Model(f"{kind}-s{seed}", 100, SKILLS[kind], objective=kind, seed=seed) for kind in ("mlm", "entity") for seed in (0, 1)
+    ]
+    write(tmp_path, models)
+    assert objectives.entity_or_mlm(read_study(tmp_path)) is not None
+    for path in tmp_path.glob("entity-*/evaluations/*/*/result.json"):
+        held = read_json(path)
+        write_json(path, held | {"provenance": held["provenance"] | {"seq_len": 64}})
+    found = read_study(tmp_path)
+    assert [arm.name for arm in arms(found)] == ["mlm 128", "entity 64 @128"]
+    assert objectives.entity_or_mlm(found) is None
+    question = transfer.carry_over(found)
+    assert question is None or "No run to pair with as much mlm" in question.answer
+
+
 def test_a_second_base_is_named_and_does_not_change_the_first_answer(tmp_path: Path) -> None:
     models = [Model("base", 0, -1.0), Model("small", 0, -1.0, seq_len=64)]
     for kind, skill, other in (("mlm", -0.9, 0.2), ("entity", 0.2, -0.9)):

@@ -49,6 +49,16 @@ class Arm:
     def tokens(self) -> int:
         return max(entries[-1].tokens for entries in self.runs.values())
 
+    @property
+    def trained_at(self) -> int | None:
+        """The length of its training, which need not be that of the windows it was scored in."""
+        made = last(next(iter(self.runs.values()))).evaluation.provenance
+        return made.seq_len if made else None
+
+    def alike(self, other: Arm) -> bool:
+        """From one base, at one length, scored in windows of one length: what differs is the method."""
+        return (self.base, self.trained_at, self.length) == (other.base, other.trained_at, other.length)
+
     def steps(self) -> list[dict[int, Entry]]:
         """Its checkpoints in order, of all seeds at once: those that were evaluated in every run.
 

@@ -111,7 +111,7 @@ def variants(study: Study) -> Section | None:
     """Methods of one objective that only their runs' names tell apart."""
     say = study.say
     same = [(a, b) for a, b in combinations(arms(study), 2) if a.objective == b.objective != "combined"]
-    judged = _judged(study, [(b, a) for a, b in same if _alike(a, b)])
+    judged = _judged(study, [(b, a) for a, b in same if a.alike(b)])
     if not judged:
         return None
     blocks: list[Block] = [
@@ -134,11 +134,7 @@ def _judged(study: Study, pairs: Sequence[tuple[Arm, Arm]]) -> list[tuple[tuple[
 
 
 def _pairs(found: Sequence[Arm], wanted: Callable[[Arm, Arm], bool]) -> list[tuple[Arm, Arm]]:
-    return [(a, b) for a in found for b in found if a is not b and _alike(a, b) and wanted(a, b)]
-
-
-def _alike(a: Arm, b: Arm) -> bool:
-    return (a.base, a.length) == (b.base, b.length)
+    return [(a, b) for a in found for b in found if a is not b and a.alike(b) and wanted(a, b)]
 
 
 def _by_length(judged: Sequence[tuple[tuple[Arm, Arm], Versus]], study: Study) -> str:

@@ -76,7 +76,7 @@ def _carried(study: Study, runs: Sequence[RelationRun]) -> list[Carried]:
     for run in runs:
         by_model.setdefault(model_of(run), run)
     found: dict[frozenset[str], Carried] = {}
-    for arm in sorted(arms(study), key=lambda arm: arm.length != _trained_at(arm)):
+    for arm in sorted(arms(study), key=lambda arm: arm.length != arm.trained_at):
         begun = {seed: some for seed, entries in arm.runs.items() if (some := _until_start(entries, by_model))}
         first = {seed: by_model[same_model(last(entries).evaluation.checkpoint)] for seed, entries in begun.items()}
         if len(first) > 1:
@@ -114,9 +114,4 @@ def _beside_base(starts: Sequence[RelationRun], base: RelationRun) -> dict[Names
 
 
 def _fair(a: Arm, b: Arm) -> bool:
-    return (a.base, _trained_at(a)) == (b.base, _trained_at(b)) and equally_trained(a, b)
-
-
-def _trained_at(arm: Arm) -> int | None:
-    made = last(next(iter(arm.runs.values()))).evaluation.provenance
-    return made.seq_len if made else None
+    return (a.base, a.trained_at) == (b.base, b.trained_at) and equally_trained(a, b)

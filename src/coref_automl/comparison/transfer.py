@@ -113,10 +113,7 @@ def _confirm(study: Study, metric: str) -> NDArray[np.bool_]:
 def _pairs(found: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
     """Entity and mixes against as much mlm from the same base at the same length, those of several seeds first."""
     pairs = [
-        (a, b)
-        for a in found
-        for b in found
-        if b.objective == "mlm" and a.objective in ("entity", "combined") and (a.base, a.length) == (b.base, b.length)
+        (a, b) for a in found for b in found if b.objective == "mlm" and a.objective in ("entity", "combined") and a.alike(b)
     ]
     pairs = [pair for pair in pairs if equally_trained(*pair)]
     order = {"entity": 0, "combined": 1}
