@@ -126,3 +126,10 @@ def test_the_record_prints_well(evaluated: Maker) -> None:
     it = recommend(evaluated(plateau()))
     assert str(it).startswith(it.sentence)
     assert it._repr_html_().startswith("<p><strong>")
+
+
+def test_only_less_training_is_called_earlier(evaluated: Maker) -> None:
+    """Two runs of equal training: neither is the earlier one of the other, whatever their order."""
+    models = [Model("base", 0, -1.0), Model("a", 100, 0.0, tokens=1000), Model("b", 100, 0.6, tokens=1000, seed=1)]
+    it = recommend(evaluated(models, documents=30), margin=0.2)
+    assert (it.name, it.promising) == ("b/checkpoint-100", None)

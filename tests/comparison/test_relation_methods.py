@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from coref_automl.comparison.archive import archive
+from coref_automl.comparison.page import Text
 from coref_automl.comparison.relation import relation
 from coref_automl.comparison.relation_runs import alike, find_relation, look_for_relation, over_pairs, paired
 from coref_automl.comparison.report import report
@@ -203,3 +204,16 @@ def test_runs_of_other_rows_data_or_settings_are_never_paired(tmp_path: Path, na
         changed = replace(other, result=other.result | {"fingerprints": other.result["fingerprints"] | {name: "other"}})
     assert paired(one, changed, seed=0) is None
     assert len(alike([one, changed])) == (1 if name == "gold" else 2)
+
+
+def test_runs_whose_start_was_not_evaluated_are_named(tmp_path: Path) -> None:
+    root = write(tmp_path / "runs", [model for model in models() if model.seed < 2])
+    write_starts(tmp_path / "re", BETTER)
+    question = relation(read_study(root, tmp_path / "re"))
+    assert question is not None
+    told = " ".join(block.text for block in question.blocks if isinstance(block, Text))
+    assert "Not counted for any method, because the checkpoints they began from were not evaluated here: entity-2, mlm-2." in told
+    write(root, models())
+    whole = relation(read_study(root, tmp_path / "re"))
+    assert whole is not None
+    assert not any("Not counted" in block.text for block in whole.blocks if isinstance(block, Text))

@@ -429,6 +429,9 @@ def test_a_head_reads_only_its_places_and_survives_saving(encoder_folder: Path, 
     with torch.inference_mode():
         assert torch.allclose(loaded(ids, mask, torch.tensor([[1, 3]])), here, atol=1e-6)
     assert again.marks == marker.marks
+    (tmp_path / "head.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match=r"head\.safetensors is missing or damaged .* train that seed again"):
+        load_model(tmp_path)
 
 
 def test_the_head_hears_of_the_distance_and_survives_saving(encoder_folder: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coref_automl.errors import StorageError, TrainingError
+from coref_automl.errors import FolderError, StorageError, TrainingError
 from coref_automl.training.recipe import TrainRecipe
 
 Recipe = Callable[..., TrainRecipe]
@@ -149,3 +149,21 @@ def test_disk_trouble_is_told_from_other_errors(text: str, disk: bool) -> None:
     from coref_automl.training.trainer import is_disk_trouble
 
     assert is_disk_trouble(RuntimeError(text)) is disk
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "trainer_state.json", "clock.json", "rng_state.pth"])
+@pytest.mark.parametrize("left", [0, 20])
+def test_a_state_that_was_cut_short_is_named_before_training_goes_on(
+    recipe: Recipe, tmp_path: Path, name: str, left: int
+) -> None:
+    from coref_automl.training.folder import resumable
+
+    run = tmp_path / "run"
+    train(recipe(epochs=1))
+    (run / "DONE").unlink()
+    whole = resumable(run)
+    assert whole is not None
+    path = whole / name
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(FolderError, match=rf"{name} is damaged .* or remove .*run to train again\."):
+        train(recipe(epochs=1))

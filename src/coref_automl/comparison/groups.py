@@ -16,11 +16,9 @@ from coref_automl.comparison.scores import Entry, Group, Ints, Items
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
 from coref_automl.evaluation.stored import StoredEvaluation, base_evaluation, is_of_one_model, look_through
-from coref_automl.evaluation.targets import identity, marked, target_of
+from coref_automl.evaluation.targets import CHECKPOINT, identity, marked, target_of
 from coref_automl.records import Evaluation, half_of
 from coref_automl.store import short_names
-
-_CHECKPOINT = re.compile(r"checkpoint-\d+")
 
 
 def flat_paths(paths: Iterable[Any]) -> list[str]:
@@ -162,7 +160,7 @@ def _runs_apart(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
 def same_model(path: str) -> str:
     """A name for the model of a path, wherever its folder stood and as whatever it was evaluated: run/checkpoint, or its own."""
     found = PurePath(path)
-    if _CHECKPOINT.fullmatch(found.name):
+    if CHECKPOINT.fullmatch(found.name):
         return f"{found.parent.name}/{found.name}"
     return re.sub(r"[^\w.-]+", "-", re.split(r"/|--", path.rstrip("/"))[-1])
 

@@ -123,7 +123,7 @@ def recommend_group(
     best = max(range(len(eligible)), key=lambda number: (candidates[number].value.value, -eligible[number].tokens, -number))
     within = next((number for number, one in enumerate(candidates) if one.bound <= margin), None)
     chosen = best if within is None or eligible[best].tokens <= eligible[within].tokens else within
-    need, promising = _documents_needed(bounds, chosen, margin)
+    need, promising = _documents_needed(bounds, chosen, margin, [entry.tokens for entry in eligible])
     base = _base_for(group, eligible[chosen])
     over_base, best_over, beaten = _judge(group, metric, eligible, base, chosen, best, seed)
     confirm = group.columns(metric, half="confirm", entries=[eligible[chosen]])
@@ -222,15 +222,16 @@ def _confirmation(best_over: Comparison | None, margin: float, judged: bool) -> 
     return "not confirmed" if best_over.difference.value > margin else "open"
 
 
-def _documents_needed(bounds: Bounds, chosen: int, margin: float) -> tuple[int | None, int | None]:
-    """The checkpoint before the chosen one that the fewest further documents would let in, if the differences stay as they are.
+def _documents_needed(bounds: Bounds, chosen: int, margin: float, tokens: Sequence[int]) -> tuple[int | None, int | None]:
+    """The checkpoint of less training than the chosen one that the fewest further documents would let in.
 
-    Where the chosen one itself is not surely within the margin, the count is for it.
+    That is if the differences stay as they are. Where the chosen one itself is not surely within the margin, the count is for it.
     """
     if bounds.upper[chosen] > margin:
         factor = _factor(bounds, chosen, margin)
         return (math.ceil((factor - 1) * bounds.documents), chosen) if factor is not None else (None, None)
-    found = [(factor, number) for number in range(chosen) if (factor := _factor(bounds, number, margin)) is not None]
+    before = [number for number in range(chosen) if tokens[number] < tokens[chosen]]
+    found = [(factor, number) for number in before if (factor := _factor(bounds, number, margin)) is not None]
     if not found:
         return None, None
     factor, number = min(found)

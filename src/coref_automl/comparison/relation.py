@@ -12,6 +12,7 @@ from coref_automl.comparison.relation_methods import PAIRS, between_methods, mod
 from coref_automl.comparison.relation_runs import RelationRun, paired
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
+from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.records import Provenance
 
 _KINDS = ("entity", "combined", "mlm")
@@ -46,6 +47,7 @@ def relation(study: Study) -> Question | None:
             first += say(" 방법이 아니라 이 체크포인트들에 대한 답입니다.", " That is said of these checkpoints, not of methods.")
         answer = f"{first} micro-F1 ({say('점', 'points')}), {told}."
         blocks.append(Text(_rule(study, methods=bool(methods), checkpoints=bool(checkpoints)) + family(judged, say), "quiet"))
+        blocks += _not_counted(study, runs)
     else:
         answer = say("짝지어 견줄 예측이 없어 판정하지 않습니다.", "Without predictions to pair there is no verdict.")
     blocks.append(
@@ -84,6 +86,17 @@ def _rule(study: Study, *, methods: bool, checkpoints: bool) -> str:
             )
         )
     return " ".join(told)
+
+
+def _not_counted(study: Study, runs: Sequence[RelationRun]) -> list[Block]:
+    """Runs of which it is not known how their start was trained: they count for no method, and that is said."""
+    known = {same_model(entry.evaluation.checkpoint) for entry in study.entries}
+    lost = [run.name for run in runs if CHECKPOINT.search(model_of(run)) and model_of(run) not in known]
+    told = study.say(
+        f"시작 체크포인트가 여기서 평가되지 않아 방법의 판정에 들지 않은 학습: {', '.join(lost)}.",
+        f"Not counted for any method, because the checkpoints they began from were not evaluated here: {', '.join(lost)}.",
+    )
+    return [Text(told)] if lost else []
 
 
 def _results(study: Study, runs: Sequence[RelationRun]) -> Table:

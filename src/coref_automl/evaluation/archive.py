@@ -9,7 +9,6 @@ No passage, answer, predicted word, title or path of a machine is kept. Every nu
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -21,11 +20,10 @@ from numpy.typing import NDArray
 from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import FACTS, OWN, RANKS, RULES, items_name, read_columns, whole_numbers
 from coref_automl.evaluation.stored import RESULT, StoredEvaluation
-from coref_automl.evaluation.targets import EVALUATIONS, model_slug
+from coref_automl.evaluation.targets import CHECKPOINT, EVALUATIONS, model_slug
 from coref_automl.records import Evaluation, half_of
 from coref_automl.store import write_json, written_whole
 
-_CHECKPOINT = re.compile(r"checkpoint-\d+")
 _SHARED = (*FACTS, "pronoun_between", *OWN)
 
 
@@ -85,13 +83,13 @@ def place_of(path: str) -> str:
     found = PurePath(path)
     if not found.is_absolute():
         return path
-    return f"runs/{found.parent.name}/{found.name}" if _CHECKPOINT.fullmatch(found.name) else found.name
+    return f"runs/{found.parent.name}/{found.name}" if CHECKPOINT.fullmatch(found.name) else found.name
 
 
 def _place(evaluation: Evaluation) -> Path:
     run, _, label = evaluation.checkpoint.rpartition("/")
     inside = f"{evaluation.evalset}-{evaluation.seq_len}"
-    if run and _CHECKPOINT.fullmatch(label):
+    if run and CHECKPOINT.fullmatch(label):
         return Path(PurePath(run).name) / EVALUATIONS / inside / label
     return Path(EVALUATIONS) / model_slug(evaluation.checkpoint) / inside
 

@@ -144,6 +144,7 @@ def _without_bars() -> Iterator[None]:
 
 def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker, dict[str, Any]]:
     """What `save_model` wrote, ready to predict."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     if not (folder / "relation.json").is_file():
@@ -153,7 +154,10 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker
         raise ModelError(f"{folder} was trained for other labels; train it again with this version.")
     encoder, tokenizer = load_encoder(str(folder))
     model = RelationModel(encoder, settings["head"], settings["dropout"], distance=settings.get("distance", False))
-    own = load_file(folder / "head.safetensors")
+    try:
+        own = load_file(folder / "head.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{folder / 'head.safetensors'} is missing or damaged ({error}); train that seed again.") from error
     if model.distance is not None:
         model.distance.weight.data.copy_(own.pop(_DISTANCE))
     model.head.load_state_dict(own)

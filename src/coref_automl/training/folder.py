@@ -8,9 +8,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 from coref_automl.config import to_mapping, to_yaml
-from coref_automl.errors import FolderError
+from coref_automl.errors import FolderError, InputError
 from coref_automl.store import (
     MANIFEST,
     check_folder,
@@ -91,9 +92,25 @@ def checkpoints_of(run: Path) -> list[Path]:
 
 
 def resumable(run: Path) -> Path | None:
-    """The newest checkpoint that training can go on from."""
+    """The newest checkpoint that training can go on from; one whose state is cut short is named before anything is loaded."""
     able = [path for path in checkpoints_of(run) if (path / "optimizer.pt").is_file() and (path / "trainer_state.json").is_file()]
-    return able[-1] if able else None
+    if not able:
+        return None
+    for path in (able[-1] / "trainer_state.json", able[-1] / "clock.json", *(p for s in STATES for p in able[-1].glob(s))):
+        if not _is_whole(path):
+            earlier = f"remove {able[-1]} to go on from {able[-2].name}" if len(able) > 1 else f"remove {run} to train again"
+            raise FolderError(f"{path} is damaged (empty or cut short); copy it here again, or {earlier}.")
+    return able[-1]
+
+
+def _is_whole(path: Path) -> bool:
+    """Can a file of a checkpoint's state be read? torch writes archives, whose table of contents stands at their end."""
+    if path.suffix != ".json":
+        return is_zipfile(path)
+    try:
+        return isinstance(read_json(path), dict)
+    except InputError:
+        return False
 
 
 def best_of(run: Path) -> Path | None:
