@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from coref_automl.errors import FolderError, InputError, StorageError
 from coref_automl.store import (
     JsonlAppender,
+    check_folder,
     claim_folder,
     fingerprint,
     fingerprint_files,
@@ -114,3 +115,21 @@ def test_fingerprints_name_values_and_bytes(tmp_path: Path) -> None:
 def test_numbers_in_names_count_as_numbers() -> None:
     names = ["checkpoint-655", "checkpoint-65", "checkpoint-131", "base"]
     assert sorted(names, key=natural_order) == ["base", "checkpoint-65", "checkpoint-131", "checkpoint-655"]
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_by_the_look_ahead_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    finished = tmp_path / "finished"
+    claim_folder(finished, "run")
+    mark_done(finished)
+    for look in (check_folder, claim_folder):
+        with pytest.raises(StorageError, match=r"Cannot write \S+sub \(Not a directory\); choose another --out"):
+            look(tmp_path / "file" / "new" / "sub", "run")
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) not in (tmp_path, finished))
+    for look in (check_folder, claim_folder):
+        with pytest.raises(StorageError, match=r"Cannot write \S+sub \(Permission denied\); choose another --out"):
+            look(tmp_path / "new" / "sub", "run")
+        look(finished, "run")
+    assert not (tmp_path / "new").exists()

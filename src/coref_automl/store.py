@@ -140,15 +140,35 @@ def claim_folder(folder: Path, kind: str, *, fresh: bool = False) -> None:
 
     `fresh=True` also refuses a finished folder of the right kind.
     """
-    check_folder(folder, kind, fresh=fresh)
+    _refuse_other(folder, kind, fresh=fresh)
+    if kind_of_folder(folder):
+        return
+    _refuse_closed(folder)
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        if not (mark := folder / _MARK).exists():
-            write_text(mark, kind + "\n")
+        write_text(folder / _MARK, kind + "\n")
 
 
 def check_folder(folder: Path, kind: str, *, fresh: bool = False) -> None:
-    """Refuse what `claim_folder` refuses, and write nothing: for a look ahead, and before long work."""
+    """Refuse what `claim_folder` refuses, and write nothing: for a look ahead, and before long work.
+
+    Neither may a folder be closed to writing, unless everything in it is done.
+    """
+    _refuse_other(folder, kind, fresh=fresh)
+    if not is_done(folder):
+        _refuse_closed(folder)
+
+
+def _refuse_closed(folder: Path) -> None:
+    """The folder, or the nearest one above it that exists, must be one that can be written to."""
+    with explained(folder):
+        above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        for code, fine in ((errno.ENOTDIR, above.is_dir()), (errno.EACCES, os.access(above, os.W_OK | os.X_OK))):
+            if not fine:
+                raise OSError(code, os.strerror(code))
+
+
+def _refuse_other(folder: Path, kind: str, *, fresh: bool) -> None:
     with explained(folder):
         if folder.exists() and not folder.is_dir():
             raise FolderError(f"{folder} is a file; choose another --out.")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coref_automl.comparison import conclusions, curves, pairs
+from coref_automl.comparison import checkpoints, conclusions, curves, pairs
 from coref_automl.comparison.arms import arms, base_of
 from coref_automl.comparison.compare import compare
 from coref_automl.comparison.groups import read_groups
@@ -201,6 +201,27 @@ def test_differences_have_a_table_for_each_reference(two: Path) -> None:
                for block in said.blocks if isinstance(block, Points) for item in block.items)  # fmt: skip
     korean = texts(pairs.differences(read_study(two, "ko")))
     assert "그것이 시작한 모델입니다: strong (2), weak (2)" in korean
+
+
+def test_random_weights_are_no_base_that_could_be_evaluated(tmp_path: Path) -> None:
+    root = write(tmp_path, [STRONG, *steps("a", 2.4), *steps("n", 0.0)], {"a": "strong"})
+    for path in (root / "n").rglob("result.json"):
+        held = read_json(path)
+        held["provenance"]["base"] = "new:tiny+words-1a2b3c"
+        write_json(path, held)
+    table = compare(root)
+    assert table.unjudged == {"n/checkpoint-100", "n/checkpoint-200"}
+    assert "There is no base of n, begun from random weights; --reference NAME compares all with one." in table.notes
+    assert "no base: random weights" in str(table)
+    assert "evaluated" not in str(table)
+    for lang, said, wrong in (
+        ("en", "no base of n, begun from random weights", "not evaluated"),
+        ("ko", "n의 가중치는 무작위로 시작해", "평가되지"),
+    ):
+        study = read_study(root, lang)  # type: ignore[arg-type]
+        for section in (pairs.differences(study), checkpoints.best_of_families(study), curves.learning_curves(study)):
+            assert said in texts(section)
+            assert wrong not in str(section)
 
 
 def dashed(section: Section | None) -> dict[str, list[tuple[float, str]]]:

@@ -131,6 +131,13 @@ def test_other_tokenizers_are_compared_on_word_alone(evaluated: Maker) -> None:
         compare(root, metric="real1")
 
 
+def test_other_tokenizers_without_word_ranks_are_told_the_option(tmp_path: Path) -> None:
+    for model in (BASE, replace(GOOD, tokenizer="other")):
+        write_evaluation(tmp_path, model, [replace(score, word_rank=None) for score in make_scores(model, documents=20)])
+    with pytest.raises(ComparisonError, match="where tokenizers differ, run: coref-automl evaluate --words all"):
+        compare(tmp_path)
+
+
 def test_sets_are_never_pooled(evaluated: Maker) -> None:
     evaluated([BASE, GOOD, LATER])
     root = evaluated([BASE, GOOD], set_name="b")

@@ -179,6 +179,16 @@ def test_a_path_without_evaluations_is_named(evaluated: Maker, tmp_path: Path) -
         assert f"coref-automl evaluate {tmp_path / 'new'}" in text
 
 
+def test_relation_runs_alone_are_no_report(tmp_path: Path) -> None:
+    write_json(tmp_path / "re" / "re_results.json", {"micro_f1": 60.0})
+    with pytest.raises(ComparisonError, match=r"re there are relation runs alone; name at least one evaluated checkpoint"):
+        report(tmp_path / "re", out=tmp_path / "out")
+    (tmp_path / "new").mkdir()
+    with pytest.raises(ComparisonError, match=f"No finished evaluation under {tmp_path / 'new'}; run: coref-automl evaluate"):
+        report(tmp_path / "re", tmp_path / "new", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_comparisons_are_counted_as_the_tables_count_them(evaluated: Maker, tmp_path: Path) -> None:
     root = evaluated([Model("base", 0, -1), Model("run", 100, 0.5), Model("run", 200, 0.6)])
     copied = root / "evaluations" / "base" / "a-128" / "items.jsonl"

@@ -64,6 +64,14 @@ def test_the_best_is_the_best_of_the_same_items_and_never_itself() -> None:
     assert best_of(stored(now), now) is None
 
 
+def test_the_best_has_the_same_tokenizer() -> None:
+    now = evaluation("checkpoint-131", 0.50, fingerprints={"items": "same", "weights": "now", "tokenizer": "a"})
+    like = evaluation("checkpoint-65", 0.40, fingerprints={"items": "same", "weights": "like", "tokenizer": "a"})
+    unlike = evaluation("checkpoint-9", 0.99, fingerprints={"items": "same", "weights": "unlike", "tokenizer": "b"})
+    assert best_of(stored(like, unlike, now), now) == like
+    assert best_of(stored(unlike, now), now) is None
+
+
 def test_an_unlike_length_is_named() -> None:
     text = "\n".join(block(evaluation("checkpoint-131", 0.5), evaluation("checkpoint-65", 0.4, seq_len=2048)))
     assert "창 길이가 다릅니다: 2048" in text

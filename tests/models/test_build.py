@@ -11,7 +11,7 @@ import torch
 from coref_automl.corpus.synthetic import documents
 from coref_automl.errors import RecipeError
 from coref_automl.korean import Tagger
-from coref_automl.models.build import SHAPES, build_masked_lm, train_tokenizer
+from coref_automl.models.build import SHAPES, build_masked_lm, shapes_as_wide, train_tokenizer
 
 TEXTS = [
     "한빛전자는 새 공장을 세웠다. 한빛전자의 대표 김서연은 공장에서 말했다.",
@@ -82,3 +82,9 @@ def test_single_characters_come_from_the_alphabet_alone() -> None:
     singles = [entry for entry in entries if len(entry.removeprefix("##")) == 1]
     assert len(singles) == 40
     assert not any(entry.startswith("##[") for entry in entries)
+
+
+def test_shapes_of_a_width_are_named_or_there_is_none() -> None:
+    assert shapes_as_wide(320) == "of that width: new:ko-mini, new:deberta-mini"
+    for width in (768, None):
+        assert shapes_as_wide(width) == "no shape is of that width, so take the words of another model"

@@ -13,7 +13,7 @@ from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, Repo
 
 from coref_automl.errors import ModelError
 from coref_automl.models import files
-from coref_automl.models.files import BUNDLED, detect_seq_len, resolve, weight_shapes, weights_fingerprint
+from coref_automl.models.files import BUNDLED, detect_seq_len, folder_of, resolve, weight_shapes, weights_fingerprint
 from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 from tests.models.conftest import FAMILIES, LENGTH, build, tokenizer
 
@@ -27,6 +27,13 @@ def test_a_folder_a_hub_id_and_nothing_else_resolve(tmp_path: Path) -> None:
     for wrong in ("./nowhere", "/no/such/folder", "a/b/c", "", "bundled:none", str(tmp_path / "file")):
         with pytest.raises(ModelError):
             resolve(wrong)
+
+
+def test_of_a_folder_of_checkpoints_the_newest_is_named(tmp_path: Path) -> None:
+    for step in (7, 65, 131):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    with pytest.raises(ModelError, match=r"such as \S+checkpoint-131\."):
+        folder_of(str(tmp_path))
 
 
 @pytest.mark.skipif(not (files._ASSETS / "ko-mini").is_dir(), reason="the bundled encoder is not in this tree")

@@ -61,12 +61,13 @@ def test_a_dry_run_refuses_the_folder_that_the_run_would_refuse_in_the_same_word
     for options, said in (
         (["--out", str(tmp_path / "other")], "holds something that is not ours"),
         (["--out", str(tmp_path / "file")], "is a file"),
+        (["--out", str(tmp_path / "file" / "sub" / "run")], "Cannot write"),
         (["--seed", "1"], "was begun with seed 0, and this command has seed 1"),
     ):
         told = []
         for how in (["--dry-run"], ["--dry-run", "--json"], []):
             capsys.readouterr()
-            assert command_line(["train", "--recipe", str(recipe_file), *options, *how]) == 2
+            assert command_line(["train", "--recipe", str(recipe_file), *options, *how]) == (1 if said == "Cannot write" else 2)
             shown = capsys.readouterr()
             assert shown.out == ""
             told.append(shown.err)

@@ -87,6 +87,20 @@ def test_a_dry_run_shows_the_whole_recipe_with_its_space_and_writes_nothing(
     assert not (tmp_path / "study").exists()
 
 
+def test_a_dry_run_refuses_the_folder_that_the_study_would_refuse_in_the_same_words(
+    written: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine", "utf-8")
+    for out, status, said in (("other", 2, "holds something that is not ours"), ("other/notes.txt/study", 1, "Cannot write")):
+        told = []
+        for how in (["--dry-run"], []):
+            assert run([*written(), "--out", str(tmp_path / out), *how]) == status
+            told.append([line for line in capsys.readouterr().err.splitlines() if line.startswith("coref-automl:")])
+        assert said in told[0][0]
+        assert told[0] == told[1]
+
+
 def test_options_override_the_recipe_and_json_is_the_result_alone(
     written: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

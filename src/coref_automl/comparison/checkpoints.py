@@ -120,11 +120,11 @@ def _other_bases(study: Study, peaks: Mapping[str, Entry]) -> str:
     """Which runs are set beside another model than the study's base, in windows of which length, and which beside none."""
     say, out = study.say, ""
     others: dict[str, list[str]] = {}
-    alone = []
+    alone = {}
     for run, peak in peaks.items():
         base = study.own_base(peak)
         if base is None:
-            alone.append(run)
+            alone[run] = peak
         elif base is not study.base:
             windows = say(f"{base.evaluation.seq_len}토큰 창", f"windows of {base.evaluation.seq_len} tokens")
             others.setdefault(f"{base.evaluation.checkpoint} ({windows})", []).append(run)
@@ -132,11 +132,7 @@ def _other_bases(study: Study, peaks: Mapping[str, Entry]) -> str:
         listed = ", ".join(runs)
         out += say(f" {listed}의 원래 모델은 {name}입니다.", f" The base of {listed} is {name}.")
     if alone and (others or study.base is not None):
-        listed = ", ".join(alone)
-        out += say(
-            f" {listed}의 원래 모델은 이 문항으로 같은 길이의 창에서 평가되지 않아 차이를 적지 않았습니다.",
-            f" The base of {listed} was not evaluated on these items in windows as long, so no difference is given.",
-        )
+        out += study.told_lost(alone, "차이를 적지 않았습니다.", "no difference is given.")
     return out
 
 

@@ -103,7 +103,7 @@ def compare_group(
     values = composite(columns.parts, seed=seed)
     answers = against_each(columns, [entry.name for entry in group.entries], beside, metric, seed=seed)
     rows = tuple(
-        ComparisonRow(entry.name, entry.evaluation.path, entry.evaluation.seq_len, value, answer)
+        ComparisonRow(entry.name, entry.evaluation.path, entry.evaluation.seq_len, value, answer, entry.scratch)
         for entry, value, answer in zip(group.entries, values, answers, strict=True)
     )
     name = (first if first in used or not used else used[0]).name
@@ -117,11 +117,13 @@ def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
     if len(table.references) > 1:
         listed = ", ".join(f"{number} {name}" for number, name in enumerate(table.references, 1))
         out.append(f"Each is compared with the model it began from ({listed}); --reference NAME compares all with one.")
-    unjudged = table.unjudged
-    if lost := dict.fromkeys(entry.run for entry in group.entries if entry.name in unjudged):
+    unjudged = [entry for entry in group.entries if entry.name in table.unjudged]
+    if lost := dict.fromkeys(entry.run for entry in unjudged if not entry.scratch):
         out.append(
             f"What {', '.join(lost)} began from was not evaluated here in windows as long: evaluate it, or pass --reference."
         )
+    if new := dict.fromkeys(entry.run for entry in unjudged if entry.scratch):
+        out.append(f"There is no base of {', '.join(new)}, begun from random weights; --reference NAME compares all with one.")
     return out
 
 

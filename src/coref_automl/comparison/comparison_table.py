@@ -15,13 +15,17 @@ _TITLES = ("checkpoint", "value %", "95% interval", "difference", "p (Holm)", "v
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow(Record):
-    """One checkpoint: its value, and how it stands to its reference; None for a reference, and where there is none for it."""
+    """One checkpoint: its value, and how it stands to its reference; None for a reference, and where there is none for it.
+
+    `scratch`: it began from random weights.
+    """
 
     name: str
     path: str
     seq_len: int
     value: Estimate
     comparison: Comparison | None
+    scratch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class ComparisonTable(Record):
 
     @property
     def unjudged(self) -> frozenset[str]:
-        """Rows without a reference: what they began from was not evaluated."""
+        """Rows without a reference: what they began from was not evaluated, or was random weights."""
         return frozenset(row.name for row in self.rows if row.comparison is None) - set(self.references)
 
     def heading(self) -> str:
@@ -94,7 +98,8 @@ def _cells(row: ComparisonRow, numbers: Mapping[str, str]) -> tuple[str, ...]:
         first = (*first, numbers[answer.reference] if answer else "")
     if answer is None:
         own = f"reference {numbers.get(row.name)}" if several else "the reference"
-        return (*first, "", "", own if row.name in numbers else "its base was not evaluated")
+        lost = "no base: random weights" if row.scratch else "its base was not evaluated"
+        return (*first, "", "", own if row.name in numbers else lost)
     change = answer.difference
     moved = f"{100 * change.value:+.2f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
     return (*first, moved, f"{answer.p_adjusted:.4f}" if answer.p_adjusted >= 0.0001 else "<0.0001", answer.verdict)

@@ -14,7 +14,7 @@ from coref_automl.evaluation.metrics import METRICS
 
 _CURVES = ("real1", "real5", "lambada_top1", "score", "real_word", "gold_word")
 Bases = Mapping[str, Entry | None]
-"""The model that each line began from; None where it was not evaluated."""
+"""The model that each line began from; None where it was not evaluated, or was random weights."""
 
 
 def learning_curves(study: Study) -> Section | None:
@@ -25,11 +25,12 @@ def learning_curves(study: Study) -> Section | None:
     axis = say("학습 토큰", "training tokens") if by_tokens else say("스텝", "steps")
     out = []
     grouped = [arm for arm in map(Arm.with_curve, arms(study)) if arm.seeds > 1]
-    bases: Bases = (
-        {arm.name: study.own_base(next(iter(arm.runs.values()))[0]) for arm in grouped}
+    first = (
+        {arm.name: next(iter(arm.runs.values()))[0] for arm in grouped}
         if grouped
-        else {run: study.own_base(entries[0]) for run, entries in _curved(study).items()}
+        else {run: entries[0] for run, entries in _curved(study).items()}
     )
+    bases: Bases = {line: study.own_base(entry) for line, entry in first.items()}
     drawn = list({base.name: base for base in bases.values() if base is not None}.values())
     named = bool(drawn) and (drawn != [study.base] or None in bases.values())  # one line for all is the study's base
     for metric in dict.fromkeys([study.metric, *study.metrics(_CURVES)]):
@@ -48,13 +49,17 @@ def learning_curves(study: Study) -> Section | None:
         f"띠(선이 {charts.MOST_BANDS}개 이하일 때)는 95% 구간입니다.",
         f"bands, with up to {charts.MOST_BANDS} lines, are 95% intervals.",
     )
+    lost = {line: first[line] for line, base in bases.items() if base is None} if drawn else {}
     note = f"{_dashed(study, bases, named=named)}{bands}"
     if grouped:
         note += say(" 시드가 둘 이상인 방법의 평균입니다.", " Means of methods with two or more seeds.")
     return Section(
         "curves",
         say("학습 곡선", "Learning curves"),
-        (Charts(tuple(out)), Text(f"{note[0].upper()}{note[1:]}{_lost(study, bases)}", "quiet")),
+        (
+            Charts(tuple(out)),
+            Text(f"{note[0].upper()}{note[1:]}{study.told_lost(lost, '파선이 없습니다.', 'it has no line.')}", "quiet"),
+        ),
     )
 
 
@@ -71,16 +76,6 @@ def _dashed(study: Study, bases: Bases, *, named: bool) -> str:
     return say(
         f"파선은 원래 모델이며 괄호는 거기서 시작한 선입니다: {listed}. ",
         f"Each dashed line is a base model, beside it in brackets the lines that began from it: {listed}; ",
-    )
-
-
-def _lost(study: Study, bases: Bases) -> str:
-    lost = ", ".join(line for line, base in bases.items() if base is None)
-    if not lost or not any(bases.values()):
-        return ""
-    return study.say(
-        f" {lost}의 원래 모델은 이 문항으로 같은 길이의 창에서 평가되지 않아 파선이 없습니다.",
-        f" The base of {lost} was not evaluated on these items in windows as long and has no line.",
     )
 
 

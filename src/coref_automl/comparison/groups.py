@@ -61,7 +61,8 @@ def left_out(paths: Sequence[str]) -> list[str]:
 def with_bases(paths: Sequence[str], stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     """The evaluations that were found under the paths, and those of the models behind them."""
     if not stored:
-        raise ComparisonError(nothing_under(paths))
+        missing = not_evaluated(paths)
+        raise ComparisonError(nothing_under(missing) if missing or not paths else _relation_alone(paths))
     return _began_apart([*stored, *_bases(stored)])
 
 
@@ -72,6 +73,11 @@ def not_evaluated(paths: Sequence[str]) -> list[str]:
 
 def nothing_under(paths: Sequence[str]) -> str:
     return f"No finished evaluation under {', '.join(paths)}; run: coref-automl evaluate {' '.join(paths)}"
+
+
+def _relation_alone(paths: Sequence[str]) -> str:
+    told = f"Under {', '.join(paths)} there are relation runs alone"
+    return f"{told}; name at least one evaluated checkpoint beside them (coref-automl evaluate makes one)."
 
 
 def _bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:

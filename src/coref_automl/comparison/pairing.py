@@ -60,7 +60,9 @@ def settle_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
             )
         raise ComparisonError(f"{metric} was not run on {group.evalset}. Run there: {', '.join(usable) or 'nothing comparable'}.")
     if not usable:
-        raise ComparisonError("No metric was run by all of these; where tokenizers differ, evaluate with the word candidates.")
+        raise ComparisonError(
+            "No metric was run by all of these; where tokenizers differ, run: coref-automl evaluate --words all"
+        )
     if several:
         return usable[0], [f"Tokenizers differ, so {METRICS[usable[0]].label} is compared and nothing else."]
     return (PRIMARY if PRIMARY in usable else usable[0]), []

@@ -58,6 +58,7 @@ def _table(study: Study, lines: Sequence[ComparisonRow], cells: Mapping[str, Cel
     """A line a checkpoint; `cells` are the differences of those that were judged."""
     say = study.say
     lost = Cell(say("원래 모델이 평가되지 않음", "its base was not evaluated"), "quiet")
+    none = Cell(say("원래 모델이 없음: 무작위 가중치", "no base: random weights"), "quiet")
     rows = tuple(
         row(
             line.name,
@@ -65,7 +66,7 @@ def _table(study: Study, lines: Sequence[ComparisonRow], cells: Mapping[str, Cel
             cells.get(line.name, "–"),
             p_text(answer.p_adjusted if answer else None),
             p_text(answer.mcnemar_p if answer else None),
-            verdict_cell(answer, study) if answer else lost,
+            verdict_cell(answer, study) if answer else none if line.scratch else lost,
         )
         for line in lines
         for answer in (line.comparison,)
@@ -90,12 +91,8 @@ def _intro(study: Study, table: ComparisonTable) -> str:
             f" 체크포인트마다 기준은 그것이 시작한 모델입니다: {told}. Holm은 {len(judged)}개 모두에 대한 것입니다.",
             f" The reference of a checkpoint is the model it began from: {told}. Holm is over all {len(judged)}.",
         )
-    if runs := dict.fromkeys(study.entry(line.name).run for line in table.rows if line.name in table.unjudged):
-        lost = ", ".join(runs)
-        intro += say(
-            f" {lost}의 원래 모델은 이 문항으로 같은 길이의 창에서 평가되지 않아 판정하지 않았습니다.",
-            f" The base of {lost} was not evaluated on these items in windows as long, so nothing is judged there.",
-        )
+    lost = {entry.run: entry for line in table.rows if line.name in table.unjudged for entry in (study.entry(line.name),)}
+    intro += study.told_lost(lost, "판정하지 않았습니다.", "nothing is judged there.")
     return intro + "".join(_windows(study, study.entry(name), several=len(table.references) > 1) for name in table.references)
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS, Metric
+from coref_automl.models.build import NEW
 from coref_automl.records import Evaluation, Half
 from coref_automl.statistics import Part
 
@@ -59,6 +60,11 @@ class Entry:
         if self.start:
             return False
         return bool(self.step) if self.evaluation.provenance else self.step is not None
+
+    @property
+    def scratch(self) -> bool:
+        """It began from random weights: there is no model behind it."""
+        return bool(self.evaluation.provenance and self.evaluation.provenance.base.startswith(NEW))
 
     @property
     def tokens(self) -> int:

@@ -88,6 +88,21 @@ class Study:
         """The evaluated model that a checkpoint began from; None where it is not here."""
         return own_base(self.entries, entry, self.base)
 
+    def told_lost(self, lost: Mapping[str, Entry], ko: str, en: str) -> str:
+        """Why some runs stand beside no model: it was not evaluated, or was random weights. `ko` and `en` say what follows."""
+        out, say = "", self.say
+        if names := ", ".join(run for run, entry in lost.items() if not entry.scratch):
+            out += say(
+                f" {names}의 원래 모델은 이 문항으로 같은 길이의 창에서 평가되지 않아 {ko}",
+                f" The base of {names} was not evaluated on these items in windows as long, so {en}",
+            )
+        if names := ", ".join(run for run, entry in lost.items() if entry.scratch):
+            out += say(
+                f" {names}의 가중치는 무작위로 시작해 원래 모델이 없으므로 {ko}",
+                f" There is no base of {names}, begun from random weights, so {en}",
+            )
+        return out
+
     def over_own_base(self, entries: Sequence[Entry]) -> list[Comparison | None]:
         """Each against the model it began from on the confirm half, Holm over all; None where that was not evaluated."""
         return over_own(self.group, self.metric, entries, [self.own_base(entry) for entry in entries], seed=self.seed)

@@ -83,7 +83,9 @@ def read_file(path: Path, *, name: str, field: str | None = None, broken_ok: boo
     except _BROKEN as error:
         if not broken_ok:
             reason = f"{path} breaks off after line {line} ({error})"
-            raise SourceError(f"{reason}; fetch it again, or pass --allow-missing to keep what can be read.") from error
+            raise SourceError(
+                f"{reason}; fetch it again (prepare mlm, entity and combined keep what can be read under --allow-missing)."
+            ) from error
         yield Flaw(name, f"{path.name}, after line {line}", "the file breaks off")
         rows += 1
     if not rows:

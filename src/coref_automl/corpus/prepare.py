@@ -148,7 +148,9 @@ def _readable(recipe: PrepareRecipe, progress: Progress) -> tuple[list[Input], l
         parts += [part for part, check in zip(fine, checks, strict=False) if check.readable]
         broken += [check.message for check in checks if not check.readable]
     if broken and not recipe.allow_missing:
-        raise SourceError("\n".join([*broken, "Nothing was done; pass --allow-missing to go on without what cannot be read."]))
+        raise SourceError(
+            "\n".join([*broken, "Nothing was done; prepare goes on without what cannot be read under --allow-missing."])
+        )
     for message in broken:
         progress.note(f"left out: {message}")
     if not parts:

@@ -29,7 +29,7 @@ WORDS: dict[str, dict[str, str]] = {
         "time": "평가 시간",
         "baselines": "기준선 (Real@1 엄격 / Real@1 / Real 단어)",
         "best": "지금까지 가장 좋은 체크포인트와 비교",
-        "no best": "비교할 다른 평가가 디스크에 없습니다 (같은 문항으로 평가한 것만 비교합니다).",
+        "no best": "비교할 다른 평가가 디스크에 없습니다 (토크나이저와 문항이 같은 것만 비교합니다).",
         "before": "최고",
         "now": "이번",
         "change": "변화",
@@ -56,7 +56,7 @@ WORDS: dict[str, dict[str, str]] = {
         "time": "Time",
         "baselines": "Baselines (Real@1 strict / Real@1 / Real word)",
         "best": "Compared with the best checkpoint so far",
-        "no best": "No other evaluation on disk to compare with (only the same items are compared).",
+        "no best": "No other evaluation on disk to compare with (only the same items under the same tokenizer are compared).",
         "before": "best",
         "now": "this",
         "change": "change",
@@ -143,11 +143,14 @@ def _compared(evaluation: Evaluation, best: Evaluation, say: dict[str, str]) -> 
 
 
 def best_of(stored: Sequence[StoredEvaluation], evaluation: Evaluation) -> Evaluation | None:
-    """The best other evaluation of the same items by the same scorer: by composite where both have it, else by Real@1."""
+    """The best other evaluation of the same items by the same scorer: by composite where both have it, else by Real@1.
+
+    Of the same tokenizer too: under another, strict and lenient ranks mean something else.
+    """
     others = [
         entry.evaluation
         for entry in stored
-        if entry.evaluation.fingerprints.get("items") == evaluation.fingerprints.get("items")
+        if all(entry.evaluation.fingerprints.get(name) == evaluation.fingerprints.get(name) for name in ("items", "tokenizer"))
         and entry.evaluation.scorer == evaluation.scorer
         and (entry.evaluation.path, entry.evaluation.seq_len) != (evaluation.path, evaluation.seq_len)
         and entry.evaluation.fingerprints.get("weights") != evaluation.fingerprints.get("weights")

@@ -54,6 +54,12 @@ SHAPES = {
 """ModernBERT first: pre-norm and rotary, it learns in minutes where the post-norm families stand at the unigram loss."""
 
 
+def shapes_as_wide(width: int | None) -> str:
+    """The next step of one whose words are of this width: the shapes that take them, or another model's words."""
+    found = [f"{NEW}{name}" for name, shape in SHAPES.items() if shape.hidden == width]
+    return f"of that width: {', '.join(found)}" if found else "no shape is of that width, so take the words of another model"
+
+
 def build_masked_lm(shape: str, tokenizer: PreTrainedTokenizerFast, *, seq_len: int, seed: int = 0) -> PreTrainedModel:
     """A model of a named shape with random weights, the same for the same seed; torch's own random state is left as it was."""
     import torch

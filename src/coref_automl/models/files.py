@@ -13,7 +13,7 @@ from typing import Any
 
 from coref_automl.errors import InputError, ModelError
 from coref_automl.models.families import length_of, off_by_two
-from coref_automl.store import fingerprint_files, read_json
+from coref_automl.store import fingerprint_files, natural_order, read_json
 
 BUNDLED = {"bundled:ko-mini": "ko-mini"}
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "tokenizer.model", "sentencepiece.bpe.model")
@@ -58,7 +58,7 @@ def folder_of(model: str, *, weights: bool = True) -> Path:
     found = resolve(model)
     folder = Path(found) if Path(found).is_dir() else _from_hub(found, _SMALL)
     if not (folder / "config.json").is_file() and not (not weights and has_tokenizer(folder)):
-        inside = sorted(path.name for path in folder.glob("checkpoint-*") if path.is_dir())
+        inside = sorted((path.name for path in folder.glob("checkpoint-*") if path.is_dir()), key=natural_order)
         hint = (
             f"pass one of its checkpoints, such as {folder / inside[-1]}"
             if inside

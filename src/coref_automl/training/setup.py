@@ -14,7 +14,7 @@ from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import DatasetError, ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.models.build import SHAPES
+from coref_automl.models.build import SHAPES, shapes_as_wide
 from coref_automl.models.files import config_of, folder_of, has_tokenizer
 from coref_automl.models.load import (
     load_tokenizer,
@@ -143,9 +143,7 @@ def _check_words(recipe: TrainRecipe, source: str, tokens_print: str) -> None:
     config, wanted = config_of(folder_of(source)), SHAPES[known(recipe.shape)].hidden
     wide = next((config[name] for name in ("embedding_size", "hidden_size", "dim") if name in config), None)
     if wide != wanted:
-        raise ModelError(
-            f"The words of {source} are {wide} wide and {recipe.model} needs {wanted}; choose a shape of that width."
-        )
+        raise ModelError(f"The words of {source} are {wide} wide and {recipe.model} needs {wanted}; {shapes_as_wide(wide)}.")
 
 
 def _checkpoints_of_runs(recipe: TrainRecipe) -> tuple[TrainRecipe, list[str]]:

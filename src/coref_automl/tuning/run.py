@@ -14,7 +14,7 @@ import yaml
 from coref_automl.config import from_mapping, nearest, read_yaml, to_mapping
 from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.progress import Progress, quiet
-from coref_automl.store import claim_folder, is_done, remove, write_text
+from coref_automl.store import check_folder, claim_folder, is_done, remove, write_text
 from coref_automl.tuning.finish import finish, pause
 from coref_automl.tuning.launch import Launcher, launcher_of
 from coref_automl.tuning.outputs import StudyResult, named, states, write_outputs
@@ -47,6 +47,7 @@ def read_tune_recipe(path: Path | None, given: Mapping[str, Any]) -> TuneRecipe:
 
 def settled(recipe: TuneRecipe, progress: Progress) -> TuneRecipe:
     """The recipe with its space, for a person to look at and edit; what it takes to know it is made in a folder that vanishes."""
+    check_folder(Path(recipe.out), KIND)
     with tempfile.TemporaryDirectory() as folder:
         problem = open_problem(recipe, Path(folder), progress)
     return replace(recipe, space=problem.space.plain())
