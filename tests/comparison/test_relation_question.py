@@ -200,3 +200,15 @@ def test_runs_of_other_settings_are_no_seeds_of_a_method(runs: Path, tmp_path: P
         write_json(held, {**read_json(held), "fingerprints": {"settings": "other" if held == path else "same"}})
     (checkpoints,) = verdicts(read_study(runs, tmp_path))
     assert [line[:3] for line in checkpoints] == [["entity-0", "mlm-0", "3"]]
+
+
+def test_where_nothing_is_judged_the_reason_is_told(runs: Path, tmp_path: Path) -> None:
+    write_starts(tmp_path / "one", {"entity": (0.9,)})
+    write_starts(tmp_path / "unlike", {"entity": (0.9,), "mlm": (0.6,)})
+    path = tmp_path / "unlike" / "mlm-0" / "re_results.json"
+    write_json(path, {**read_json(path), "split": "another"})
+    found = [relation(read_study(runs, tmp_path / name)) for name in ("one", "unlike")]
+    assert [question.answer.split(".")[0] for question in found if question] == [
+        "One run only: nothing to compare",
+        "No two runs can be paired (starts of one length and seed, the same rows and settings), so no verdict",
+    ]

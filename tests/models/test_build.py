@@ -85,6 +85,6 @@ def test_single_characters_come_from_the_alphabet_alone() -> None:
 
 
 def test_shapes_of_a_width_are_named_or_there_is_none() -> None:
-    assert shapes_as_wide(320) == "of that width: new:ko-mini, new:deberta-mini"
+    assert shapes_as_wide(320) == "shapes 320 wide: new:ko-mini, new:deberta-mini"
     for width in (768, None):
         assert shapes_as_wide(width) == "no shape is of that width, so take the words of another model"

@@ -49,12 +49,28 @@ def relation(study: Study) -> Question | None:
         blocks.append(Text(_rule(study, methods=bool(methods), checkpoints=bool(checkpoints)) + family(judged, say), "quiet"))
         blocks += _not_counted(study, runs)
     else:
-        answer = say("짝지어 견줄 예측이 없어 판정하지 않습니다.", "Without predictions to pair there is no verdict.")
+        answer = _no_verdict(study, runs)
     blocks.append(
         Text(say("분할이 다른 숫자끼리는 견줄 수 없습니다.", "Numbers on different splits cannot be compared."), "quiet")
     )
     title = say("관계 추출로 이어지는가?", "Does it carry over to relation extraction?")
     return Question("relation", title, answer, tuple(blocks), say("관계 추출", "relation extraction"))
+
+
+def _no_verdict(study: Study, runs: Sequence[RelationRun]) -> str:
+    """Why nothing was judged."""
+    say = study.say
+    if len(runs) == 1:
+        value = _with_interval(runs[0].result, "micro_f1")
+        return say(
+            f"학습이 하나뿐이라 견줄 것이 없습니다. micro-F1 {value}.", f"One run only: nothing to compare. micro-F1 {value}."
+        )
+    if not any(run.rows is not None for run in runs):
+        return say("짝지어 견줄 예측이 없어 판정하지 않습니다.", "Without predictions to pair there is no verdict.")
+    return say(
+        "시작의 길이와 시드, 자료와 설정이 맞는 짝이 없어 판정하지 않습니다.",
+        "No two runs can be paired (starts of one length and seed, the same rows and settings), so no verdict.",
+    )
 
 
 def _differences(judged: Sequence[Versus], caption: str, study: Study) -> Table:

@@ -57,7 +57,9 @@ SHAPES = {
 def shapes_as_wide(width: int | None) -> str:
     """The next step of one whose words are of this width: the shapes that take them, or another model's words."""
     found = [f"{NEW}{name}" for name, shape in SHAPES.items() if shape.hidden == width]
-    return f"of that width: {', '.join(found)}" if found else "no shape is of that width, so take the words of another model"
+    return (
+        f"shapes {width} wide: {', '.join(found)}" if found else "no shape is of that width, so take the words of another model"
+    )
 
 
 def build_masked_lm(shape: str, tokenizer: PreTrainedTokenizerFast, *, seq_len: int, seed: int = 0) -> PreTrainedModel:
