@@ -211,12 +211,12 @@ def test_random_weights_are_no_base_that_could_be_evaluated(tmp_path: Path) -> N
         write_json(path, held)
     table = compare(root)
     assert table.unjudged == {"n/checkpoint-100", "n/checkpoint-200"}
-    assert "There is no base of n, begun from random weights; --reference NAME compares all with one." in table.notes
-    assert "no base: random weights" in str(table)
+    assert "There is no base of n, begun as new models; --reference NAME compares all with one." in table.notes
+    assert "no base: a new model" in str(table)
     assert "evaluated" not in str(table)
     for lang, said, wrong in (
-        ("en", "no base of n, begun from random weights", "not evaluated"),
-        ("ko", "n의 가중치는 무작위로 시작해", "평가되지"),
+        ("en", "no base of n, begun as new models", "not evaluated"),
+        ("ko", "n: 새 모델로 시작해", "평가되지"),
     ):
         study = read_study(root, lang)  # type: ignore[arg-type]
         for section in (pairs.differences(study), checkpoints.best_of_families(study), curves.learning_curves(study)):

@@ -187,9 +187,14 @@ def test_luck_in_pretraining_is_not_shown_as_a_better_method(runs: Path, tmp_pat
 
 
 def test_pairs_without_a_second_start_stay_verdicts_about_checkpoints(runs: Path, tmp_path: Path) -> None:
-    write_starts(tmp_path, {"entity": (0.9, 0.88), "mlm": (0.6,), "base": (0.6,)})
-    methods, checkpoints = verdicts(read_study(runs, tmp_path))
+    write_starts(tmp_path, {"entity": (0.9, 0.88), "mlm": (0.6,), "base": (0.89,)})
+    methods, checkpoints = verdicts(study := read_study(runs, tmp_path))
     assert [line[:3] for line in methods] == [["entity 128", "base-0", "2"]]
+    assert methods[0][-1].startswith("not shown")
+    assert checkpoints[0][-1] == "better"
+    question = relation(study)
+    assert question is not None
+    assert question.answer.startswith("No difference shown. micro-F1 (points), entity 128 - base-0")  # methods lead
     assert [line[:3] for line in checkpoints] == [["entity-0", "mlm-0", "3"], ["mlm-0", "base-0", "3"]]
 
 

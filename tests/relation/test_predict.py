@@ -100,6 +100,10 @@ def test_a_submission_is_made_again_but_never_over_another(
     assert run([*command, str(dev_file)]) == 2
     assert "does not say what it was made from; choose another --out" in capsys.readouterr().err
     assert (out / "submission.csv").read_bytes() == made
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "notes.txt").write_text("mine", "utf-8")
+    assert run([*command[:4], str(tmp_path / "foreign"), *command[5:], str(dev_file)]) == 2
+    assert "holds something that is not ours and is left alone" in capsys.readouterr().err
 
 
 def test_a_sentence_is_answered_and_an_ensemble_averages_the_seeds(learned: RelationResult) -> None:

@@ -123,7 +123,7 @@ def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
             f"What {', '.join(lost)} began from was not evaluated here in windows as long: evaluate it, or pass --reference."
         )
     if new := dict.fromkeys(entry.run for entry in unjudged if entry.scratch):
-        out.append(f"There is no base of {', '.join(new)}, begun from random weights; --reference NAME compares all with one.")
+        out.append(f"There is no base of {', '.join(new)}, begun as new models; --reference NAME compares all with one.")
     return out
 
 

@@ -17,7 +17,7 @@ _TITLES = ("checkpoint", "value %", "95% interval", "difference", "p (Holm)", "v
 class ComparisonRow(Record):
     """One checkpoint: its value, and how it stands to its reference; None for a reference, and where there is none for it.
 
-    `scratch`: it began from random weights.
+    `scratch`: it began as a new model.
     """
 
     name: str
@@ -51,7 +51,7 @@ class ComparisonTable(Record):
 
     @property
     def unjudged(self) -> frozenset[str]:
-        """Rows without a reference: what they began from was not evaluated, or was random weights."""
+        """Rows without a reference: what they began from was not evaluated, or there is none."""
         return frozenset(row.name for row in self.rows if row.comparison is None) - set(self.references)
 
     def heading(self) -> str:
@@ -98,7 +98,7 @@ def _cells(row: ComparisonRow, numbers: Mapping[str, str]) -> tuple[str, ...]:
         first = (*first, numbers[answer.reference] if answer else "")
     if answer is None:
         own = f"reference {numbers.get(row.name)}" if several else "the reference"
-        lost = "no base: random weights" if row.scratch else "its base was not evaluated"
+        lost = "no base: a new model" if row.scratch else "its base was not evaluated"
         return (*first, "", "", own if row.name in numbers else lost)
     change = answer.difference
     moved = f"{100 * change.value:+.2f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"

@@ -14,7 +14,7 @@ from coref_automl.evaluation.metrics import METRICS
 
 _CURVES = ("real1", "real5", "lambada_top1", "score", "real_word", "gold_word")
 Bases = Mapping[str, Entry | None]
-"""The model that each line began from; None where it was not evaluated, or was random weights."""
+"""The model that each line began from; None where it was not evaluated, or there is none."""
 
 
 def learning_curves(study: Study) -> Section | None:

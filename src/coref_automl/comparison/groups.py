@@ -16,7 +16,7 @@ from coref_automl.comparison.scores import Entry, Group, Ints, Items
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
 from coref_automl.evaluation.stored import StoredEvaluation, base_evaluation, is_of_one_model, look_through
-from coref_automl.evaluation.targets import CHECKPOINT, identity, marked, target_of
+from coref_automl.evaluation.targets import CHECKPOINT, identity, marked, slug, target_of
 from coref_automl.records import Evaluation, half_of
 from coref_automl.store import short_names
 
@@ -168,14 +168,13 @@ def same_model(path: str) -> str:
     found = PurePath(path)
     if CHECKPOINT.fullmatch(found.name):
         return f"{found.parent.name}/{found.name}"
-    return re.sub(r"[^\w.-]+", "-", re.split(r"/|--", path.rstrip("/"))[-1])
+    return slug(re.split(r"/|--", path.rstrip("/"))[-1])
 
 
 def evaluations_of(entries: Sequence[Entry], model: str) -> list[Entry]:
     """The evaluations of a model; of two that only their owners tell apart (klue/bert, other/bert), those of the very one."""
     found = [one for one in entries if same_model(one.evaluation.checkpoint) == same_model(model)]
-    slug = re.sub(r"[^\w.-]+", "-", model.replace("/", "--"))
-    return [one for one in found if one.evaluation.checkpoint == slug] or found
+    return [one for one in found if one.evaluation.checkpoint == slug(model)] or found
 
 
 def _starts(evaluations: Sequence[Evaluation]) -> set[str]:

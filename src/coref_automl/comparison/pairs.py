@@ -58,7 +58,7 @@ def _table(study: Study, lines: Sequence[ComparisonRow], cells: Mapping[str, Cel
     """A line a checkpoint; `cells` are the differences of those that were judged."""
     say = study.say
     lost = Cell(say("원래 모델이 평가되지 않음", "its base was not evaluated"), "quiet")
-    none = Cell(say("원래 모델이 없음: 무작위 가중치", "no base: random weights"), "quiet")
+    none = Cell(say("원래 모델이 없음: 새 모델", "no base: a new model"), "quiet")
     rows = tuple(
         row(
             line.name,

@@ -63,7 +63,7 @@ class Entry:
 
     @property
     def scratch(self) -> bool:
-        """It began from random weights: there is no model behind it."""
+        """It began as a new model (new:SHAPE, with the words of another or not): there is none behind it."""
         return bool(self.evaluation.provenance and self.evaluation.provenance.base.startswith(NEW))
 
     @property
@@ -94,9 +94,6 @@ class Columns:
     def only(self, numbers: Sequence[int]) -> Columns:
         parts = [Part(np.take(np.asarray(part.values), numbers, axis=1), part.clusters) for part in self.parts]
         return replace(self, parts=parts)
-
-    def pair(self, a: int, b: int) -> list[Part]:
-        return [Part(np.asarray(p.values)[:, a] - np.asarray(p.values)[:, b], p.clusters) for p in self.parts]
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class Study:
         return own_base(self.entries, entry, self.base)
 
     def told_lost(self, lost: Mapping[str, Entry], ko: str, en: str) -> str:
-        """Why some runs stand beside no model: it was not evaluated, or was random weights. `ko` and `en` say what follows."""
+        """Why some runs stand beside no model: it was not evaluated, or there is none. `ko` and `en` say what follows."""
         out, say = "", self.say
         if names := ", ".join(run for run, entry in lost.items() if not entry.scratch):
             out += say(
@@ -98,8 +98,8 @@ class Study:
             )
         if names := ", ".join(run for run, entry in lost.items() if entry.scratch):
             out += say(
-                f" {names}의 가중치는 무작위로 시작해 원래 모델이 없으므로 {ko}",
-                f" There is no base of {names}, begun from random weights, so {en}",
+                f" {names}: 새 모델로 시작해 원래 모델이 없으므로 {ko}",
+                f" There is no base of {names}, begun as new models, so {en}",
             )
         return out
 

@@ -83,7 +83,12 @@ def model_slug(model: str) -> str:
     """A folder name for a hub id, a bundled name or a model folder."""
     if Path(model).is_dir():
         return Path(model).resolve().name
-    return re.sub(r"[^\w.-]+", "-", model.replace("/", "--"))
+    return slug(model)
+
+
+def slug(name: str) -> str:
+    """A name without the signs that a folder's name cannot have; a hub id's owner stays in it."""
+    return re.sub(r"[^\w.-]+", "-", name.replace("/", "--"))
 
 
 def is_model_folder(folder: Path) -> bool:
