@@ -22,7 +22,7 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import (
 )
 
 from coref_automl.errors import ModelError
-from coref_automl.models.attention import Documents
+from coref_automl.models.documents import Documents
 
 LEAST_LENGTH = 256
 """Shorter batches stay with the library's attention: their (L, L) tensors are small, and no kernel has to be built for them."""
@@ -73,9 +73,7 @@ class FlexEncoder(DebertaV2Encoder):  # type: ignore[misc]
     """Makes the block mask and the table of buckets once a forward pass."""
 
     def get_attention_mask(self, attention_mask: Any) -> Any:
-        documents = attention_mask if isinstance(attention_mask, Documents) else None
-        if documents is None and attention_mask.dim() == 2:
-            documents = Documents((attention_mask > 0).to(torch.int32))
+        documents = Documents.of(attention_mask)
         if documents is None:
             return super().get_attention_mask(attention_mask)
         if documents.segments.shape[1] < LEAST_LENGTH:

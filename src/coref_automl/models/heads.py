@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from coref_automl.models import quick_deberta, quick_modernbert
-from coref_automl.models.attention import Documents, own_masks, packed_masks
+from coref_automl.models.attention import own_masks, packed_masks
+from coref_automl.models.documents import Documents
 from coref_automl.models.families import first_row
 
 

@@ -1,0 +1,33 @@
+"""The documents of packed rows. In: (B, L) segments: 1, 2, ... for the documents of a row, 0 for padding. Out: masks of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """Which document each position of a batch belongs to; a position attends to its own document alone."""
+
+    segments: Tensor
+
+    @classmethod
+    def of(cls, attention_mask: object) -> Documents | None:
+        """From what `encode` takes as a mask: documents, or a (B, L) mask of real tokens; None for a mask of pairs."""
+        if isinstance(attention_mask, Documents):
+            return attention_mask
+        if isinstance(attention_mask, Tensor) and attention_mask.dim() == 2:
+            return cls((attention_mask > 0).to(torch.int32))
+        return None
+
+    def real(self) -> Tensor:
+        """The (B, L) mask of real tokens."""
+        return (self.segments > 0).to(torch.long)
+
+    def pairs(self) -> Tensor:
+        """The same as a mask of pairs (B, 1, L, L)."""
+        same = self.segments[:, None, :, None] == self.segments[:, None, None, :]
+        return same & (self.segments > 0)[:, None, None, :]

@@ -1,0 +1,104 @@
+"""DeBERTa-v2 on the fused kernels. In: a loaded model on a CUDA device. Out: the same weights, with another attention.
+
+The library's attention writes several (B, H, L, L) tensors per layer. Here queries, keys and values go straight into
+`disentangled.operation.attend`, and the documents of a batch are laid out once for all layers.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2Encoder, DisentangledSelfAttention
+
+from coref_automl.errors import ModelError
+from coref_automl.models.disentangled.layout import Bounds, Distances, bounds_of
+from coref_automl.models.documents import Documents
+
+LARGEST_HEAD = 128
+
+
+class FusedSelfAttention(DisentangledSelfAttention):  # type: ignore[misc]
+    """Takes over where the mask is the bounds of documents; any other mask goes to the library's own code."""
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Any,
+        output_attentions: bool = False,
+        query_states: Tensor | None = None,
+        relative_pos: Tensor | None = None,
+        rel_embeddings: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        if not isinstance(attention_mask, Bounds):
+            return super().forward(  # type: ignore[no-any-return]
+                hidden_states, attention_mask, output_attentions, query_states, relative_pos, rel_embeddings
+            )
+        if output_attentions or query_states is not None:
+            raise ModelError("Fused attention does not keep attention weights; load the model with attention 'eager'.")
+        from coref_automl.models.disentangled.operation import attend
+
+        query, key, value = (self._heads(p(hidden_states)) for p in (self.query_proj, self.key_proj, self.value_proj))
+        kinds = self.pos_att_type if self.relative_attention else []
+        position_key = position_query = None
+        if kinds:
+            table = self.pos_dropout(rel_embeddings)[: 2 * self.pos_ebd_size]
+            if "c2p" in kinds:
+                position_key = self._heads((self.key_proj if self.share_att_key else self.pos_key_proj)(table))
+            if "p2c" in kinds:
+                position_query = self._heads((self.query_proj if self.share_att_key else self.pos_query_proj)(table))
+        distances = Distances(self.position_buckets, self.max_relative_positions) if kinds else Distances(-1, 1)
+        factor = 1 + ("c2p" in self.pos_att_type) + ("p2c" in self.pos_att_type)
+        context = attend(
+            query, key, value, position_key, position_query, attention_mask, distances,
+            scale=1.0 / math.sqrt(self.attention_head_size * factor), dropout=self.dropout.p if self.training else 0.0,
+        )  # fmt: skip
+        return context.flatten(2), None
+
+    def _heads(self, states: Tensor) -> Tensor:
+        return states.unflatten(-1, (self.num_attention_heads, self.attention_head_size))
+
+
+class FusedEncoder(DebertaV2Encoder):  # type: ignore[misc]
+    """Lays the documents out once per forward pass."""
+
+    def get_attention_mask(self, attention_mask: Any) -> Any:
+        documents = Documents.of(attention_mask)
+        if documents is None:
+            return super().get_attention_mask(attention_mask)
+        return bounds_of(documents.segments)
+
+    def get_rel_pos(self, hidden_states: Tensor, query_states: Tensor | None = None, relative_pos: Tensor | None = None) -> Any:
+        """Kernels know distances by themselves; the library's code makes its own table where it is given none."""
+        return relative_pos
+
+
+def why_not(model: Any) -> str | None:
+    """What keeps this model from the fused kernels, as the end of a sentence; None if nothing does."""
+    if model.device.type != "cuda":
+        return "needs a CUDA device"
+    if importlib.util.find_spec("triton") is None:
+        return "needs Triton, which is not installed"
+    if torch.cuda.get_device_capability(model.device) < (8, 0):
+        return "needs a card of compute capability 8.0 (Ampere) or later"
+    head = model.base_model.encoder.layer[0].attention.self.attention_head_size
+    if head > LARGEST_HEAD:
+        return f"takes heads of at most {LARGEST_HEAD} numbers, and this model's have {head}"
+    if model.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return f"does not compute in {str(model.dtype).removeprefix('torch.')}"
+    return None
+
+
+def install(model: Any) -> None:
+    """Switch a DeBERTa-v2 in place: the classes change, parameters and their names stay."""
+    encoder = model.base_model.encoder
+    encoder.__class__ = FusedEncoder
+    for layer in encoder.layer:
+        layer.attention.self.__class__ = FusedSelfAttention
+
+
+def installed(model: Any) -> bool:
+    return isinstance(model.base_model.encoder, FusedEncoder)
