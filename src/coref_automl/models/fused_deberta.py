@@ -71,7 +71,7 @@ class FusedEncoder(DebertaV2Encoder):  # type: ignore[misc]
             return super().get_attention_mask(attention_mask)
         return bounds_of(documents.segments)
 
-    def get_rel_pos(self, hidden_states: Tensor, query_states: Tensor | None = None, relative_pos: Tensor | None = None) -> Any:
+    def get_rel_pos(self, _states: Tensor, _query_states: Tensor | None = None, relative_pos: Tensor | None = None) -> Any:
         """Kernels know distances by themselves; the library's code makes its own table where it is given none."""
         return relative_pos
 

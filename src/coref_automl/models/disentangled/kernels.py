@@ -2,13 +2,14 @@
 
 A score is query x key plus two position terms that depend on the distance d = q - k: c2p (query x position key) and p2c (key x
 position query). Each term is first written as a *band*: c2p of (q, k) lies at `q * stride + k`, p2c at `k * stride + q`. In this
-layout a tile of scores is an aligned tile of the band, so the attention kernels add it without a gather, and store the gradient of
-a score the same way. To write a band in whole 16-byte words, rows that are eight apart are computed together: within such a class
-the distance of a column does not depend on the row, so the band is a matrix product.
+layout a tile of scores is an aligned tile of the band, so the attention kernels add it without a gather, and store the gradients
+of scores the same way. To write a band in whole 16-byte words, rows that are eight apart are computed together: within such a
+class the distance of a column does not depend on the row, so the band is a matrix product.
 
-Beyond the last bucket all distances share one row of the table: tiles out there take one number per query and one per key (`far`).
-Documents are runs of equal segments; `first` and `last` bound the keys of each position, and tiles outside are skipped. Sums are
-float32 and there are no atomics, so results repeat bit by bit. Logits are in base 2: `scale` includes log2(e) in the forward pass.
+Beyond the last bucket all distances share one row of the table: tiles out there take one number per query and one per key
+(`far`). Documents are runs of equal segments; `first` and `last` bound the keys of each position, and tiles outside are skipped.
+Sums are float32 and there are no atomics, so results repeat bit by bit. Logits are in base 2: `scale` includes log2(e) wherever
+scores are computed.
 """
 
 # mypy: ignore-errors
@@ -24,8 +25,8 @@ from coref_automl.models.disentangled import layout
 CLASS = tl.constexpr(layout.CLASS)
 BLOCK = tl.constexpr(layout.BLOCK)
 _VARYING = [
-    "length", "heads", "batch", "E", "E_words", "stride_words", "offset_words", "band_words", "center", "table_rows", "high_reach",
-    "low_reach", "behind", "ahead",
+    "length", "heads", "batch", "E", "E_words", "stride_words", "offset_words", "band_words", "center", "table_rows",
+    "high_reach", "low_reach", "behind", "ahead",
 ]  # fmt: skip
 """Numbers that change with the length of a batch: no kernel is built anew for them."""
 _SHIFT = tl.constexpr(1 << 20)
@@ -67,9 +68,7 @@ def _solid(INNER, LAST, b, rows, length):
 
 
 @triton.jit
-def _zones(
-    FIRST, LAST, b, rows, length, start, ROW_BLOCK: tl.constexpr, COLUMN_BLOCK: tl.constexpr, behind, ahead
-):  # fmt: skip
+def _zones(FIRST, LAST, b, rows, length, start, ROW_BLOCK: tl.constexpr, COLUMN_BLOCK: tl.constexpr, behind, ahead):
     """The columns that a block of rows may see, in whole blocks: far behind [0, 1), band [1, 2), far ahead [2, 3)."""
     inside = rows < length
     first = tl.load(FIRST + b * length + rows, mask=inside, other=length)
@@ -197,7 +196,7 @@ def _forward_zone(
     K, V, k_row, v_row, length, stride, offset, band_head, scale,
     C, P, QUERY_FAR, KEY_FAR, row_segments, SEGMENTS, solid_low, solid_high,
     C2P: tl.constexpr, P2C: tl.constexpr, ZONE: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     d = tl.arange(0, BLOCK_D)
     far = _far_of(QUERY_FAR, bh, rows, length, C2P, ZONE)
@@ -250,15 +249,18 @@ def forward_kernel(
     weight = tl.zeros([BLOCK_M], tl.float32)
     total, top, weight = _forward_zone(
         total, top, weight, low, left, q, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset, band_head, scale,
-        C, P, QUERY_FAR + far, KEY_FAR + far, own, SEGMENTS, solid_low, solid_high, C2P, P2C, 1, DROPOUT, D, BLOCK_D, BLOCK_M, BLOCK_N, PRECISION,
+        C, P, QUERY_FAR + far, KEY_FAR + far, own, SEGMENTS, solid_low, solid_high,
+        C2P, P2C, 1, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
     )  # fmt: skip
     total, top, weight = _forward_zone(
         total, top, weight, left, right, q, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset, band_head, scale,
-        C, P, QUERY_FAR, KEY_FAR, own, SEGMENTS, solid_low, solid_high, C2P, P2C, 0, DROPOUT, D, BLOCK_D, BLOCK_M, BLOCK_N, PRECISION,
+        C, P, QUERY_FAR, KEY_FAR, own, SEGMENTS, solid_low, solid_high,
+        C2P, P2C, 0, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
     )  # fmt: skip
     total, top, weight = _forward_zone(
         total, top, weight, right, high, q, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset, band_head, scale,
-        C, P, QUERY_FAR, KEY_FAR, own, SEGMENTS, solid_low, solid_high, C2P, P2C, 2, DROPOUT, D, BLOCK_D, BLOCK_M, BLOCK_N, PRECISION,
+        C, P, QUERY_FAR, KEY_FAR, own, SEGMENTS, solid_low, solid_high,
+        C2P, P2C, 2, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
     )  # fmt: skip
     total = total / tl.where(weight > 0, weight, 1.0)[:, None]
     _store_rows(OUT + b * o_batch + h * o_head, o_row, rows, d, total, length, D, BLOCK_D)
@@ -271,7 +273,7 @@ def _query_zone(
     K, V, k_row, v_row, length, stride, offset, band_head, scale,
     C, P, QUERY_FAR, KEY_FAR, DC, row_segments, SEGMENTS, solid_low, solid_high,
     C2P: tl.constexpr, P2C: tl.constexpr, ZONE: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     d = tl.arange(0, BLOCK_D)
     base = lse - _far_of(QUERY_FAR, bh, rows, length, C2P, ZONE)
@@ -333,19 +335,19 @@ def query_slopes_kernel(
     total = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     none = tl.zeros([BLOCK_M], tl.float32)
     total, outer_high = _query_zone(
-        total, none, low, left, q, slope, delta, lse, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset, band_head,
-        scale, C, P, QUERY_FAR + far, KEY_FAR + far, DC, own, SEGMENTS, solid_low, solid_high, C2P, P2C, 1, DROPOUT, D, BLOCK_D, BLOCK_M, BLOCK_N,
-        PRECISION,
+        total, none, low, left, q, slope, delta, lse, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset,
+        band_head, scale, C, P, QUERY_FAR + far, KEY_FAR + far, DC, own, SEGMENTS, solid_low, solid_high,
+        C2P, P2C, 1, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
     )  # fmt: skip
     total, none = _query_zone(
         total, none, left, right, q, slope, delta, lse, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset,
-        band_head, scale, C, P, QUERY_FAR, KEY_FAR, DC, own, SEGMENTS, solid_low, solid_high, C2P, P2C, 0, DROPOUT, D, BLOCK_D, BLOCK_M, BLOCK_N,
-        PRECISION,
+        band_head, scale, C, P, QUERY_FAR, KEY_FAR, DC, own, SEGMENTS, solid_low, solid_high,
+        C2P, P2C, 0, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
     )  # fmt: skip
     total, outer_low = _query_zone(
         total, none, right, high, q, slope, delta, lse, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset,
-        band_head, scale, C, P, QUERY_FAR, KEY_FAR, DC, own, SEGMENTS, solid_low, solid_high, C2P, P2C, 2, DROPOUT, D, BLOCK_D, BLOCK_M, BLOCK_N,
-        PRECISION,
+        band_head, scale, C, P, QUERY_FAR, KEY_FAR, DC, own, SEGMENTS, solid_low, solid_high,
+        C2P, P2C, 2, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
     )  # fmt: skip
     keep = (rows < length)[:, None] & (d < D)[None, :]
     tl.store(DQ + place[:, None] * D + d[None, :], total, mask=keep)
@@ -360,7 +362,7 @@ def _key_zone(
     Q, DOUT, LSE, DELTA, q_row, g_row, length, stride, offset, band_head, scale,
     C, P, QUERY_FAR, KEY_FAR, DP, row_segments, SEGMENTS, solid_low, solid_high,
     C2P: tl.constexpr, P2C: tl.constexpr, ZONE: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     d = tl.arange(0, BLOCK_D)
     far = _far_of(KEY_FAR, bh, rows, length, P2C, ZONE)
@@ -426,18 +428,18 @@ def key_slopes_kernel(
     none = tl.zeros([BLOCK_N], tl.float32)
     total, gained, outer_low = _key_zone(
         total, gained, none, low, left, k, v, rows, bh, seed, share, Q, DOUT, LSE, DELTA, q_row, g_row, length, stride, offset,
-        band_head, scale, C, P, QUERY_FAR, KEY_FAR, DP, own, SEGMENTS, solid_low, solid_high, C2P, P2C, 2, DROPOUT, D, BLOCK_D, BLOCK_M, BLOCK_N,
-        PRECISION,
+        band_head, scale, C, P, QUERY_FAR, KEY_FAR, DP, own, SEGMENTS, solid_low, solid_high,
+        C2P, P2C, 2, DROPOUT, D, BLOCK_D, BLOCK_M, PRECISION,
     )  # fmt: skip
     total, gained, none = _key_zone(
         total, gained, none, left, right, k, v, rows, bh, seed, share, Q, DOUT, LSE, DELTA, q_row, g_row, length, stride, offset,
-        band_head, scale, C, P, QUERY_FAR, KEY_FAR, DP, own, SEGMENTS, solid_low, solid_high, C2P, P2C, 0, DROPOUT, D, BLOCK_D, BLOCK_M, BLOCK_N,
-        PRECISION,
+        band_head, scale, C, P, QUERY_FAR, KEY_FAR, DP, own, SEGMENTS, solid_low, solid_high,
+        C2P, P2C, 0, DROPOUT, D, BLOCK_D, BLOCK_M, PRECISION,
     )  # fmt: skip
     total, gained, outer_high = _key_zone(
         total, gained, none, right, high, k, v, rows, bh, seed, share, Q, DOUT, LSE, DELTA, q_row, g_row, length, stride, offset,
-        band_head, scale, C, P, QUERY_FAR + far, KEY_FAR + far, DP, own, SEGMENTS, solid_low, solid_high, C2P, P2C, 1, DROPOUT, D, BLOCK_D, BLOCK_M,
-        BLOCK_N, PRECISION,
+        band_head, scale, C, P, QUERY_FAR + far, KEY_FAR + far, DP, own, SEGMENTS, solid_low, solid_high,
+        C2P, P2C, 1, DROPOUT, D, BLOCK_D, BLOCK_M, PRECISION,
     )  # fmt: skip
     keep = (rows < length)[:, None] & (d < D)[None, :]
     tl.store(DK + place[:, None] * D + d[None, :], total, mask=keep)
@@ -515,7 +517,7 @@ def table_slopes_kernel(
     u, d = start + tl.arange(0, BLOCK_U), tl.arange(0, BLOCK_D)
     total = tl.zeros([BLOCK_U, BLOCK_D], tl.float32)
     blocks = (length + CLASS * BLOCK_A - 1) // (CLASS * BLOCK_A)
-    for step in range(0, batch * blocks):
+    for step in range(batch * blocks):
         b = step // blocks
         a = step % blocks * BLOCK_A + tl.arange(0, BLOCK_A)
         rows = a * CLASS + m
@@ -523,8 +525,8 @@ def table_slopes_kernel(
         first = tl.load(FIRST + b * length + rows, mask=inside, other=0) // CLASS
         last = (tl.load(LAST + b * length + rows, mask=inside, other=0) + CLASS - 1) // CLASS
         ds = _band_tile(
-            DBAND + (b * heads + h).to(tl.int64) * band_head, first, last, a, rows, start, length, stride, offset, E, behind, ahead,
-            BLOCK_U, ROW_BLOCK, COLUMN_BLOCK,
+            DBAND + (b * heads + h).to(tl.int64) * band_head, first, last, a, rows, start, length, stride, offset, E, behind,
+            ahead, BLOCK_U, ROW_BLOCK, COLUMN_BLOCK,
         )  # fmt: skip
         x = _load_rows(X + x_batch.to(tl.int64) * b + h * x_head, x_row, rows, d, length, D, BLOCK_D)
         total = tl.dot(tl.trans(ds), x, total, input_precision=PRECISION)

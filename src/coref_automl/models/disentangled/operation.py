@@ -73,14 +73,9 @@ def attend(
 ) -> Tensor:
     """Contexts (B, L, H, D) of queries, keys and values of that shape; position tables are (rows, H, D) or None."""
     seed = torch.randint(2**31, (1,), device=query.device) if dropout > 0 else bounds.segments.new_zeros(1)
-    empty = query.new_empty(0)
-    tables = (
-        query,
-        key,
-        value,
-        empty if position_key is None else position_key,
-        empty if position_query is None else position_query,
-    )
+    absent = query.new_empty(0)
+    given = (query, key, value, position_key, position_query)
+    tables = tuple(absent if x is None else _side_by_side(x) for x in given)
     settings = (distances.buckets, distances.longest, scale, dropout)
     if torch.compiler.is_compiling():
         out: Tensor = _compiled_forward(*tables, bounds.tensors(), seed, *settings)[0]
@@ -132,9 +127,10 @@ class _Launch:
             tiles = self.plan.band
             grid = (CLASS * -(-self.length // (CLASS * tiles.rows)), self.batch * self.heads)
             kernels.band_kernel[grid](
-                x, table, *bounds[4:], band, far, x.stride(0), x.stride(2), x.stride(1), table.stride(1),
-                table.stride(0), self.band.size // CLASS, self.length, self.heads, *self.band.words, self.points.center, self.scale * _LOG2E, SIGN=sign, D=self.size, BLOCK_D=self.block_d, BLOCK_A=tiles.rows,
-                BLOCK_U=tiles.columns, PRECISION=self.precision, num_warps=tiles.warps, num_stages=tiles.stages,
+                x, table, *bounds[4:], band, far, *_strides(x), table.stride(1), table.stride(0), self.band.size // CLASS,
+                self.length, self.heads, *self.band.words, self.points.center, self.scale * _LOG2E,
+                SIGN=sign, D=self.size, BLOCK_D=self.block_d, BLOCK_A=tiles.rows, BLOCK_U=tiles.columns,
+                PRECISION=self.precision, num_warps=tiles.warps, num_stages=tiles.stages,
             )  # fmt: skip
         return band, far
 
@@ -148,6 +144,7 @@ class _Launch:
         return part.sum(0)
 
     def options(self, tiles: Tiles, rows: str, columns: str) -> dict[str, Any]:
+        """What an attention kernel is built for; `rows` and `columns` name the sides of its tile."""
         return {
             "C2P": self.c2p, "P2C": self.p2c, "DROPOUT": self.dropout > 0, "D": self.size, "BLOCK_D": self.block_d,
             rows: tiles.rows, columns: tiles.columns, "PRECISION": self.precision, "num_warps": tiles.warps,
@@ -155,15 +152,21 @@ class _Launch:
         }  # fmt: skip
 
     def numbers(self) -> tuple[Any, ...]:
-        band = self.band
-        high, low = self.points.high, self.points.low
+        """What every attention kernel takes before its options, from `length` to `share`."""
+        band, points = self.band, self.points
         return (
-            self.length, self.heads, *band.words[1:], band.size // CLASS, high, low, self.scale * _LOG2E, self.dropout
+            self.length, self.heads, *band.words[1:], band.size // CLASS, points.high, points.low, self.scale * _LOG2E,
+            self.dropout,
         )  # fmt: skip
 
 
 def _strides(x: Tensor) -> tuple[int, int, int]:
+    """Of batch, head and row; the numbers of a head lie side by side."""
     return x.stride(0), x.stride(2), x.stride(1)
+
+
+def _side_by_side(x: Tensor) -> Tensor:
+    return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def _forward(
@@ -187,6 +190,7 @@ def _backward(
     slope: Tensor, out: Tensor, lse: Tensor, query: Tensor, key: Tensor, value: Tensor, position_key: Tensor,
     position_query: Tensor, bounds: list[Tensor], seed: Tensor, buckets: int, longest: int, scale: float, dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    slope = _side_by_side(slope)  # that of a sum is one number, repeated
     work = _Launch(query, position_key, position_query, buckets, longest, scale, dropout)
     key_table, query_table = work.by_distance(position_key), work.by_distance(position_query)
     c2p, query_far = work.fill(query, key_table, bounds, 1, work.c2p)
@@ -223,7 +227,7 @@ def _finish(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of one side and of its position table, from the gradients of its band."""
     if not wanted:
-        return (content.transpose(1, 2) * work.scale).to(x.dtype), torch.empty_like(table)
+        return torch.empty_like(x).copy_(content.transpose(1, 2) * work.scale), torch.empty_like(table)
     dx, band, points, sums = torch.empty_like(x), work.band, work.points, work.plan.sums
     shapes = {
         "D": work.size, "BLOCK_D": work.block_d, "BLOCK_A": sums.rows, "BLOCK_U": sums.columns, "ROW_BLOCK": tiles.rows,
@@ -255,8 +259,10 @@ class _Attention(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
+        """`inputs`: queries, keys, values, two position tables; six tensors of bounds; the seed; four settings."""
         tables, bounds, seed, settings = inputs[:5], list(inputs[5:11]), inputs[11], inputs[12:]
-        out, lse = _forward(*tables, bounds, seed, *settings)
+        arguments = (*tables, bounds, seed, *settings)
+        out, lse = _forward(*arguments)
         ctx.save_for_backward(out, lse, *tables, seed, *bounds)
         ctx.settings = settings
         return out
@@ -273,15 +279,15 @@ _compiled_backward = torch.library.custom_op("coref_automl::disentangled_backwar
 """The same for `torch.compile`, which does not look inside."""
 
 
-@_compiled_forward.register_fake
+@_compiled_forward.register_fake  # type: ignore[untyped-decorator]
 def _(query: Tensor, *_others: Any) -> tuple[Tensor, Tensor]:
     batch, length, heads, _ = query.shape
     return query.new_empty(query.shape), query.new_empty(batch, heads, length, dtype=torch.float32)
 
 
-@_compiled_backward.register_fake
-def _(slope: Tensor, out: Tensor, lse: Tensor, query: Tensor, key: Tensor, value: Tensor, *tables: Any) -> tuple[Tensor, ...]:
-    return tuple(torch.empty_like(x) for x in (query, key, value, *tables[:2]))
+@_compiled_backward.register_fake  # type: ignore[untyped-decorator]
+def _(_slope: Tensor, _out: Tensor, _lse: Tensor, *others: Any) -> tuple[Tensor, ...]:
+    return tuple(torch.empty_like(x) for x in others[:5])
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
