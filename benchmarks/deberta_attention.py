@@ -1,19 +1,20 @@
 """DeBERTa-v2's attention, ours beside every peer, on one CUDA device. In: nothing. Out: tables; exit 1 if ours is not eager's.
 
-    python benchmarks/deberta_attention.py [--only check,attention,encoder,step] [--ways fused,flex,eager,flashdeberta,disentangled-flash]
+    python benchmarks/deberta_attention.py [--only check,attention,encoder,step] [--shapes 32x512,8x2048]
+                                           [--ways fused,flex,eager,flashdeberta,disentangled-flash]
 
-First the check: outputs and gradients of two base-width layers, fused against eager, in float32 and in bfloat16 (packed documents,
-padding, lengths that are no multiple of a tile). Then the time, base shape (12 x 768, 256 buckets) in bfloat16 autocast, rows of one
-document that fills them (`long`) and rows of eight (`short`) apart: the attention of one layer with its projections, the encoder's
-forward pass, and a whole training step with AdamW. In a step every way computes all logits over a vocabulary of 130,000, except
-`fused, gathered head`, which is the step that `coref-automl train` takes: the head runs at the masked fifth of the positions. `limit`
-is that step with SDPA and no relative terms. The peers are optional: packages `flashdeberta` and `disentangled-flash`.
+First the check: outputs and gradients of two base-width layers, fused against eager, in float32 and in bfloat16 (packed
+documents, padding, lengths that are no multiple of a tile). Then the time, base shape (12 x 768, 256 buckets) in bfloat16
+autocast, rows of one document that fills them (`long`) and rows of eight (`short`) apart: the attention of one layer with its
+projections, the encoder's forward pass, and a whole training step with AdamW. In a step every way computes all logits over a
+vocabulary of 130,000, except `fused, gathered head`, which is the step that `coref-automl train` takes: the head runs at the
+masked fifth of the positions. `limit` is that step with SDPA and no relative terms. The peers are optional: packages
+`flashdeberta` and `disentangled-flash`; they take rows of one document alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +27,7 @@ from coref_automl.models.heads import encode, predict
 FLOAT32_LIMIT = 1e-4
 BFLOAT16_LIMIT = 3e-2
 """Or twice eager's own distance from float32, where that is more."""
+PARTS = ("check", "attention", "encoder", "step")
 SHAPES = ((32, 512), (8, 1536), (8, 2048))
 WAYS = ("fused", "flex", "eager", "flashdeberta", "disentangled-flash")
 PACKAGES = {"flashdeberta": "flashdeberta", "disentangled-flash": "disentangled_flash"}
@@ -92,7 +94,7 @@ def one_pass(model: Any, ids: Any, segments: Any, dtype: torch.dtype) -> dict[st
 
 
 def worst(ours: dict[str, Any], reference: dict[str, Any]) -> tuple[float, str]:
-    """Largest relative error by norm. A key's bias has no gradient but rounding: it is measured against its layer's query bias."""
+    """Largest relative error by norm. A key's bias has no gradient but rounding: it is measured against the query's."""
     errors = []
     for name, wanted in reference.items():
         size = reference[name.replace("key_proj.bias", "query_proj.bias")].norm()
@@ -144,10 +146,7 @@ def time_attention(way: str, batch: int, length: int, documents: int) -> str:
     mask = packed_masks(model, segments)
     if way == "disentangled-flash":
         return "not timed alone (its attention is part of its encoder)"
-    if way == "flashdeberta":
-        mask = torch.ones(batch, 1, 1, length, device="cuda")
-    else:
-        mask = encoder.get_attention_mask(mask)
+    mask = torch.ones(batch, 1, 1, length, device="cuda") if way == "flashdeberta" else encoder.get_attention_mask(mask)
     table, distances = encoder.get_rel_embedding(), encoder.get_rel_pos(hidden)
 
     def forward() -> Any:
@@ -196,10 +195,7 @@ def time_step(way: str, batch: int, length: int, documents: int, gathered: bool 
 
     def step() -> None:
         with torch.autocast("cuda", torch.bfloat16):
-            if way == "limit":
-                hidden = model.bert(input_ids=ids).last_hidden_state
-            else:
-                hidden = hidden_of(model, way, ids, segments)
+            hidden = model.bert(input_ids=ids).last_hidden_state if way == "limit" else hidden_of(model, way, ids, segments)
             flat, labels = hidden.reshape(-1, hidden.shape[-1]), ids.reshape(-1)
             if gathered:
                 flat, labels = flat[asked], labels[asked]
@@ -216,15 +212,18 @@ def time_step(way: str, batch: int, length: int, documents: int, gathered: bool 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="check,attention,encoder,step")
+    parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--shapes", default=",".join(f"{b}x{length}" for b, length in SHAPES))
     options = parser.parse_args()
+    wanted, ways = options.only.split(","), options.ways.split(",")
+    unknown = [*(set(wanted) - set(PARTS)), *(set(ways) - set(WAYS))]
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; --only takes {', '.join(PARTS)}; --ways takes {', '.join(WAYS)}")
     if not torch.cuda.is_available():
         print("There is no CUDA device here; run this on a machine with one.", file=sys.stderr)
         return 2
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
-    wanted, ways = options.only.split(","), options.ways.split(",")
     right = check() if "check" in wanted else True
     timers = {"attention": time_attention, "encoder": time_encoder, "step": time_step}
     for kind in (kind for kind in timers if kind in wanted):
@@ -236,13 +235,13 @@ def main() -> int:
                     gathered = {"gathered": True}
                     cases += [("fused, gathered head", "fused", gathered)] + [("limit", "limit", gathered)] * (documents == 1)
                 for label, way, extra in cases:
-                    if way in PACKAGES and importlib.util.find_spec(PACKAGES[way]) is None:
-                        continue
                     torch._dynamo.reset()
                     try:
                         text = timers[kind](way, batch, length, documents, **extra)  # type: ignore[operator]
                     except torch.OutOfMemoryError:
                         text = "out of memory"
+                    except ImportError:
+                        text = "not installed"
                     print(f"{kind:9s} {shape:>8s} {name:5s} {label:20s} {text}", flush=True)
                     torch.cuda.empty_cache()
     return 0 if right else 1

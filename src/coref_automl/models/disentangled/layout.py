@@ -1,5 +1,5 @@
 """Where things lie for the kernels of disentangled attention. In: settings of a model, a length, segments. Out: rows of position
-tables by distance, the shape of a band, the bounds of documents. Pure: no kernel is imported here.
+tables by distance, the shape of a band, the bounds of documents. No kernel is imported here, so this runs without Triton.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ class Distances:
     def span(self) -> int:
         return self.buckets if self.buckets > 0 else self.longest
 
+    @property
+    def ordered(self) -> bool:
+        """Does a longer distance never take an earlier row? Logarithmic buckets turn back where they end before they begin."""
+        return self.buckets <= 0 or (self.buckets > 1 and self.longest - 1 > self.buckets // 2)
+
     def rows(self, reach: int, device: torch.device) -> Tensor:
         """The row of every distance from -reach to reach."""
         distances = torch.arange(-reach, reach + 1, device=device)
@@ -41,7 +46,10 @@ class Distances:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Distances on a device. From `high` on and from `-low` down all distances share the last and the first row."""
+    """Distances on a device. From `high` on and from `-low` down all distances share the last and the first row.
+
+    `rows`: the row of each distance from `-center` to `center`. `starts`: the first distance of each row; then the last one's end.
+    """
 
     rows: Tensor
     starts: Tensor
@@ -52,7 +60,7 @@ class Geometry:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Where the term of (row, column) lies: row * stride + column + offset; columns reach E to both sides of a row."""
+    """Where the term of (row, column) lies: row * stride + column + offset. Columns lie within `reach` of the row's word."""
 
     reach: int
     stride: int
@@ -67,6 +75,7 @@ class Band:
 
 @lru_cache(maxsize=64)
 def geometry(distances: Distances, reach: int, device: torch.device) -> Geometry:
+    """Distances from -reach to reach; `distances` must be `ordered`."""
     rows = distances.rows(reach, device)
     known, last = rows.cpu(), 2 * distances.span - 1
     middle = int((known == last).nonzero()[0]) if bool((known == last).any()) else None
@@ -79,7 +88,7 @@ def geometry(distances: Distances, reach: int, device: torch.device) -> Geometry
 
 @lru_cache(maxsize=256)
 def band_of(length: int, high: int, low: int, tiles: tuple[tuple[int, int], ...]) -> Band:
-    """The narrowest band that holds every tile which is not beyond the last bucket; all columns where that is no more.
+    """The narrowest band that holds every tile which is not wholly beyond the last bucket; all columns where that is no wider.
 
     `tiles`: (rows, columns) of the kernels' tiles.
     """
