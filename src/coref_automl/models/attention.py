@@ -106,17 +106,18 @@ def _use_flex_for_modernbert(model: Any, device: str) -> list[str]:
 
 
 def _use_for_deberta(model: Any, attention: str) -> list[str]:
-    """Fused kernels where they run; FlexAttention on other CUDA devices, the library's own code elsewhere."""
+    """Fused kernels where they run; else FlexAttention on CUDA, the library's own code elsewhere."""
     from coref_automl.models import flex_deberta, fused_deberta
 
     if attention == "sdpa":
         raise ModelError("DeBERTa-v2 has no sdpa attention; choose fused or flex (on CUDA) or eager.")
     device, obstacle, reason = model.device.type, fused_deberta.why_not(model), ""
+    instead = "flex" if device == "cuda" and flex_deberta.suits(model) else "eager"
     if attention == "fused" and obstacle is not None:
-        raise ModelError(f"Fused attention {obstacle}; choose {'flex' if device == 'cuda' else 'eager'} here.")
+        raise ModelError(f"Fused attention {obstacle}; choose {instead} here.")
     chosen = attention
     if attention == "auto":
-        chosen = "fused" if obstacle is None else "flex" if device == "cuda" and not _small_heads(model) else "eager"
+        chosen = "fused" if obstacle is None else instead
         reason = f" (fused {obstacle})" if obstacle is not None and device == "cuda" else ""
     flex_deberta.uninstall(model)
     if chosen == "fused":
@@ -135,7 +136,3 @@ def _check_cuda(device: str, instead: str) -> None:
 
 def _lost_dropout(share: float) -> str:
     return f"; its kernel has no dropout, so attention dropout ({share}) does not apply, and eager keeps it" if share else ""
-
-
-def _small_heads(model: Any) -> bool:
-    return bool(model.config.hidden_size // model.config.num_attention_heads < 16)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from coref_automl.errors import ModelError
+
 
 @dataclass(frozen=True, slots=True)
 class Documents:
@@ -19,9 +21,10 @@ class Documents:
         """From what `encode` takes as a mask: documents, or a (B, L) mask of real tokens; None for a mask of pairs."""
         if isinstance(attention_mask, Documents):
             return attention_mask
-        if isinstance(attention_mask, Tensor) and attention_mask.dim() == 2:
-            return cls((attention_mask > 0).to(torch.int32))
-        return None
+        if not isinstance(attention_mask, Tensor) or attention_mask.dim() not in (2, 3, 4):
+            form = f"{attention_mask.dim()} dimensions" if isinstance(attention_mask, Tensor) else type(attention_mask).__name__
+            raise ModelError(f"DeBERTa-v2 takes no mask of this form ({form}); pass a (B, L) mask or what packed_masks makes.")
+        return cls((attention_mask > 0).to(torch.int32)) if attention_mask.dim() == 2 else None
 
     def real(self) -> Tensor:
         """The (B, L) mask of real tokens."""

@@ -97,10 +97,14 @@ class FlexEncoder(DebertaV2Encoder):  # type: ignore[misc]
         return torch.clamp(distances.long() + span, 0, 2 * span - 1).to(torch.int32)
 
 
+def suits(model: Any) -> bool:
+    return bool(model.base_model.encoder.layer[0].attention.self.attention_head_size >= _LEAST_HEAD)
+
+
 def install(model: Any) -> None:
     """Switch a DeBERTa-v2 in place: the classes change, parameters and their names stay."""
     encoder = model.base_model.encoder
-    if encoder.layer[0].attention.self.attention_head_size < _LEAST_HEAD:
+    if not suits(model):
         raise ModelError(f"Flex attention needs heads of {_LEAST_HEAD} numbers or more; load this model with attention 'eager'.")
     encoder.__class__ = FlexEncoder
     for layer in encoder.layer:
@@ -108,6 +112,7 @@ def install(model: Any) -> None:
 
 
 def uninstall(model: Any) -> None:
+    """Back to the library's classes, from other kernels too."""
     encoder = model.base_model.encoder
     encoder.__class__ = DebertaV2Encoder
     for layer in encoder.layer:

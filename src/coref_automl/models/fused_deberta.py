@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 from typing import Any
 
 import torch
@@ -19,10 +20,12 @@ from coref_automl.models.disentangled.layout import Bounds, Distances, bounds_of
 from coref_automl.models.documents import Documents
 
 LARGEST_HEAD = 128
+LEAST_CARD = (8, 0)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class FusedSelfAttention(DisentangledSelfAttention):  # type: ignore[misc]
-    """Takes over where the mask is the bounds of documents; any other mask goes to the library's own code."""
+    """Takes over where the mask is the bounds of documents; a mask of pairs goes to the library's own code."""
 
     def forward(
         self,
@@ -50,7 +53,7 @@ class FusedSelfAttention(DisentangledSelfAttention):  # type: ignore[misc]
                 position_key = self._heads((self.key_proj if self.share_att_key else self.pos_key_proj)(table))
             if "p2c" in kinds:
                 position_query = self._heads((self.query_proj if self.share_att_key else self.pos_query_proj)(table))
-        distances = Distances(self.position_buckets, self.max_relative_positions) if kinds else Distances(-1, 1)
+        distances = _distances(self) if kinds else Distances(-1, 1)
         factor = 1 + ("c2p" in self.pos_att_type) + ("p2c" in self.pos_att_type)
         context = attend(
             query, key, value, position_key, position_query, attention_mask, distances,
@@ -63,13 +66,13 @@ class FusedSelfAttention(DisentangledSelfAttention):  # type: ignore[misc]
 
 
 class FusedEncoder(DebertaV2Encoder):  # type: ignore[misc]
-    """Lays the documents out once per forward pass."""
+    """Lays the documents out once per forward pass. A model moved to the CPU goes on with the library's code."""
 
     def get_attention_mask(self, attention_mask: Any) -> Any:
         documents = Documents.of(attention_mask)
         if documents is None:
             return super().get_attention_mask(attention_mask)
-        return bounds_of(documents.segments)
+        return bounds_of(documents.segments) if documents.segments.is_cuda or _interpreted() else documents.pairs()
 
     def get_rel_pos(self, _states: Tensor, _query_states: Tensor | None = None, relative_pos: Tensor | None = None) -> Any:
         """Kernels know distances by themselves; the library's code makes its own table where it is given none."""
@@ -82,13 +85,16 @@ def why_not(model: Any) -> str | None:
         return "needs a CUDA device"
     if importlib.util.find_spec("triton") is None:
         return "needs Triton, which is not installed"
-    if torch.cuda.get_device_capability(model.device) < (8, 0):
-        return "needs a card of compute capability 8.0 (Ampere) or later"
-    head = model.base_model.encoder.layer[0].attention.self.attention_head_size
-    if head > LARGEST_HEAD:
-        return f"takes heads of at most {LARGEST_HEAD} numbers, and this model's have {head}"
-    if model.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+    card = torch.cuda.get_device_capability(model.device)
+    if card < LEAST_CARD:
+        return f"needs compute capability {_version(LEAST_CARD)} (Ampere) or later, and this card has {_version(card)}"
+    if model.dtype not in DTYPES:
         return f"does not compute in {str(model.dtype).removeprefix('torch.')}"
+    attention = model.base_model.encoder.layer[0].attention.self
+    if attention.attention_head_size > LARGEST_HEAD:
+        return f"takes heads of at most {LARGEST_HEAD} numbers, and this model's have {attention.attention_head_size}"
+    if attention.relative_attention and not _distances(attention).ordered:
+        return f"needs fewer position buckets than {attention.position_buckets} over {attention.max_relative_positions} positions"
     return None
 
 
@@ -102,3 +108,16 @@ def install(model: Any) -> None:
 
 def installed(model: Any) -> bool:
     return isinstance(model.base_model.encoder, FusedEncoder)
+
+
+def _distances(attention: Any) -> Distances:
+    return Distances(attention.position_buckets, attention.max_relative_positions)
+
+
+def _interpreted() -> bool:
+    """Does Triton run kernels in Python, which it does on a CPU too?"""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def _version(card: tuple[int, int]) -> str:
+    return f"{card[0]}.{card[1]}"

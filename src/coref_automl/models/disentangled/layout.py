@@ -48,7 +48,7 @@ class Distances:
 class Geometry:
     """Distances on a device. From `high` on and from `-low` down all distances share the last and the first row.
 
-    `rows`: the row of each distance from `-center` to `center`. `starts`: the first distance of each row; then the last one's end.
+    `rows`: the row of each distance from `-center` to `center`. `starts`: the first distance of each row, and one end more.
     """
 
     rows: Tensor
