@@ -1,16 +1,20 @@
 # Two commands: `make demo` and `make test`. Each makes .venv if it is missing, installs what it needs once, and runs.
+# `make kernels` also installs Triton (270 MB) and checks the fused attention on a CPU, in Triton's interpreter.
 
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint docs results clean
+.PHONY: demo test kernels lint docs results clean
 
 demo: .venv/.for-demo
 	$(BIN)/coref-automl demo --out demo
 
 test: .venv/.for-test lint
 	$(BIN)/python -m pytest -n 2
+
+kernels: .venv/.for-kernels
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/models/test_fused_deberta.py tests/models/test_disentangled_layout.py
 
 lint: .venv/.for-test
 	$(BIN)/ruff check .
@@ -35,6 +39,10 @@ results: .venv/.for-test
 .venv/.for-test: pyproject.toml constraints.txt | .venv/.made
 	$(INSTALL) -e '.[dev]'
 	touch $@ .venv/.for-demo
+
+.venv/.for-kernels: .venv/.for-test
+	$(INSTALL) -e '.[dev,kernels]'
+	touch $@
 
 clean:
 	rm -rf .venv demo build dist

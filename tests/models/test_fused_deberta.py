@@ -34,6 +34,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:divide by zero encountered in log2:RuntimeWarning"),  # the sum of no probabilities
 ]
 
+BFLOAT16 = pytest.mark.skipif(INTERPRETED, reason="Triton's interpreter multiplies the bits of bfloat16 as whole numbers")
 Tensors = dict[str, torch.Tensor]
 CLAMPED = {"max_relative_positions": 12}
 OWN = "deberta-new-head"
@@ -44,7 +45,10 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "c2p alone": (OWN, {"pos_att_type": ["c2p"]}),
     "p2c alone": ("deberta", {"pos_att_type": ["p2c"]}),
     "neither": (OWN, {"pos_att_type": []}),
-    "no relative positions": (OWN, {"relative_attention": False, "position_biased_input": True, "pos_att_type": []}),
+    "no relative positions": (
+        OWN,
+        {"relative_attention": False, "position_biased_input": True, "pos_att_type": [], "max_position_embeddings": 64},
+    ),
     "plain distances": ("deberta-no-buckets", {}),
     "heads of 24": ("deberta", {"hidden_size": 24}),
     "heads of 32": (OWN, {"hidden_size": 32}),
@@ -98,11 +102,11 @@ def outcome(model: Any, ids: torch.Tensor, segments: torch.Tensor, mask: Any = N
 
 
 def assert_same(ours: Tensors, wanted: Tensors, tolerance: float = 2e-5) -> None:
-    """By norm. A key's bias moves all scores of a query alike, so that its gradient is rounding: the weight's is its measure."""
+    """By norm; what is nothing but rounding (a key's bias, all scores of a document of one token) against the others' size."""
     assert ours.keys() == wanted.keys()
+    least = 1e-3 * max(float(value.norm()) for value in wanted.values())
     for name, value in wanted.items():
-        size = wanted[name.replace("key_proj.bias", "key_proj.weight")].norm()
-        assert (ours[name] - value).norm() <= tolerance * max(float(size), 1e-3), name
+        assert (ours[name] - value).norm() <= tolerance * max(float(value.norm()), least), name
 
 
 def compare(model: Any, segments: torch.Tensor) -> None:
@@ -161,8 +165,10 @@ def slopes(out: torch.Tensor, leaves: list[torch.Tensor], weight: torch.Tensor) 
 
 
 def assert_near(ours: list[torch.Tensor], wanted: list[torch.Tensor], tolerance: float = 1e-5) -> None:
+    least = 1e-1 * max(float(x.detach().norm()) for x in wanted)
     for number, (one, other) in enumerate(zip(ours, wanted, strict=True)):
-        assert (one.double() - other.double()).norm() <= tolerance * max(float(other.norm()), 1e-3), number
+        error, size = ((x.detach().double().norm()) for x in (one - other, other))
+        assert error <= tolerance * max(float(size), least), number
 
 
 @settings(max_examples=6, deadline=None, derandomize=True)
@@ -185,7 +191,7 @@ def test_any_shape_agrees_with_the_definition(lengths: list[int], padding: int, 
     assert_near([out, *slopes(out, given, weight)], [wanted, *slopes(wanted, exact, weight)])
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float16, pytest.param(torch.bfloat16, marks=BFLOAT16)])
 def test_half_precision_stays_within_its_rounding(dtype: torch.dtype) -> None:
     from coref_automl.models.disentangled.operation import attend
 
@@ -291,11 +297,12 @@ def test_gradient_checkpointing_draws_the_same_dropout_again() -> None:
 
 @pytest.mark.slow
 def test_a_compiled_step_takes_it_as_one_operation() -> None:
-    model = model_of("deberta")
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    model, counts = model_of("deberta"), CompileCounterWithBackend("aot_eager")
     install(model)
     ids, segments = batch(1, 30).to(DEVICE), segments_of([1] * 12 + [2] * 16 + [0] * 2)
     wanted = outcome(model, ids, segments)
-    counts = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
     try:
         compiled = torch.compile(lambda ids, segments: encode(model, ids, Documents(segments)), backend=counts, fullgraph=True)
         model.zero_grad()
