@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import IO, Any
@@ -225,13 +225,15 @@ def fingerprint(*parts: Any) -> str:
     return digest.hexdigest()
 
 
-def fingerprint_files(paths: Iterable[Path]) -> str:
-    """A short name of the bytes of some files, whatever the files are called."""
+def fingerprint_files(paths: Iterable[Path], *, on_bytes: Callable[[int], None] | None = None) -> str:
+    """A short name of the bytes of some files, whatever the files are called. `on_bytes` hears how many were read."""
     digest = hashlib.blake2b(digest_size=12)
     for path in paths:
         with path.open("rb") as handle:
             while chunk := handle.read(_CHUNK):
                 digest.update(chunk)
+                if on_bytes is not None:
+                    on_bytes(len(chunk))
         digest.update(b"\0")
     return digest.hexdigest()
 

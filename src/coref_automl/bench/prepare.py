@@ -23,6 +23,7 @@ from coref_automl.corpus import encode
 from coref_automl.corpus.assemble import assemble
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.encode import EncodeSettings, encode_shard, tokenizer_of
+from coref_automl.corpus.inputs import made_from
 from coref_automl.corpus.prepare import ENCODE, kept_by_shard
 from coref_automl.corpus.read import ReadSettings, read_part
 from coref_automl.corpus.recipe import PrepareRecipe
@@ -122,9 +123,8 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
         took[f"encode, {processes} processes"] = _encoded(jobs, processes)
     made: list[dict[str, Any]] = []
     claim_folder(work / "out", KIND)
-    took["pack"] = _timed(
-        lambda: made.append(assemble(index, choice, recipe, [], work / "out", progress=quiet(), missing=[], hub=[]))
-    )
+    facts: dict[str, Any] = {"missing": [], "hub": [], "made": made_from(recipe, [part], quiet())}
+    took["pack"] = _timed(lambda: made.append(assemble(index, choice, recipe, [], work / "out", progress=quiet(), **facts)))
     return took, float(made[0]["padding_share"])
 
 

@@ -12,6 +12,7 @@ from coref_automl.corpus.counts import refuse_empty
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import Mode
+from coref_automl.corpus.inputs import difference, was_noted
 from coref_automl.corpus.overlap import evaluation_documents
 from coref_automl.corpus.prepare import PART, WORK
 from coref_automl.corpus.recipe import PrepareRecipe
@@ -53,7 +54,10 @@ def _part_in_order(parts: Sequence[Path]) -> list[Path]:
     for folder in parts:
         if not is_done(folder) or read_json(folder / MANIFEST).get("kind") != PART:
             raise DatasetError(f"{folder} is not a finished part; make it with: coref-automl prepare ... --shard 1/{total}")
-        settings = dict(read_json(folder / MANIFEST)["settings"])
+        manifest = read_json(folder / MANIFEST)
+        if not was_noted(manifest):
+            raise DatasetError(f"{folder} was made by an earlier version; prepare this share again.")
+        settings = dict(manifest["settings"])
         number, of = map(int, str(settings.pop("shard")).split("/"))
         if of != total or number - 1 in found:
             raise DatasetError(
@@ -62,5 +66,9 @@ def _part_in_order(parts: Sequence[Path]) -> list[Path]:
         if common is not None and common != settings:
             raise DatasetError(f"{folder} was prepared with other settings than {parts[0]}; prepare it again with the same ones.")
         common = settings
+        if changed := difference(read_json(parts[0] / MANIFEST), manifest):
+            raise DatasetError(
+                f"{folder} and {parts[0]} were made from different inputs ({changed}); prepare both from the same files."
+            )
         found[number - 1] = folder
     return [found[number] for number in range(total)]

@@ -98,8 +98,8 @@ def prepare_eval(recipe: EvalRecipe, out: Path, *, progress: Progress | None = N
                 store.leave_empty(out)  # nothing was written: the folder is free for the corrected command, whatever it makes
                 raise
             freeze(out, work.used(), work.items, manifest.facts(recipe, settings, work.items, work.drops, work.sources))
-        elif EvalSet.open(out).manifest["settings"] != settings:
-            raise FolderError(f"{out} holds a set of other settings or inputs, and sets are frozen; choose another --out.")
+        elif changed := manifest.difference(EvalSet.open(out).manifest["settings"], settings):
+            raise FolderError(f"{out} is frozen, but {changed}; choose another --out, or remove {out} to make it again.")
     built = EvalSet.open(out)
     for tokenizer in progress.track(tokenizers, "Noun tables", len(tokenizers), "tokenizers"):
         nouns.table_for(tokenizer, built.folder, {}, tagger)
