@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coref_automl.errors import CorefError, RecipeError
+from coref_automl.errors import RecipeError
 from coref_automl.line_recipe import LineRecipe, RelationStage
+from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.store import claim_folder, leave_empty, write_json
+from coref_automl.store import write_json
 
 if TYPE_CHECKING:
     from coref_automl.comparison.recommend import Recommendation
@@ -40,14 +41,13 @@ class LineResult(Record):
 
 def run_line(recipe: LineRecipe, out: Path, *, progress: Progress | None = None) -> LineResult:
     """Prepare, train, evaluate, recommend, report, and carry the chosen checkpoint into relation extraction."""
-    progress = progress or quiet()
-    claim_folder(out, "line")
-    try:
-        evalset = _eval_set(recipe, out, progress)
-        dataset = _dataset(recipe, evalset, out, progress)
-    except CorefError:
-        leave_empty(out)
-        raise
+    with claimed(out, "line"):
+        return _run(recipe, out, progress or quiet())
+
+
+def _run(recipe: LineRecipe, out: Path, progress: Progress) -> LineResult:
+    evalset = _eval_set(recipe, out, progress)
+    dataset = _dataset(recipe, evalset, out, progress)
     runs = _train(recipe, dataset, out, progress)
     _evaluate(recipe, runs, evalset, progress)
     recommendation = _recommend(recipe, runs, evalset)

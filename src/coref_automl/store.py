@@ -8,9 +8,11 @@ import json
 import os
 import re
 import shutil
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path, PurePath
 from typing import IO, Any
 
@@ -18,6 +20,7 @@ from coref_automl.errors import FolderError, InputError, StorageError
 
 DONE = "DONE"
 MANIFEST = "manifest.json"
+LOCK, HOLDER = ".lock", ".lock.json"
 _MARK = ".coref-automl"
 _CHUNK = 1 << 20
 
@@ -40,7 +43,7 @@ def explained(path: Path) -> Iterator[None]:
 @contextmanager
 def written_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Write aside, flush to disk, rename: a reader sees the old file or the new one, never half of one."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    aside = path.with_name(f".{path.name}.{_host()}-{os.getpid()}.part")
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -51,6 +54,29 @@ def written_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
             aside.replace(path)
         finally:
             aside.unlink(missing_ok=True)
+
+
+def sweep(folder: Path, *, deep: bool = True) -> None:
+    """Remove what killed processes left half written. What a live one is writing stays, and what another machine writes."""
+    for stray in folder.rglob(".*.part") if deep else folder.glob(".*.part"):
+        writer = re.search(r"\.([0-9a-f]{6})-(\d+)\.part$", stray.name)
+        if writer and writer[1] == _host() and not _is_alive(int(writer[2])):
+            stray.unlink(missing_ok=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # another user's
+    return True
+
+
+@cache
+def _host() -> str:
+    return fingerprint(socket.gethostname())[:6]
 
 
 def write_text(path: Path, text: str) -> None:
@@ -172,7 +198,7 @@ def _refuse_other(folder: Path, kind: str, *, fresh: bool) -> None:
     with explained(folder):
         if folder.exists() and not folder.is_dir():
             raise FolderError(f"{folder} is a file; choose another --out.")
-        if folder.is_dir() and any(folder.iterdir()):
+        if folder.is_dir() and (contents(folder) or kind_of_folder(folder)):
             held = kind_of_folder(folder)
             if held != kind:
                 what = with_article(held) if held else "something that is not ours"
@@ -197,9 +223,14 @@ def kind_of_folder(folder: Path) -> str:
     return mark.read_text("utf-8").strip() if mark.is_file() else ""
 
 
+def contents(folder: Path) -> list[Path]:
+    """What a folder holds beside its mark and its lock."""
+    return [path for path in folder.iterdir() if path.name not in (_MARK, LOCK, HOLDER)]
+
+
 def leave_empty(folder: Path) -> None:
     """Give up a claimed folder into which nothing was written."""
-    if [path.name for path in folder.iterdir()] == [_MARK]:
+    if folder.is_dir() and kind_of_folder(folder) and not contents(folder):
         remove(folder)
 
 

@@ -12,11 +12,11 @@ from coref_automl.comparison.relation_runs import RelationRun, archive_relation,
 from coref_automl.errors import InputError
 from coref_automl.evaluation.archive import archive_evaluations
 from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
+from coref_automl.locks import claimed
 from coref_automl.records import Record
-from coref_automl.store import claim_folder, natural_order, remove
+from coref_automl.store import contents, natural_order, remove
 
 KIND = "archive"
-_MARK = ".coref-automl"
 _NAMED = 5
 """How many an error names."""
 
@@ -50,14 +50,13 @@ def archive(*paths: Any, out: str | Path) -> Archive:
     relation, unread = look_for_relation(names)
     if unread:
         raise InputError(unread[0])  # what is kept is kept whole
-    claim_folder(folder, KIND)
-    _refuse_loss(folder, stored, relation)
-    for inside in folder.iterdir():
-        if inside.name != _MARK:
+    with claimed(folder, KIND):
+        _refuse_loss(folder, stored, relation)
+        for inside in contents(folder):
             remove(inside) if inside.is_dir() else inside.unlink()
-    archive_evaluations(stored, folder)
-    archive_relation(relation, folder)
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        archive_evaluations(stored, folder)
+        archive_relation(relation, folder)
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return Archive(str(folder), len(stored), len(relation), size / 1e6, tuple(not_evaluated(names)))
 
 

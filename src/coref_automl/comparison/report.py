@@ -22,8 +22,9 @@ from coref_automl.comparison.table_page import table_page
 from coref_automl.comparison.tables import read_table
 from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError, RecipeError
+from coref_automl.locks import claimed
 from coref_automl.records import Record
-from coref_automl.store import claim_folder, is_done, write_text
+from coref_automl.store import is_done, write_text
 
 KIND = "report"
 LANGUAGES = ("ko", "en")
@@ -75,20 +76,21 @@ def report(
     checked_margin(margin)
     say = Say("ko" if lang == "ko" else "en")
     goal = plan.parse_target(target) if isinstance(target, str) else dict(target or {})
-    if table is not None:
-        rows = read_table(Path(table))
-        page, results = table_page(rows, say, source=Path(table).name, target=goal), ""
-    else:
-        page, results = _study_page(flat_paths(paths), say, metric=metric, margin=margin, evalset=evalset, seed=seed, target=goal)
-    page = replace(page, title=title or page.title)
     folder = Path(out)
-    claim_folder(folder, KIND)
-    write_text(folder / "report.md", render_markdown(page))
-    if results:
-        write_text(folder / "results.csv", results)
-    elif table is not None:
-        write_text(folder / "results.csv", Path(table).read_text("utf-8"))
-    write_text(folder / "report.html", render_html(page))
+    with claimed(folder, KIND):
+        if table is not None:
+            rows = read_table(Path(table))
+            page, results = table_page(rows, say, source=Path(table).name, target=goal), ""
+        else:
+            chosen: dict[str, Any] = {"metric": metric, "margin": margin, "evalset": evalset, "seed": seed, "target": goal}
+            page, results = _study_page(flat_paths(paths), say, **chosen)
+        page = replace(page, title=title or page.title)
+        write_text(folder / "report.md", render_markdown(page))
+        if results:
+            write_text(folder / "results.csv", results)
+        elif table is not None:
+            write_text(folder / "results.csv", Path(table).read_text("utf-8"))
+        write_text(folder / "report.html", render_html(page))
     return Report(str(folder / "report.html"), str(folder / "report.md"), str(folder / "results.csv"), page.sentence)
 
 

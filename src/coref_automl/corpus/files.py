@@ -67,8 +67,8 @@ def read_file(path: Path, *, name: str, field: str | None = None, broken_ok: boo
     """Every row of a file, in order: a document, or the flaw that keeps it from being one.
 
     A field that none of the first thousand rows has is a wrong field, not a thousand wrong rows. A file that breaks off is an
-    error, or with `broken_ok` one more flaw. A flawed row without a source belongs to the source of the document before it, at the
-    head of a file to that of the first one.
+    error, or with `broken_ok` one more flaw. A flawed row without a source belongs to the source of the document before it, at
+    the head of a file to that of the first one.
     """
     reader = _reader_of(path)
     if reader is None:

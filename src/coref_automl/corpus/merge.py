@@ -19,8 +19,9 @@ from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.select import choose_documents
 from coref_automl.corpus.shards import build_index
 from coref_automl.errors import DatasetError
+from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
-from coref_automl.store import MANIFEST, claim_folder, is_done, read_json, remove
+from coref_automl.store import MANIFEST, is_done, read_json, remove
 
 
 def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | None = None) -> dict[str, Any]:
@@ -36,13 +37,13 @@ def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | 
     if recipe.near_duplicates:
         require_near()
     evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
-    claim_folder(out, KIND, fresh=True)
-    index = build_index(works, holdout=recipe.holdout)
-    near = recipe.near_duplicates
-    choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=out / WORK)
-    refuse_empty(index, choice, recipe, progress)
-    manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **read_json(works[0] / "facts.json"))
-    remove(out / WORK)
+    with claimed(out, KIND, fresh=True):
+        index = build_index(works, holdout=recipe.holdout)
+        near = recipe.near_duplicates
+        choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=out / WORK)
+        refuse_empty(index, choice, recipe, progress)
+        manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **read_json(works[0] / "facts.json"))
+        remove(out / WORK)
     return manifest
 
 

@@ -34,10 +34,11 @@ from coref_automl.corpus.shards import READ, Index, build_index
 from coref_automl.corpus.sources import BUNDLED, Input
 from coref_automl.errors import CorefError, FolderError, InputError, WorkError
 from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
+from coref_automl.locks import claimed
 from coref_automl.progress import Progress, Stage, quiet
+from coref_automl.records import Document
 from coref_automl.store import (
     MANIFEST,
-    claim_folder,
     is_done,
     kind_of_folder,
     mark_done,
@@ -69,7 +70,15 @@ def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = Non
         require_kiwi()
     evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
     parts, missing = readable_parts(recipe, progress)
-    claim_folder(out, PART if recipe.shard else KIND)
+    with claimed(out, PART if recipe.shard else KIND):
+        if is_done(out):  # by a command that ended just now
+            return _as_it_stands(recipe, out, progress)
+        return _prepare(recipe, parts, missing, evaluation, out, progress)
+
+
+def _prepare(
+    recipe: PrepareRecipe, parts: list[Input], missing: list[str], evaluation: list[Document], out: Path, progress: Progress
+) -> dict[str, Any]:
     parts = pinned(parts, _begun(out))
     made = made_from(recipe, parts, progress)
     _begin(recipe, made, out, progress)
@@ -144,14 +153,12 @@ def _begun(out: Path) -> dict[str, Any]:
 
 
 def _begin(recipe: PrepareRecipe, made: MadeFrom, out: Path, progress: Progress) -> None:
-    """Go on with what an earlier call left only if it saw the same inputs; what a kill left half written goes."""
+    """Go on with what an earlier call left only if it saw the same inputs."""
     work = out / WORK
     inputs = {**made, "allow_missing": recipe.allow_missing}
     if _begun(out) not in ({}, inputs):
         progress.note("The inputs have changed since this dataset was begun, so it is begun again.")
         remove(work)
-    for stray in out.glob(".*.part"):
-        stray.unlink()
     write_json(work / SETTINGS, recipe.settings())
     write_json(work / INPUTS, inputs)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from coref_automl import config, store
 from coref_automl.corpus.holdout import LEAST, SHARE
-from coref_automl.errors import CorefError, EvalSetError, FolderError, RecipeError
+from coref_automl.errors import EvalSetError, FolderError, RecipeError
 from coref_automl.evaluation import manifest, nouns
 from coref_automl.evaluation.evalset import KIND, TASKS, EvalSet, bundled_eval_set, freeze
 from coref_automl.evaluation.far import bucket_of, far_items
@@ -20,6 +20,7 @@ from coref_automl.evaluation.reading import Found, ReadDocument, read_document, 
 from coref_automl.evaluation.real import real_items
 from coref_automl.evaluation.rows import local_rows
 from coref_automl.evaluation.texts import read_texts
+from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import ClozeItem, Document, Task
 
@@ -89,16 +90,12 @@ def prepare_eval(recipe: EvalRecipe, out: Path, *, progress: Progress | None = N
     tagger = Tagger(default_cache())
     if recipe.asks_for_items:
         settings = manifest.settings(recipe, tokenizer_fingerprint(tokenizers[0]))
-        store.claim_folder(out, KIND)
-        if not store.is_done(out):
-            work = _Work(recipe, tokenizers[0], tagger, progress)
-            try:
+        with claimed(out, KIND):
+            if not store.is_done(out):
+                work = _Work(recipe, tokenizers[0], tagger, progress)
                 work.build()
-            except CorefError:
-                store.leave_empty(out)  # nothing was written: the folder is free for the corrected command, whatever it makes
-                raise
-            freeze(out, work.used(), work.items, manifest.facts(recipe, settings, work.items, work.drops, work.sources))
-        elif changed := manifest.difference(EvalSet.open(out).manifest["settings"], settings):
+                freeze(out, work.used(), work.items, manifest.facts(recipe, settings, work.items, work.drops, work.sources))
+        if changed := manifest.difference(EvalSet.open(out).manifest["settings"], settings):
             raise FolderError(f"{out} is frozen, but {changed}; choose another --out, or remove {out} to make it again.")
     built = EvalSet.open(out)
     for tokenizer in progress.track(tokenizers, "Noun tables", len(tokenizers), "tokenizers"):

@@ -33,6 +33,7 @@ def table_path(folder: Path, fingerprint: str) -> Path:
 
 
 def save_table(folder: Path, fingerprint: str, table: NDArray[np.bool_]) -> None:
+    store.sweep(folder, deep=False)
     with store.written_whole(table_path(folder, fingerprint), "wb") as handle:
         np.save(handle, table)
 

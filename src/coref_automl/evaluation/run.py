@@ -20,6 +20,7 @@ from coref_automl.evaluation.one import evaluate_one, pick
 from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
 from coref_automl.evaluation.targets import Target, base_targets, find_targets
 from coref_automl.evaluation.words import WordMode
+from coref_automl.locks import locked
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Evaluation
 from coref_automl.store import claim_folder
@@ -143,19 +144,21 @@ def _evaluate_target(
     seq_len = recipe.seq_len or desk.seq_len()
     out = []
     for number, evalset in enumerate(sets):
-        evaluation = desk.known(evalset, seq_len, dtype, recipe.words)
-        if evaluation is None and only_known:
+        if only_known and desk.known(evalset, seq_len, dtype, recipe.words) is None:
             return None
-        if evaluation is None:
-            evaluation = desk.score(
-                evalset, seq_len, device, dtype, recipe.words, budget=recipe.budget, seed=recipe.seed, progress=progress
-            )
-        evaluation = desk.with_base(evaluation, evalset, seq_len, dtype)
-        desk.write(evaluation, evalset, summary=number == 0)
-        if recipe.words == "l2r" and not only_known:
-            for check in desk.check_left_to_right(evalset, seq_len, device, dtype, recipe.budget, recipe.seed):
-                progress.note(f"{target.name}, {check}")
-        out.append(evaluation)
+        with locked(target.folder(evalset.name, seq_len), on_wait=progress.note):  # what another process scores is waited for
+            target.sweep(evalset.name, seq_len)
+            evaluation = desk.known(evalset, seq_len, dtype, recipe.words)
+            if evaluation is None:
+                evaluation = desk.score(
+                    evalset, seq_len, device, dtype, recipe.words, budget=recipe.budget, seed=recipe.seed, progress=progress
+                )
+            evaluation = desk.with_base(evaluation, evalset, seq_len, dtype)
+            desk.write(evaluation, evalset, summary=number == 0)
+            if recipe.words == "l2r" and not only_known:
+                for check in desk.check_left_to_right(evalset, seq_len, device, dtype, recipe.budget, recipe.seed):
+                    progress.note(f"{target.name}, {check}")
+            out.append(evaluation)
     return out
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coref_automl.errors import ModelError
 from coref_automl.records import Provenance
-from coref_automl.store import fingerprint, natural_order, read_json
+from coref_automl.store import fingerprint, natural_order, read_json, sweep
 
 EVALUATIONS = "evaluations"
 CHECKPOINT = re.compile(r"checkpoint-\d+")
@@ -33,6 +33,11 @@ class Target:
     @property
     def summary(self) -> Path:
         return self.base / f"{self.label}_eval_results.json"
+
+    def sweep(self, evalset: str, seq_len: int) -> None:
+        """Remove what killed processes left half written where this model's evaluation is written."""
+        for folder in (self.folder(evalset, seq_len), self.base):
+            sweep(folder, deep=False)
 
     def provenance(self) -> Provenance | None:
         path = Path(self.model) / "training.json"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -16,12 +17,13 @@ from typing import Any
 
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.errors import EvaluationError, InputError
+from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.cache import RowCache
 from coref_automl.relation.evaluate import KIND
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.train import train_one_seed
-from coref_automl.store import claim_folder, is_done
+from coref_automl.store import is_done
 from coref_automl.workers import Job, Outcome, run_jobs
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -81,8 +83,13 @@ def run_variants(
     """
     progress = progress or quiet()
     until = None if seconds is None else time.time() + seconds
-    for recipe in recipes.values():
-        claim_folder(Path(recipe.out), KIND)  # here, so that no two workers make the same folder at once
+    with ExitStack() as held:
+        for recipe in recipes.values():  # here, because several workers share a run's folder
+            held.enter_context(claimed(Path(recipe.out), KIND))
+        return _run(recipes, seeds, until, workers, progress)
+
+
+def _run(recipes: dict[str, RelationRecipe], seeds: int, until: float | None, workers: int, progress: Progress) -> Ran:
     jobs = [
         Job(f"{name}, seed {seed}", f"{__name__}:train_in_time", {"recipe": to_mapping(recipe), "seed": seed, "until": until})
         for seed in range(seeds)

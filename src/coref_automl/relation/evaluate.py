@@ -6,6 +6,7 @@ One seed's model by itself (the best-model of a study) is scored too; nothing is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from coref_automl.errors import ModelError
+from coref_automl.locks import locked
 from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.cache import RowCache
@@ -66,6 +68,11 @@ def evaluate_relation(
 ) -> RelationResult:
     """Every finished seed of a run, or one seed's model, on a labelled file: micro-F1, AUPRC, accuracy, n, split."""
     progress, cache, run = progress or quiet(), cache or RowCache(), Path(run)
+    with nullcontext() if is_model(run) or not run.is_dir() else locked(run):
+        return _evaluate(run, data, skip_bad, device, progress, cache)
+
+
+def _evaluate(run: Path, data: str, skip_bad: bool, device: str, progress: Progress, cache: RowCache) -> RelationResult:
     read = cache.read(data, skip_bad=skip_bad)
     seeds = seeds_of(run)
     if skip_bad:

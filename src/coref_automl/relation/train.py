@@ -16,6 +16,7 @@ from typing import Any
 
 from coref_automl.config import to_mapping, to_yaml
 from coref_automl.errors import FolderError
+from coref_automl.locks import claimed
 from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device, weights_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.cache import RowCache
@@ -35,7 +36,7 @@ from coref_automl.relation.scoring import (
     settle_prior,
     store_predictions,
 )
-from coref_automl.store import MANIFEST, claim_folder, is_done, mark_done, read_json, write_json, write_text
+from coref_automl.store import MANIFEST, is_done, mark_done, read_json, write_json, write_text
 
 VALIDATION = "train-holdout"
 
@@ -67,7 +68,14 @@ def train_relation(
     """
     cache = cache or RowCache()
     work = replace(_begin(recipe, cache), on_epoch=on_epoch)
-    progress = (progress or quiet()).into(work.run / "events.ndjson")
+    with claimed(work.run, KIND):
+        return _train(work, progress or quiet(), cache)
+
+
+def _train(work: _Work, progress: Progress, cache: RowCache) -> RelationResult:
+    recipe = work.recipe
+    _bind(work)
+    progress = progress.into(work.run / "events.ndjson")
     for data in (work.train, work.dev):
         if data is not None:
             list_problems(work.run, data, progress)
@@ -82,9 +90,10 @@ def train_relation(
 def train_one_seed(
     recipe: RelationRecipe, seed: int, *, progress: Progress | None = None, cache: RowCache | None = None
 ) -> SeedResult:
-    """One seed of a run, without summing up: for an ablation that goes through its variants seed by seed."""
+    """One seed of a run whose folder is held: for an ablation that goes through its variants seed by seed. Does not sum up."""
     cache = cache or RowCache()
     work = _begin(recipe, cache)
+    _bind(work)
     return _run_seed(work, seed, (progress or quiet()).into(work.run / "events.ndjson"), cache)
 
 
@@ -96,10 +105,7 @@ def _begin(recipe: RelationRecipe, cache: RowCache) -> _Work:
     kept, held = split_by_sentence(whole.rows, recipe.holdout)
     mask = None if recipe.label_mask == "off" else LabelMask.learn(kept, recipe.label_mask, support=recipe.mask_support)
     train, valid = RelationData(whole.split, kept, whole.problems), RelationData(VALIDATION, held)
-    work = _Work(run, recipe, train, valid, dev, mask, max_length)
-    claim_folder(run, KIND)
-    _bind(work)
-    return work
+    return _Work(run, recipe, train, valid, dev, mask, max_length)
 
 
 def _run_seed(work: _Work, seed: int, progress: Progress, cache: RowCache) -> SeedResult:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from coref_automl.errors import ModelError, TrainingError
+from coref_automl.locks import claimed
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.library import quiet_library
 from coref_automl.progress import Progress, quiet
@@ -22,7 +24,7 @@ from coref_automl.store import is_done, mark_done, read_json, write_json
 from coref_automl.training.batches import Collator, MaskedRows, expected_share
 from coref_automl.training.callbacks import RunCallback
 from coref_automl.training.card import write_card
-from coref_automl.training.folder import best_of, checkpoints_of, claim_run, give_up, resumable, standing
+from coref_automl.training.folder import KIND, best_of, checkpoints_of, claim_run, give_up, resumable, standing
 from coref_automl.training.judge import Judge
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
@@ -42,10 +44,15 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
     progress = progress if progress is not None and main else quiet()
     work = prepare_run(recipe)
     _join(work)
+    run = Path(work.recipe.out)
+    with claimed(run, KIND) if main else nullcontext():  # the other processes work for the first one
+        return _train(work, run, main, progress, started)
+
+
+def _train(work: Prepared, run: Path, main: bool, progress: Progress, started: float) -> TrainResult:
     if main:
         claim_run(work.recipe, work.prints, work.summary())
     _wait(work)
-    run = Path(work.recipe.out)
     if main:
         progress = progress.into(run / "events.ndjson")
     if is_done(run):
