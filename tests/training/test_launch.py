@@ -38,12 +38,17 @@ def step_losses(run: Path) -> list[float]:
 
 @pytest.mark.slow
 def test_an_interrupted_run_ends_with_130_and_can_go_on(dataset: Path, tokenizer_folder: Path, tmp_path: Path) -> None:
+    """Started with SIGINT ignored, as a shell starts the background jobs of a script."""
     from coref_automl.training.folder import resumable
 
     run = tmp_path / "run"
     command = options(dataset, tokenizer_folder, run, epochs=100_000, batch=4)
     process = subprocess.Popen(
-        [sys.executable, "-m", "coref_automl.cli", *command], stderr=subprocess.PIPE, text=True, env=environment()
+        [sys.executable, "-m", "coref_automl.cli", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
     until = time.monotonic() + 120
     while resumable(run) is None and time.monotonic() < until and process.poll() is None:

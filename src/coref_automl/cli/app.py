@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from typing import Any
@@ -47,6 +48,8 @@ _INTERRUPTED = "Interrupted. The same command goes on from where it stopped."
 
 def main() -> None:
     """The installed command."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a script's background job inherits it: nobody could interrupt it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 

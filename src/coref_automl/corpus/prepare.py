@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,7 @@ from coref_automl.store import (
     remove,
     write_json,
 )
-from coref_automl.workers import Job, Outcome, run_jobs
+from coref_automl.workers import Job, Outcome, run_jobs, usable_cores
 
 __all__ = ["PrepareRecipe", "prepare"]
 
@@ -219,7 +218,7 @@ def _fitting_workers(parts: list[Input]) -> int:
     """A process costs seconds to start: small inputs are done in this one."""
     known = sum(part.path.stat().st_size for part in parts if part.path is not None)
     small = known < _SMALL and all(part.path is not None or part.name in BUNDLED for part in parts)
-    return 1 if small else len(os.sched_getaffinity(0))
+    return 1 if small else usable_cores()
 
 
 def _each(target: str, jobs: list[dict[str, Any]], workers: int, stage: Stage) -> None:

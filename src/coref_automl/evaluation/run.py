@@ -62,13 +62,17 @@ def evaluate(
 
     `on_result` is called with each evaluation of the first set as it is finished.
     """
+    from coref_automl.models.precision import rounding_note
+
     progress = progress or quiet()
     sets = [EvalSet.open(folder) for folder in recipe.eval_sets or (bundled_eval_set(),)]
     targets = find_targets(paths, recipe.out)
     if recipe.out:
         claim_folder(recipe.out, "evaluations")
     if recipe.engine == "local":
-        pick(recipe.device, recipe.dtype)  # what no checkpoint can be scored with is said once
+        slow = rounding_note(*pick(recipe.device, recipe.dtype))  # what no checkpoint can be scored with is said once
+        if slow:
+            progress.note(slow)
     devices = _devices(recipe, len(targets))
     tally = _Tally(progress, on_result, alone=len(targets) == 1)
     if recipe.base:

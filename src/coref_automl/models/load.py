@@ -155,6 +155,8 @@ def pick_device(device: str) -> str:
         wanted = torch.device(device)
     except RuntimeError as error:
         raise ModelError(f"There is no device {device!r}; choose cpu, cuda, cuda:0 ... or auto.") from error
+    if wanted.type not in ("cpu", "cuda"):  # Apple's MPS among them: nothing here was ever run on it
+        raise ModelError(f"The device {device} is not supported; pass --device cpu, or cuda where there is an NVIDIA GPU.")
     if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
         raise ModelError(f"There is no such CUDA device here, so --device {device} cannot be used; pass --device cpu.")
     return device

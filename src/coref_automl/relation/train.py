@@ -65,9 +65,14 @@ def train_relation(
 
     `on_epoch(seed, epoch, scores)` hears of every epoch on the held-out slice; what it raises stops the run; it can go on later.
     """
+    from coref_automl.models.precision import rounding_note
+
+    slow = rounding_note(pick_device(recipe.device), recipe.precision)
     cache = cache or RowCache()
     work = replace(_begin(recipe, cache), on_epoch=on_epoch)
     progress = (progress or quiet()).into(work.run / "events.ndjson")
+    if slow:
+        progress.note(slow)
     for data in (work.train, work.dev):
         if data is not None:
             list_problems(work.run, data, progress)

@@ -16,6 +16,7 @@ import torch
 from coref_automl.errors import ModelError, TrainingError
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.library import quiet_library
+from coref_automl.models.precision import software_rounding
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Provenance
 from coref_automl.store import is_done, mark_done, read_json, write_json
@@ -125,7 +126,12 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
         progress.note(line)
     total, unit = (work.last, "steps") if work.last < OPEN_END else (60 * known(recipe.max_minutes), "s")
     judge = Judge(recipe, run, progress, trainer.accelerator)
-    with quiet_library(errors=True), without_cudnn(work.dataset.seq_len), progress.stage("train", total, unit) as stage:
+    with (
+        quiet_library(errors=True),
+        software_rounding(),
+        without_cudnn(work.dataset.seq_len),
+        progress.stage("train", total, unit) as stage,
+    ):
         callback = RunCallback(
             plan=plan,
             clock=clock,
