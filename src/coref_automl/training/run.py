@@ -23,6 +23,7 @@ from coref_automl.store import is_done, mark_done, read_json, write_json
 from coref_automl.training.batches import Collator, MaskedRows, expected_share
 from coref_automl.training.callbacks import RunCallback
 from coref_automl.training.card import write_card
+from coref_automl.training.crew import Crew
 from coref_automl.training.folder import best_of, checkpoints_of, claim_run, give_up, resumable, standing
 from coref_automl.training.judge import Judge
 from coref_automl.training.loss import prepare_model
@@ -42,10 +43,10 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
     main = int(os.environ.get("RANK", "0")) == 0
     progress = progress if progress is not None and main else quiet()
     work = prepare_run(recipe)
-    _join(work)
+    crew = Crew(work.processes, work.device)
     if main:
         claim_run(work.recipe, work.prints, work.summary())
-    _wait(work)
+    crew.wait()
     run = Path(work.recipe.out)
     if main:
         progress = progress.into(run / "events.ndjson")
@@ -57,7 +58,7 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
     micro = work.micro
     while True:
         try:
-            return _attempt(work, run, micro, progress, started)
+            return _attempt(work, crew, run, micro, progress, started)
         except ModelError:
             if main:
                 give_up(run)
@@ -77,7 +78,7 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
         _release()
 
 
-def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started: float) -> TrainResult:
+def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progress, started: float) -> TrainResult:
     """Train with one micro-batch size from the newest checkpoint, or from the beginning."""
     recipe, plan = work.recipe, work.plan
     resume = resumable(run)
@@ -116,6 +117,7 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
         schedule=(recipe.schedule, known(recipe.warmup)),
         tokenizer=work.tokenizer,
         finish=lambda folder, step: _complete(work, run, clock, folder, step),
+        wait=crew.wait,
         keep_states=recipe.keep_states,
     )
     if work.processes > 1:
@@ -125,7 +127,7 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
     for line in work.lines(micro):
         progress.note(line)
     total, unit = (work.last, "steps") if work.last < OPEN_END else (60 * known(recipe.max_minutes), "s")
-    judge = Judge(recipe, run, progress, trainer.accelerator)
+    judge = Judge(recipe, run, progress, trainer.accelerator, crew)
     with (
         quiet_library(errors=True),
         software_rounding(),
@@ -152,7 +154,7 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
                 trainer.close_workers()
     if trainer.is_world_process_zero():
         mark_done(run)
-    trainer.accelerator.wait_for_everyone()
+    crew.wait()
     return _result(run, callback.last_loss, callback.stopped)
 
 
@@ -212,20 +214,6 @@ def _agree(trainer: MaskedTrainer, progress: float) -> float:
     torch.distributed.broadcast(told, 0)
     agreed: float = told.item()
     return agreed
-
-
-def _join(work: Prepared) -> None:
-    if work.processes > 1:
-        from accelerate import PartialState
-
-        PartialState(cpu=not work.device.startswith("cuda"))
-
-
-def _wait(work: Prepared) -> None:
-    if work.processes > 1:
-        from accelerate import PartialState
-
-        PartialState().wait_for_everyone()
 
 
 def _release() -> None:

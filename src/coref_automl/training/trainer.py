@@ -37,6 +37,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         schedule: tuple[str, float],
         tokenizer: Any,
         finish: Callable[[Path, int], None],
+        wait: Callable[[], None],
         keep_states: bool,
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=rows, data_collator=collator, processing_class=tokenizer)
@@ -47,6 +48,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         self._groups = groups
         self._schedule = schedule
         self._finish = finish
+        self._wait = wait
         self._keep_states = keep_states
         self._first_bad = torch.full((), -1, dtype=torch.long, device=args.device)
 
@@ -126,7 +128,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         name = f"checkpoint-{self.state.global_step}"
         try:
             super()._save_checkpoint(model, trial)
-            self.accelerator.wait_for_everyone()
+            self._wait()
             if self.is_world_process_zero():
                 self._finish(writing / name, self.state.global_step)
                 flush_folder(writing / name)
@@ -142,7 +144,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
                 f"{name} could not be saved ({str(error).splitlines()[0]}); earlier checkpoints are intact: "
                 f"free some space and run the same command again."
             ) from error
-        self.accelerator.wait_for_everyone()
+        self._wait()
 
 
 def flush_folder(folder: Path) -> None:
