@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import operator
+import os
+import reprlib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import yaml
 
 from coref_automl.errors import RecipeError
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -64,6 +69,53 @@ def from_mapping(recipe: type[T], data: Mapping[str, Any], where: str) -> T:
         raise RecipeError(f"{where}: {lacks}.") from error
 
 
+def typed(recipe: Any) -> None:
+    """Check a recipe that Python made, in its `__post_init__`: a path will do for text, text for a path, and one for a list."""
+    kind: Any = type(recipe)
+    for name, shape in _hints(kind).items():
+        value = _checked(shape, _as_meant(shape, getattr(recipe, name)), f"{kind.__name__}: {name}")
+        object.__setattr__(recipe, name, value)
+
+
+def expect(recipe: Any, kind: type[T], function: str) -> T:
+    """The recipe, if it is one of this kind."""
+    if not isinstance(recipe, kind):
+        raise RecipeError(f"{function} needs {_indefinite(kind.__name__)}, not {reprlib.repr(recipe)}.")
+    return recipe
+
+
+def as_path(value: Any, what: str) -> Path:
+    if isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str):
+        return Path(value)
+    raise RecipeError(f"{what} should be a path, not {reprlib.repr(value)}.")
+
+
+def as_paths(value: Any, what: str) -> list[str]:
+    """One path, or paths in lists of any depth, as one list of strings."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, os.PathLike):
+        return [str(as_path(value, what))]
+    if not isinstance(value, Iterable) or isinstance(value, bytes | Mapping):
+        raise RecipeError(f"{what} should be a path or a list of paths, not {reprlib.repr(value)}.")
+    return [path for entry in value for path in as_paths(entry, what)]
+
+
+def typed_options(function: Callable[P, T]) -> Callable[P, T]:
+    """A public function whose keyword options are checked as a recipe's fields are."""
+
+    @wraps(function)
+    def call(*given: P.args, **options: P.kwargs) -> T:
+        shapes = _hints(function)
+        for name, value in options.items():
+            if name not in shapes or name == "return":
+                raise RecipeError(f"{function.__name__}: unknown option {name!r}. {nearest(name, shapes)}")
+            options[name] = _checked(shapes[name], _as_meant(shapes[name], value), f"{function.__name__}: {name}")
+        return function(*given, **options)
+
+    return call
+
+
 def to_mapping(recipe: Any) -> dict[str, Any]:
     """The recipe as plain values, as `recipe.yaml` holds it."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(recipe).items()}
@@ -71,6 +123,24 @@ def to_mapping(recipe: Any) -> dict[str, Any]:
 
 def to_yaml(recipe: Any) -> str:
     return yaml.safe_dump(to_mapping(recipe), allow_unicode=True, sort_keys=False)
+
+
+@lru_cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _as_meant(kind: Any, value: Any) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple:
+        entries = (value,) if isinstance(value, str | Path) else value
+        return tuple(_as_meant(arguments[0], entry) for entry in entries) if isinstance(entries, list | tuple) else entries
+    wants_text = kind is str or (str in arguments and Path not in arguments)
+    return str(value) if wants_text and isinstance(value, Path) else value
+
+
+def _indefinite(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
 def _required(entry: dataclasses.Field[Any]) -> bool:
@@ -94,11 +164,13 @@ def _checked(kind: Any, value: Any, where: str) -> Any:
         if len(kinds) != len(value):
             raise RecipeError(f"{where} should have {len(kinds)} entries, not {len(value)}.")
         return tuple(_checked(k, entry, where) for k, entry in zip(kinds, value, strict=True))
-    if origin is dict:
-        if not isinstance(value, dict):
+    if origin in (dict, Mapping):
+        if not isinstance(value, Mapping):
             raise RecipeError(f"{where} should hold `key: value` lines, not {value!r}.")
         return {key: _checked(arguments[1], entry, f"{where}.{key}") for key, entry in value.items()}
     if dataclasses.is_dataclass(kind):
+        if isinstance(value, kind):  # type: ignore[arg-type]
+            return value
         if not isinstance(value, dict):
             raise RecipeError(f"{where} should hold `key: value` lines, not {value!r}.")
         return from_mapping(kind, value, where)  # type: ignore[arg-type]
@@ -124,6 +196,8 @@ def _plain(kind: Any, value: Any, where: str) -> Any:
             pass
     elif kind is Path and isinstance(value, str | Path):
         return Path(value)
+    elif kind is int and not isinstance(value, bool) and hasattr(value, "__index__"):
+        return operator.index(value)  # numpy's whole numbers too
     elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
     raise RecipeError(f"{where} should be {_NAMES.get(kind, kind.__name__)}, not {value!r}.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison import plan
-from coref_automl.comparison.groups import flat_paths, left_out, not_evaluated, read_groups
+from coref_automl.comparison.groups import left_out, not_evaluated, read_groups
 from coref_automl.comparison.page import Page, Say, Section, Table, row
 from coref_automl.comparison.recommend import MARGIN, checked_margin, recommend_group
 from coref_automl.comparison.relation_runs import look_for_relation
@@ -20,7 +20,7 @@ from coref_automl.comparison.study import Study, study_of
 from coref_automl.comparison.study_page import results_csv, study_page
 from coref_automl.comparison.table_page import table_page
 from coref_automl.comparison.tables import read_table
-from coref_automl.config import nearest
+from coref_automl.config import as_path, as_paths, nearest, typed_options
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.records import Record
 from coref_automl.store import claim_folder, is_done, write_text
@@ -49,6 +49,7 @@ class Report(Record):
         return f'<p><strong>{html.escape(self.sentence)}</strong></p><p><a href="{link}">{html.escape(self.page)}</a></p>'
 
 
+@typed_options
 def report(
     *paths: Any,
     out: str | Path | None = None,
@@ -79,9 +80,10 @@ def report(
         rows = read_table(Path(table))
         page, results = table_page(rows, say, source=Path(table).name, target=goal), ""
     else:
-        page, results = _study_page(flat_paths(paths), say, metric=metric, margin=margin, evalset=evalset, seed=seed, target=goal)
+        names = as_paths(paths, "paths")
+        page, results = _study_page(names, say, metric=metric, margin=margin, evalset=evalset, seed=seed, target=goal)
     page = replace(page, title=title or page.title)
-    folder = Path(out)
+    folder = as_path(out, "out")
     claim_folder(folder, KIND)
     write_text(folder / "report.md", render_markdown(page))
     if results:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl import errors
+from coref_automl.config import as_path, expect
 from coref_automl.corpus.assemble import assemble
 from coref_automl.corpus.counts import refuse_empty
 from coref_automl.corpus.dataset import KIND
@@ -55,8 +56,9 @@ PART = "dataset-part"
 _SMALL = 4 << 20
 
 
-def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
+def prepare(recipe: PrepareRecipe, out: str | Path, *, progress: Progress | None = None) -> dict[str, Any]:
     """Make the dataset, or go on making it; a finished one is returned as it stands."""
+    recipe, out = expect(recipe, PrepareRecipe, "prepare"), as_path(out, "out")
     progress = progress or quiet()
     _same_settings(recipe, out)
     if is_done(out) and kind_of_folder(out) in (KIND, PART):

@@ -57,6 +57,7 @@ class EvalRecipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        config.typed(self)
         if not self.models:
             raise RecipeError("Name the model whose tokenizer is the reference, with --model.")
         for task in self.tasks:
@@ -76,7 +77,7 @@ class EvalRecipe:
         return bool(self.sources or self.gold or self.lambada)
 
 
-def prepare_eval(recipe: EvalRecipe, out: Path, *, progress: Progress | None = None) -> EvalSet:
+def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | None = None) -> EvalSet:
     """Build and freeze a set. A finished one of the same settings and inputs is returned as it is; new models add noun tables.
 
     Without sources, gold and lambada, `out` is a finished set and only gets the noun tables of the models.
@@ -84,6 +85,7 @@ def prepare_eval(recipe: EvalRecipe, out: Path, *, progress: Progress | None = N
     from coref_automl.korean import Tagger, default_cache
     from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 
+    recipe, out = config.expect(recipe, EvalRecipe, "prepare_eval"), config.as_path(out, "out")
     progress = progress or quiet()
     tokenizers = [load_tokenizer(model) for model in recipe.models]
     tagger = Tagger(default_cache())

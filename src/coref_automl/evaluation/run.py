@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from coref_automl.config import from_mapping, to_mapping
+from coref_automl.config import as_paths, expect, from_mapping, to_mapping, typed
 from coref_automl.errors import CorefError, EvaluationError, StorageError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.keep import Desk
@@ -50,10 +50,13 @@ class EvaluateRecipe:
     seed: int = 0
     engine: Engine = "local"
 
+    def __post_init__(self) -> None:
+        typed(self)
+
 
 def evaluate(
-    paths: Sequence[str | Path],
-    recipe: EvaluateRecipe,
+    paths: str | Path | Sequence[str | Path],
+    recipe: EvaluateRecipe | None = None,
     *,
     progress: Progress | None = None,
     on_result: Callable[[Evaluation], None] | None = None,
@@ -64,9 +67,10 @@ def evaluate(
     """
     from coref_automl.models.precision import rounding_note
 
+    recipe = expect(recipe or EvaluateRecipe(), EvaluateRecipe, "evaluate")
     progress = progress or quiet()
     sets = [EvalSet.open(folder) for folder in recipe.eval_sets or (bundled_eval_set(),)]
-    targets = find_targets(paths, recipe.out)
+    targets = find_targets(as_paths(paths, "paths"), recipe.out)
     if recipe.out:
         claim_folder(recipe.out, "evaluations")
     if recipe.engine == "local":

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coref_automl.config import to_mapping, to_yaml
+from coref_automl.config import expect, to_mapping, to_yaml
 from coref_automl.errors import FolderError
 from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device, weights_fingerprint
 from coref_automl.progress import Progress, quiet
@@ -67,6 +67,7 @@ def train_relation(
     """
     from coref_automl.models.precision import rounding_note
 
+    recipe = expect(recipe, RelationRecipe, "train_relation")
     slow = rounding_note(pick_device(recipe.device), recipe.precision)
     cache = cache or RowCache()
     work = replace(_begin(recipe, cache), on_epoch=on_epoch)

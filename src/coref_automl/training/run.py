@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from coref_automl.config import expect
 from coref_automl.errors import ModelError, TrainingError
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.library import quiet_library
@@ -39,6 +40,7 @@ from coref_automl.training.trainer import MaskedTrainer
 
 def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResult:
     """Train, or go on training, until the budget is spent; a finished run is returned as it stands."""
+    recipe = expect(recipe, TrainRecipe, "train")
     started = time.monotonic()
     main = int(os.environ.get("RANK", "0")) == 0
     progress = progress if progress is not None and main else quiet()
