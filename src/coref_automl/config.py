@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import operator
 import os
 import reprlib
@@ -29,12 +30,20 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."
 
 
+def shown(value: Any) -> str:
+    """A value in an error, however large it is."""
+    try:
+        return reprlib.repr(value) if not isinstance(value, str) else repr(value if len(value) <= 200 else value[:197] + "...")
+    except ValueError:  # Python prints no number of more than 4,300 digits
+        return "a number of thousands of digits"
+
+
 def choose(name: str, registry: Mapping[str, T], what: str) -> T:
     """Look a name up in a registry; an unknown one is an error that names the nearest."""
     try:
         return registry[name]
     except KeyError:
-        raise RecipeError(f"Unknown {what} {name!r}. {nearest(name, registry)}") from None
+        raise RecipeError(f"Unknown {what} {shown(name)}. {nearest(name, registry)}") from None
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -42,8 +51,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
         data = yaml.safe_load(path.read_text("utf-8"))
     except OSError as error:
         raise RecipeError(f"Cannot read the recipe {path} ({error.strerror}).") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
+    except RecursionError as error:
+        raise RecipeError(f"{path} is nested too deeply to be a recipe.") from error
+    except (yaml.YAMLError, ValueError) as error:  # a date or a number that cannot be is a ValueError
+        raise RecipeError(f"{path} is not YAML: {' '.join(str(error).split(';')[0].split())}.") from error
     if not isinstance(data, dict):
         raise RecipeError(f"{path} should hold `key: value` lines at the top level.")
     return data
@@ -59,7 +70,7 @@ def from_mapping(recipe: type[T], data: Mapping[str, Any], where: str) -> T:
     shape = typing.get_type_hints(recipe)
     for key in data:
         if key not in shape:
-            raise RecipeError(f"{where}: unknown key {key!r}. {nearest(key, shape)}")
+            raise RecipeError(f"{where}: unknown key {shown(key)}. {nearest(str(key), shape)}")
     values = {key: _checked(shape[key], value, f"{where}: {key}") for key, value in data.items()}
     try:
         return recipe(**values)
@@ -80,14 +91,14 @@ def typed(recipe: Any) -> None:
 def expect(recipe: Any, kind: type[T], function: str) -> T:
     """The recipe, if it is one of this kind."""
     if not isinstance(recipe, kind):
-        raise RecipeError(f"{function} needs {_indefinite(kind.__name__)}, not {reprlib.repr(recipe)}.")
+        raise RecipeError(f"{function} needs {_indefinite(kind.__name__)}, not {shown(recipe)}.")
     return recipe
 
 
 def as_path(value: Any, what: str) -> Path:
     if isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str):
         return Path(value)
-    raise RecipeError(f"{what} should be a path, not {reprlib.repr(value)}.")
+    raise RecipeError(f"{what} should be a path, not {shown(value)}.")
 
 
 def as_paths(value: Any, what: str) -> list[str]:
@@ -97,7 +108,7 @@ def as_paths(value: Any, what: str) -> list[str]:
     if isinstance(value, os.PathLike):
         return [str(as_path(value, what))]
     if not isinstance(value, Iterable) or isinstance(value, bytes | Mapping):
-        raise RecipeError(f"{what} should be a path or a list of paths, not {reprlib.repr(value)}.")
+        raise RecipeError(f"{what} should be a path or a list of paths, not {shown(value)}.")
     return [path for entry in value for path in as_paths(entry, what)]
 
 
@@ -156,23 +167,23 @@ def _checked(kind: Any, value: Any, where: str) -> Any:
     if origin is typing.Literal:
         if value in arguments:
             return value
-        raise RecipeError(f"{where} cannot be {value!r}. {nearest(str(value), map(str, arguments))}")
+        raise RecipeError(f"{where} cannot be {shown(value)}. {nearest(str(value), map(str, arguments))}")
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise RecipeError(f"{where} should be a list, not {value!r}.")
+            raise RecipeError(f"{where} should be a list, not {shown(value)}.")
         kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
         if len(kinds) != len(value):
             raise RecipeError(f"{where} should have {len(kinds)} entries, not {len(value)}.")
         return tuple(_checked(k, entry, where) for k, entry in zip(kinds, value, strict=True))
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):
-            raise RecipeError(f"{where} should hold `key: value` lines, not {value!r}.")
+            raise RecipeError(f"{where} should hold `key: value` lines, not {shown(value)}.")
         return {key: _checked(arguments[1], entry, f"{where}.{key}") for key, entry in value.items()}
     if dataclasses.is_dataclass(kind):
         if isinstance(value, kind):  # type: ignore[arg-type]
             return value
         if not isinstance(value, dict):
-            raise RecipeError(f"{where} should hold `key: value` lines, not {value!r}.")
+            raise RecipeError(f"{where} should hold `key: value` lines, not {shown(value)}.")
         return from_mapping(kind, value, where)  # type: ignore[arg-type]
     return _plain(kind, value, where)
 
@@ -191,16 +202,21 @@ def _plain(kind: Any, value: Any, where: str) -> Any:
         return value
     if kind is float and isinstance(value, int | float | str) and not isinstance(value, bool):
         try:
-            return float(value)  # YAML reads 5e-5 as text
-        except ValueError:
+            number = float(value)  # YAML reads 5e-5 as text
+        except (ValueError, OverflowError):
             pass
+        else:
+            if math.isfinite(number):
+                return number
     elif kind is Path and isinstance(value, str | Path):
         return Path(value)
     elif kind is int and not isinstance(value, bool) and hasattr(value, "__index__"):
-        return operator.index(value)  # numpy's whole numbers too
-    elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        whole = operator.index(value)  # numpy's whole numbers too
+        if abs(whole) < 2**63:
+            return whole
+    elif kind is not int and isinstance(value, kind):
         return value
-    raise RecipeError(f"{where} should be {_NAMES.get(kind, kind.__name__)}, not {value!r}.")
+    raise RecipeError(f"{where} should be {_NAMES.get(kind, kind.__name__)}, not {shown(value)}.")
 
 
 _NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}

@@ -71,6 +71,8 @@ class EvalRecipe:
             raise RecipeError(f"--holdout is a share between 0 and 0.5, not {self.holdout}.")
         if min(self.per_source, self.per_bucket, self.limit or 1) < 1:
             raise RecipeError("The limits of rows, of items a source and of items a bucket are 1 or more.")
+        if self.seed < 0:
+            raise RecipeError(f"--seed should be 0 or more, not {self.seed}.")
 
     @property
     def asks_for_items(self) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.config import as_paths, expect, from_mapping, to_mapping, typed
-from coref_automl.errors import CorefError, EvaluationError, StorageError
+from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.keep import Desk
 from coref_automl.evaluation.one import evaluate_one, pick
@@ -52,6 +52,10 @@ class EvaluateRecipe:
 
     def __post_init__(self) -> None:
         typed(self)
+        least = {"--seq-len": (self.seq_len, 1), "--batch-tokens": (self.budget, 1), "--seed": (self.seed, 0)}
+        for option, (value, low) in least.items():
+            if value is not None and value < low:
+                raise RecipeError(f"{option} should be {low} or more, not {value}.")
 
 
 def evaluate(

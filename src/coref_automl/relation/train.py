@@ -35,7 +35,7 @@ from coref_automl.relation.scoring import (
     settle_prior,
     store_predictions,
 )
-from coref_automl.store import MANIFEST, claim_folder, is_done, mark_done, read_json, write_json, write_text
+from coref_automl.store import MANIFEST, claim_folder, is_done, mark_done, read_json, read_object, write_json, write_text
 
 VALIDATION = "train-holdout"
 
@@ -193,7 +193,7 @@ def _bind(work: _Work) -> None:
     prints = {"weights": weights_fingerprint(recipe.model), "train": rows_fingerprint(rows)}
     path = work.run / MANIFEST
     if path.is_file():
-        held = read_json(path)["binding"]
+        held = read_object(path, binding=dict)["binding"]
         for name, value in {**settings, **prints}.items():
             before = {**held["settings"], **held["fingerprints"]}.get(name)
             if before != value:

@@ -20,7 +20,7 @@ from coref_automl.models.library import quiet_library
 from coref_automl.models.precision import software_rounding
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Provenance
-from coref_automl.store import is_done, mark_done, read_json, write_json
+from coref_automl.store import is_done, mark_done, read_json, read_object, write_json
 from coref_automl.training.batches import Collator, MaskedRows, expected_share
 from coref_automl.training.callbacks import RunCallback
 from coref_automl.training.card import write_card
@@ -98,7 +98,7 @@ def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progre
         progress.note(line)
     prepare_model(model, cross_document=recipe.cross_document, compiled=recipe.compile)
     masking = masking_of(work, model)
-    past = read_json(resume / "clock.json") if resume else {"seconds": 0.0, "lost": 0.0}
+    past = read_object(resume / "clock.json", seconds=float, lost=float) if resume else {"seconds": 0.0, "lost": 0.0}
     clock = Clock(
         work.last,
         recipe.max_minutes,
@@ -190,7 +190,7 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
 def _result(run: Path, loss: float | None, stopped: str | None) -> TrainResult:
     checkpoints = checkpoints_of(run)
     made = Provenance.from_json(read_json(checkpoints[-1] / "training.json")) if checkpoints else None
-    seconds = float(read_json(checkpoints[-1] / "clock.json")["seconds"]) if checkpoints else 0.0
+    seconds = float(read_object(checkpoints[-1] / "clock.json", seconds=float)["seconds"]) if checkpoints else 0.0
     return TrainResult(
         run=run,
         checkpoints=tuple(checkpoints),
