@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.errors import InputError
+from coref_automl.workers import usable_cores
 
 if TYPE_CHECKING:
     from kiwipiepy import Kiwi, Token
@@ -80,7 +81,7 @@ class Tagger:
     """
 
     def __init__(self, cache: Path | None = None, threads: int | None = None) -> None:
-        self._threads = threads or len(os.sched_getaffinity(0))
+        self._threads = threads or usable_cores()
         self._store = _TagStore(cache / f"tags-{kiwi_version()}.sqlite") if cache else None
 
     def tag(self, texts: Iterable[str]) -> Iterator[Tags]:

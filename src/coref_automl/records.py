@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import reprlib
 import types
 import typing
 from dataclasses import dataclass, field
@@ -222,10 +223,24 @@ def _value(kind: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         inner = [a for a in arguments if a is not types.NoneType]
-        return None if value is None else _value(inner[0], value, where)
+        return None if value is None and len(inner) < len(arguments) else _value(inner[0], value, where)
+    if (origin is tuple and not isinstance(value, list | tuple)) or (origin is dict and not isinstance(value, dict)):
+        raise _unlike(where, value)
     if origin is tuple:
+        if arguments[1:] != (...,) and len(arguments) != len(value):
+            raise InputError(f"{where} should have {len(arguments)} entries, not {len(value)}; the file was edited.")
         kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
         return tuple(_value(k, entry, where) for k, entry in zip(kinds, value, strict=True))
     if origin is dict:
         return {key: _value(arguments[1], entry, f"{where}.{key}") for key, entry in value.items()}
+    accepted = _ACCEPTED.get(kind)
+    if accepted is not None and (not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool)):
+        raise _unlike(where, value)
     return value
+
+
+_ACCEPTED: dict[Any, tuple[type, ...]] = {str: (str,), int: (int,), float: (float, int), bool: (bool,)}
+
+
+def _unlike(where: str, value: Any) -> InputError:
+    return InputError(f"{where} cannot be {reprlib.repr(value)}; the file was edited, or written by something else.")

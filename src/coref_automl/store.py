@@ -31,11 +31,15 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise StorageError(
+                f"{path} grows beyond the largest file allowed here (ulimit -f); raise the limit and run the same command again."
+            ) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageError(
                 f"The disk is full while writing {path}; free some space and run the same command again."
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
             raise StorageError(f"Cannot write {path} ({error.strerror}); choose another --out.") from error
         raise
 
@@ -93,8 +97,32 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist.") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON ({error}); it is damaged or belongs to something else.") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}).") from error
+    except NOT_JSON as error:
+        raise InputError(f"{path} is not JSON ({json_fault(error)}); it is damaged or belongs to something else.") from error
+
+
+def read_object(path: Path, **kinds: type) -> dict[str, Any]:
+    """A JSON object that has these keys, with values of these types; what is missing or of another type is named."""
+    held = read_json(path)
+    if not isinstance(held, dict):
+        raise InputError(f"{path} should hold an object, not {type(held).__name__}; it is damaged or belongs to something else.")
+    for key, kind in kinds.items():
+        if not isinstance(held.get(key), (int, float) if kind is float else kind):
+            state = f"a {key} that is none" if key in held else f"no {key}"
+            raise InputError(f"{path} has {state}; it is damaged or belongs to something else.")
+    return held
+
+
+NOT_JSON = (ValueError, RecursionError)
+"""What Python raises for text that is no JSON: wrong signs or bytes, a number of thousands of digits, thousands of brackets."""
+
+
+def json_fault(error: BaseException) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return str(error).split(";")[0]  # the rest is advice to programmers about a limit of the interpreter
 
 
 def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
@@ -112,8 +140,8 @@ def read_jsonl(path: Path) -> Iterator[Any]:
                     return
                 try:
                     yield json.loads(line)
-                except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                    raise InputError(f"{path}, line {number}, is not JSON: {error}.") from error
+                except NOT_JSON as error:
+                    raise InputError(f"{path}, line {number}, is not JSON: {json_fault(error)}.") from error
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist.") from error
 
@@ -276,6 +304,32 @@ def short_names(folders: Iterable[PurePath]) -> dict[PurePath, str]:
         count = Counter(names.values())
         names |= {folder: "-".join(folder.parts[-depth:]) for folder, name in names.items() if count[name] > 1}
     return names
+
+
+def obey_umask(folder: Path) -> None:
+    """Let the files of a folder be read by whom the umask allows: the library that writes weights makes them private."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    for path in folder.iterdir():
+        if path.is_file():
+            path.chmod(0o666 & ~mask)
+
+
+def at_home(place: str) -> Path:
+    """A path whose `~` is expanded; one of a user that does not exist stays as it is, and is then found missing."""
+    try:
+        return Path(place).expanduser()
+    except RuntimeError:
+        return Path(place)
+
+
+def is_text(name: str) -> bool:
+    """Bytes that are no UTF-8 reach Python as half surrogates, which cannot be written to a file."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def natural_order(name: str | Path) -> list[tuple[int, str]]:

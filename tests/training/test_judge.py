@@ -16,6 +16,7 @@ from coref_automl.errors import EvaluationError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate
 from coref_automl.store import read_json
+from coref_automl.training.crew import Crew
 from coref_automl.training.recipe import TrainRecipe
 from tests.evaluation.tiny import TEXTS, freeze_tiny, tokenizer_of
 
@@ -143,6 +144,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
             run,
             Progress(shown=False, events=run / "events.ndjson"),
             SimpleNamespace(is_main_process=True, num_processes=1, device=SimpleNamespace(type="cpu")),
+            Crew(1, "cpu"),
         )
 
     return make

@@ -197,7 +197,7 @@ def test_workers_change_nothing_that_is_learned(recipe: Recipe, tmp_path: Path) 
 def test_gradient_checkpointing_changes_nothing_that_is_learned(recipe: Recipe, tmp_path: Path, shape: str) -> None:
     plain = train(recipe(model=f"new:{shape}", out=str(tmp_path / "plain"), epochs=1))
     saving = train(recipe(model=f"new:{shape}", epochs=1, gradient_checkpointing=True))
-    assert losses(saving.run) == pytest.approx(losses(plain.run), rel=1e-6)
+    assert losses(saving.run) == pytest.approx(losses(plain.run), rel=1e-4)
 
 
 def test_a_budget_in_minutes_ends_with_a_checkpoint_and_a_small_rate(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ of both. Both tag with models of their own, and neither finds a tag in a cache.
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -34,6 +33,7 @@ from coref_automl.errors import SourceError
 from coref_automl.korean import Tagger, release_kiwi
 from coref_automl.progress import quiet
 from coref_automl.store import claim_folder, read_jsonl, remove
+from coref_automl.workers import usable_cores
 
 
 def run(
@@ -45,7 +45,7 @@ def run(
     workers: int = 0,
 ) -> BenchResult:
     """Prepare the same texts in both ways. Without a model, a tokenizer is trained on the texts first."""
-    workers = workers or len(os.sched_getaffinity(0))
+    workers = workers or usable_cores()
     texts = _texts(source, megabytes)
     size = sum(len(text.encode()) for text in texts) / 1e6
     with tempfile.TemporaryDirectory() as name:

@@ -68,7 +68,7 @@ def adapt(
     re_train: Annotated[str | None, typer.Option("--re-train", help="Relation rows to carry the chosen checkpoint into.")] = None,
     re_dev: Annotated[str | None, typer.Option("--re-dev", help="Relation rows that are scored once at the end.")] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Seed of everything random; 0 unless the recipe says otherwise.")
+        int | None, typer.Option("--seed", min=0, help="Seed of everything random; 0 unless the recipe says otherwise.")
     ] = None,
     lang: Annotated[
         str | None, typer.Option("--lang", help="Language of the report, ko or en; ko unless the recipe says otherwise.")

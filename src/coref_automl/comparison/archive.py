@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from coref_automl.comparison.groups import flat_paths, not_evaluated, nothing_under, with_bases
+from coref_automl.comparison.groups import not_evaluated, nothing_under, with_bases
 from coref_automl.comparison.relation_runs import RelationRun, archive_relation, find_relation, look_for_relation
+from coref_automl.config import as_paths
 from coref_automl.errors import InputError
 from coref_automl.evaluation.archive import archive_evaluations
 from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
@@ -43,7 +44,7 @@ def archive(*paths: Any, out: str | Path) -> Archive:
     The models that the checkpoints began from are kept with them where they were evaluated. A folder that holds others too is
     refused: nothing that is not written again is lost.
     """
-    names, folder = flat_paths(paths), Path(out)
+    names, folder = as_paths(paths, "paths"), Path(out)
     stored = with_bases(names, find_evaluations(names))
     if any(one.folder.resolve().is_relative_to(folder.resolve()) for one in stored):
         raise InputError(f"{folder} holds evaluations that would be archived into it; choose another --out.")

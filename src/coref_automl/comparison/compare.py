@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 
 from coref_automl.comparison.comparison_table import ComparisonRow, ComparisonTable
-from coref_automl.comparison.groups import flat_paths
 from coref_automl.comparison.pairing import choose_group, find_reference, references, settle_metric
 from coref_automl.comparison.scores import Columns, Entry, Group
+from coref_automl.config import as_paths, typed_options
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Half
@@ -34,6 +34,7 @@ SAME = "the same on every item"
 Finding = Literal["better", "worse", "same", "not shown"]
 
 
+@typed_options
 def compare(
     *paths: Any,
     metric: str | None = None,
@@ -53,7 +54,7 @@ def compare(
         evalset: the set to compare on, where the checkpoints have several.
         seed: of the resampling.
     """
-    group, notes = choose_group(flat_paths(paths), common=common, evalset=evalset)
+    group, notes = choose_group(as_paths(paths, "paths"), common=common, evalset=evalset)
     require_two(group)
     metric, more = settle_metric(group, metric)
     return compare_group(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))

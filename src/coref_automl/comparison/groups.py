@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -19,14 +19,6 @@ from coref_automl.evaluation.stored import StoredEvaluation, base_evaluation, is
 from coref_automl.evaluation.targets import CHECKPOINT, identity, marked, slug, target_of
 from coref_automl.records import Evaluation, half_of
 from coref_automl.store import short_names
-
-
-def flat_paths(paths: Iterable[Any]) -> list[str]:
-    """Paths, and lists of paths, in one list."""
-    out: list[str] = []
-    for path in paths:
-        out += [str(path)] if isinstance(path, str | Path) else flat_paths(path)
-    return out
 
 
 def read_groups(paths: Sequence[str], *, common: bool = False) -> list[Group]:

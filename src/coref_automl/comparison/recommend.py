@@ -15,10 +15,11 @@ from typing import Any, Literal
 import numpy as np
 
 from coref_automl.comparison.compare import adjusted_to, against, finding, over_own
-from coref_automl.comparison.groups import evaluations_of, flat_paths
+from coref_automl.comparison.groups import evaluations_of
 from coref_automl.comparison.pairing import choose_group, own_base, settle_metric
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.sentences import recommendation_sentence
+from coref_automl.config import as_paths, typed_options
 from coref_automl.errors import ComparisonError
 from coref_automl.records import Comparison, Estimate, Record
 from coref_automl.statistics import Bounds, composite, holm, simultaneous_bounds
@@ -88,12 +89,13 @@ class Recommendation(Record):
         )
 
 
+@typed_options
 def recommend(
     *paths: Any, metric: str | None = None, margin: float = MARGIN, evalset: str | None = None, seed: int = 0
 ) -> Recommendation:
     """Which of the evaluated checkpoints to keep; `margin` is the loss (a fraction) one accepts to save training."""
     checked_margin(margin)
-    group, notes = choose_group(flat_paths(paths), evalset=evalset)
+    group, notes = choose_group(as_paths(paths, "paths"), evalset=evalset)
     metric, more = settle_metric(group, metric)
     return recommend_group(group, metric, margin=margin, seed=seed, notes=(*notes, *more))
 

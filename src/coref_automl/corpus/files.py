@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import IO, Any, cast
 
 from coref_automl.errors import MissingExtra, SourceError
 from coref_automl.records import Document
-from coref_automl.store import natural_order
+from coref_automl.store import at_home, is_text, natural_order
 
 LONGEST = 16 << 20
 """Bytes of the longest line that is read as one document; a longer one is a broken export, and is counted."""
@@ -43,7 +44,7 @@ Row = tuple[int, dict[str, Any] | str]
 
 def files_of(place: str) -> list[Path]:
     """The files that a path, a glob or a folder names, in natural order."""
-    path = Path(place).expanduser()
+    path = at_home(place)
     if path.is_dir():
         found = [file for file in path.rglob("*") if file.is_file() and _reader_of(file)]
     elif path.is_file():
@@ -52,12 +53,15 @@ def files_of(place: str) -> list[Path]:
         found = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]  # noqa: PTH207 - absolute patterns
     if not found:
         raise SourceError(f"local:{place} names no file that can be read; give a file, a folder or a quoted glob of {_KNOWN}.")
+    for file in found:
+        if not is_text(str(file)):
+            raise SourceError(f"The name {os.fsencode(file)!r} is not UTF-8; rename the file.")
     return sorted(found, key=natural_order)
 
 
 def name_of(place: str) -> str:
     """What a local source is called where its rows do not say: the file, or the folder that holds the files."""
-    path = Path(place).expanduser()
+    path = at_home(place)
     if path.is_dir():
         return path.resolve().name
     return _stem(path) if path.is_file() else path.resolve().parent.name

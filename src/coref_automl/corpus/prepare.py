@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl import errors
+from coref_automl.config import as_path, expect
 from coref_automl.corpus.assemble import assemble
 from coref_automl.corpus.counts import refuse_empty
 from coref_automl.corpus.dataset import KIND
@@ -47,7 +47,7 @@ from coref_automl.store import (
     remove,
     write_json,
 )
-from coref_automl.workers import Job, Outcome, run_jobs
+from coref_automl.workers import Job, Outcome, run_jobs, usable_cores
 
 __all__ = ["PrepareRecipe", "prepare"]
 
@@ -56,8 +56,9 @@ PART = "dataset-part"
 _SMALL = 4 << 20
 
 
-def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
+def prepare(recipe: PrepareRecipe, out: str | Path, *, progress: Progress | None = None) -> dict[str, Any]:
     """Make the dataset, or go on making it; a finished one is returned as it stands."""
+    recipe, out = expect(recipe, PrepareRecipe, "prepare"), as_path(out, "out")
     progress = progress or quiet()
     _same_settings(recipe, out)
     if is_done(out) and kind_of_folder(out) in (KIND, PART):
@@ -224,7 +225,7 @@ def _fitting_workers(parts: list[Input]) -> int:
     """A process costs seconds to start: small inputs are done in this one."""
     known = sum(part.path.stat().st_size for part in parts if part.path is not None)
     small = known < _SMALL and all(part.path is not None or part.name in BUNDLED for part in parts)
-    return 1 if small else len(os.sched_getaffinity(0))
+    return 1 if small else usable_cores()
 
 
 def _each(target: str, jobs: list[dict[str, Any]], workers: int, stage: Stage) -> None:

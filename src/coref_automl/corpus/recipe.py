@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from coref_automl.config import typed
 from coref_automl.corpus.clean import Filters
 from coref_automl.corpus.encode import Mode
 from coref_automl.corpus.holdout import SHARE
@@ -44,6 +45,7 @@ class PrepareRecipe:
     portion: int = 4_000_000
 
     def __post_init__(self) -> None:
+        typed(self)
         wrong = {
             "sources": (bool(self.sources), "needs at least one entry; see: coref-automl sources"),
             "seq_len": (self.seq_len >= 16, "should be 16 or more"),

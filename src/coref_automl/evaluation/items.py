@@ -58,6 +58,7 @@ class EvalRecipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        config.typed(self)
         if not self.models:
             raise RecipeError("Name the model whose tokenizer is the reference, with --model.")
         for task in self.tasks:
@@ -71,13 +72,15 @@ class EvalRecipe:
             raise RecipeError(f"--holdout is a share between 0 and 0.5, not {self.holdout}.")
         if min(self.per_source, self.per_bucket, self.limit or 1) < 1:
             raise RecipeError("The limits of rows, of items a source and of items a bucket are 1 or more.")
+        if self.seed < 0:
+            raise RecipeError(f"--seed should be 0 or more, not {self.seed}.")
 
     @property
     def asks_for_items(self) -> bool:
         return bool(self.sources or self.gold or self.lambada)
 
 
-def prepare_eval(recipe: EvalRecipe, out: Path, *, progress: Progress | None = None) -> EvalSet:
+def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | None = None) -> EvalSet:
     """Build and freeze a set. A finished one of the same settings and inputs is returned as it is; new models add noun tables.
 
     Without sources, gold and lambada, `out` is a finished set and only gets the noun tables of the models.
@@ -85,6 +88,7 @@ def prepare_eval(recipe: EvalRecipe, out: Path, *, progress: Progress | None = N
     from coref_automl.korean import Tagger, default_cache
     from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 
+    recipe, out = config.expect(recipe, EvalRecipe, "prepare_eval"), config.as_path(out, "out")
     progress = progress or quiet()
     tokenizers = [load_tokenizer(model) for model in recipe.models]
     tagger = Tagger(default_cache())

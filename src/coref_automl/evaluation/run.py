@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from coref_automl.config import from_mapping, to_mapping
-from coref_automl.errors import CorefError, EvaluationError, StorageError
+from coref_automl.config import as_paths, expect, from_mapping, to_mapping, typed
+from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.keep import Desk
 from coref_automl.evaluation.one import evaluate_one, pick
@@ -51,10 +51,17 @@ class EvaluateRecipe:
     seed: int = 0
     engine: Engine = "local"
 
+    def __post_init__(self) -> None:
+        typed(self)
+        least = {"--seq-len": (self.seq_len, 1), "--batch-tokens": (self.budget, 1), "--seed": (self.seed, 0)}
+        for option, (value, low) in least.items():
+            if value is not None and value < low:
+                raise RecipeError(f"{option} should be {low} or more, not {value}.")
+
 
 def evaluate(
-    paths: Sequence[str | Path],
-    recipe: EvaluateRecipe,
+    paths: str | Path | Sequence[str | Path],
+    recipe: EvaluateRecipe | None = None,
     *,
     progress: Progress | None = None,
     on_result: Callable[[Evaluation], None] | None = None,
@@ -63,13 +70,18 @@ def evaluate(
 
     `on_result` is called with each evaluation of the first set as it is finished.
     """
+    from coref_automl.models.precision import rounding_note
+
+    recipe = expect(recipe or EvaluateRecipe(), EvaluateRecipe, "evaluate")
     progress = progress or quiet()
     sets = [EvalSet.open(folder) for folder in recipe.eval_sets or (bundled_eval_set(),)]
-    targets = find_targets(paths, recipe.out)
+    targets = find_targets(as_paths(paths, "paths"), recipe.out)
     if recipe.out:
         claim_folder(recipe.out, "evaluations")
     if recipe.engine == "local":
-        pick(recipe.device, recipe.dtype)  # what no checkpoint can be scored with is said once
+        slow = rounding_note(*pick(recipe.device, recipe.dtype))  # what no checkpoint can be scored with is said once
+        if slow:
+            progress.note(slow)
     devices = _devices(recipe, len(targets))
     tally = _Tally(progress, on_result, alone=len(targets) == 1)
     if recipe.base:

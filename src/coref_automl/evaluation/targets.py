@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coref_automl.errors import ModelError
 from coref_automl.records import Provenance
-from coref_automl.store import fingerprint, natural_order, read_json, sweep
+from coref_automl.store import fingerprint, natural_order, read_json, read_object, sweep
 
 EVALUATIONS = "evaluations"
 CHECKPOINT = re.compile(r"checkpoint-\d+")
@@ -108,6 +108,8 @@ def checkpoints_of(folder: Path) -> list[Path]:
 def _models(path: str) -> list[str]:
     """A path as the models it stands for; what is no folder is left to the loader, which knows hub ids and bundled names."""
     folder = Path(path)
+    if not path:
+        raise ModelError("A path is empty; pass a checkpoint, a run, runs, or . for this folder.")
     if not folder.is_dir():
         from coref_automl.models.load import resolve
 
@@ -157,5 +159,5 @@ def _owner(target: Target) -> str | None:
     """Whose evaluations stand in the target's folder already, if that model still exists; a moved model keeps its own."""
     if not target.summary.is_file():
         return None
-    path = str(read_json(target.summary).get("path", ""))
+    path = str(read_object(target.summary).get("path", ""))
     return _home(path, target.in_run) if path and (Path(path).is_dir() or not Path(target.model).is_dir()) else None

@@ -13,7 +13,7 @@ from typing import Any
 
 from coref_automl.errors import InputError, ModelError
 from coref_automl.models.families import length_of, off_by_two
-from coref_automl.store import fingerprint_files, natural_order, read_json
+from coref_automl.store import at_home, fingerprint_files, natural_order, read_json
 
 BUNDLED = {"bundled:ko-mini": "ko-mini"}
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "tokenizer.model", "sentencepiece.bpe.model")
@@ -41,7 +41,7 @@ def resolve(model: str) -> str:
                 f"{model} is not part of this installation; install the package anew, or pass --model with a folder or a hub id."
             )
         return str(folder)
-    path = Path(model).expanduser()
+    path = at_home(model)
     if model and path.is_dir():
         return str(path)
     if path.is_file():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coref_automl.errors import ModelError
+from coref_automl.errors import ModelError, WorkError
 from coref_automl.models.checks import check_tokenizer, is_discriminator, judge, or_new
 from coref_automl.models.families import family, length_of
 from coref_automl.models.files import (
@@ -26,7 +26,7 @@ from coref_automl.models.files import (
     weight_shapes,
     weights_fingerprint,
 )
-from coref_automl.models.library import quiet_library
+from coref_automl.models.library import is_out_of_memory, quiet_library
 from coref_automl.store import fingerprint
 
 if TYPE_CHECKING:
@@ -155,6 +155,8 @@ def pick_device(device: str) -> str:
         wanted = torch.device(device)
     except RuntimeError as error:
         raise ModelError(f"There is no device {device!r}; choose cpu, cuda, cuda:0 ... or auto.") from error
+    if wanted.type not in ("cpu", "cuda"):  # Apple's MPS among them: nothing here was ever run on it
+        raise ModelError(f"The device {device} is not supported; pass --device cpu, or cuda where there is an NVIDIA GPU.")
     if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
         raise ModelError(f"There is no such CUDA device here, so --device {device} cannot be used; pass --device cpu.")
     return device
@@ -216,13 +218,15 @@ def _weights(kind: Any, folder: Path, config: Any, *, dtype: str, device: str, *
                 output_loading_info=True,
                 **options,
             )
+            return loaded.to(device), info
     except ModelError:
         raise
     except Exception as error:  # the library raises many kinds; what was asked for and the reason are what a user needs
+        if is_out_of_memory(error):
+            raise WorkError(f"{folder} does not fit in the memory of {device}; free some, or pass another device.") from error
         raise ModelError(
             f"{folder} cannot be loaded as {config.model_type} ({_first_line(error)}); pass another checkpoint."
         ) from error
-    return loaded.to(device), info
 
 
 def _first_line(error: Exception) -> str:

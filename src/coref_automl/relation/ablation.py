@@ -24,7 +24,7 @@ from coref_automl.relation.evaluate import KIND
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.train import train_one_seed
 from coref_automl.store import is_done
-from coref_automl.workers import Job, Outcome, run_jobs
+from coref_automl.workers import Job, Outcome, run_jobs, usable_cores
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"scheme": "none"},
@@ -123,7 +123,7 @@ def _share_cores(workers: int) -> None:
     """Threads of a worker's libraries, which read this as they start: together no more than there are cores."""
     if workers > 1:
         for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
-            os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // workers)))
+            os.environ.setdefault(name, str(max(1, usable_cores() // workers)))
 
 
 @dataclass(slots=True)

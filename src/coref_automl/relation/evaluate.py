@@ -31,8 +31,18 @@ from coref_automl.relation.scoring import (
     rows_fingerprint,
     run_settings,
     seed_probabilities,
+    settings_of,
 )
-from coref_automl.store import fingerprint, kind_of_folder, natural_order, read_json, write_json, write_jsonl, written_whole
+from coref_automl.store import (
+    fingerprint,
+    kind_of_folder,
+    natural_order,
+    read_json,
+    read_object,
+    write_json,
+    write_jsonl,
+    written_whole,
+)
 
 KIND = "relation run"
 UNDER_PRIOR = "Answers are under the label prior that the model estimates on the rows it labels; no gold label entered."
@@ -77,7 +87,7 @@ def _evaluate(run: Path, data: str, skip_bad: bool, device: str, progress: Progr
     seeds = seeds_of(run)
     if skip_bad:
         path = run_settings(seeds[0])
-        settings = read_json(path)
+        settings = settings_of(seeds[0])
         marker = Marker(load_tokenizer(str(path.parent)), settings["scheme"], settings["max_length"])
         rows, _, problems = cache.mark(read.rows, marker, progress=quiet(), skip_bad=True)
         read = RelationData(read.split, rows, (*read.problems, *problems))
@@ -125,7 +135,7 @@ def keep_result(run: Path, data: RelationData, result: RelationResult) -> None:
 
 def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> RelationResult:
     """The mean over the seeds that have predictions for these rows. `chosen_here`: the same rows also chose the epoch."""
-    manifest = read_json(run / "manifest.json")
+    manifest = read_object(run / "manifest.json", model=str, scheme=str, head=str, train_sentences=list)
     seeds = [folder for folder in finished_seeds(run) if has_predictions(folder, data)]
     stacked = np.stack([read_probabilities(seed / "predictions", data.split) for seed in seeds])
     held = [SeedResult.from_json(read_json(seed / "result.json")) for seed in seeds]
@@ -134,7 +144,7 @@ def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> Re
 
 def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationResult:
     """The scores of one seed's model by itself, with what it knows in place of a run's manifest."""
-    settings = read_json(run_settings(folder))
+    settings = settings_of(folder)
     alone = (
         f"{folder} is the model of seed {settings['seed']} alone: it does not say what it was trained on, so rows whose sentence "
         "is in train are not counted."

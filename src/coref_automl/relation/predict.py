@@ -30,8 +30,8 @@ from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import SCHEMES
 from coref_automl.relation.results import SeedResult
 from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow, parse_row
-from coref_automl.relation.scoring import rows_fingerprint, run_model, run_settings
-from coref_automl.store import MANIFEST, fingerprint_files, read_json, write_json, write_text
+from coref_automl.relation.scoring import rows_fingerprint, run_model, run_settings, settings_of
+from coref_automl.store import MANIFEST, fingerprint_files, read_json, read_object, write_json, write_text
 
 KIND = "relation predictions"
 SUBMISSION = "submission.csv"
@@ -196,8 +196,8 @@ def _refuse_another(out: Path, made_from: dict[str, str]) -> None:
         return
     if not (out / MANIFEST).is_file():
         raise FolderError(f"{path} stands there and does not say what it was made from; {remedy}.")
-    held = read_json(out / MANIFEST)
-    if other := [name for name, value in made_from.items() if held["binding"][name] != value]:
+    held = read_object(out / MANIFEST, binding=dict, seeds=list, run=str, data=str)
+    if other := [name for name, value in made_from.items() if held["binding"].get(name) != value]:
         seeds = ", ".join(map(str, held["seeds"]))
         raise FolderError(
             f"{path} was made from other {' and '.join(other)} ({held['run']}, seeds {seeds}, on {held['data']}); {remedy}."
@@ -218,12 +218,12 @@ def _seeds(run: Path, ensemble: bool) -> list[Path]:
 
 
 def _numbers(seeds: list[Path]) -> tuple[int, ...]:
-    return tuple(int(read_json(run_settings(seed))["seed"]) for seed in seeds)
+    return tuple(int(settings_of(seed)["seed"]) for seed in seeds)
 
 
 def _reader_of_types(seeds: list[Path]) -> str:
     """What of a run depends on entity types; empty when nothing does."""
-    settings = read_json(run_settings(seeds[0]))
+    settings = settings_of(seeds[0])
     if SCHEMES[settings["scheme"]].marks in ("typed", "typed-punct"):
         return f"scheme {settings['scheme']}"
     return f"label mask {settings['label_mask']}" if settings.get("label_mask", "off") != "off" else ""

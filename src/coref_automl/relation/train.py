@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coref_automl.config import to_mapping, to_yaml
+from coref_automl.config import expect, to_mapping, to_yaml
 from coref_automl.errors import FolderError
 from coref_automl.locks import claimed
 from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device, weights_fingerprint
@@ -36,7 +36,7 @@ from coref_automl.relation.scoring import (
     settle_prior,
     store_predictions,
 )
-from coref_automl.store import MANIFEST, is_done, mark_done, read_json, write_json, write_text
+from coref_automl.store import MANIFEST, is_done, mark_done, read_json, read_object, write_json, write_text
 
 VALIDATION = "train-holdout"
 
@@ -66,16 +66,22 @@ def train_relation(
 
     `on_epoch(seed, epoch, scores)` hears of every epoch on the held-out slice; what it raises stops the run; it can go on later.
     """
+    from coref_automl.models.precision import rounding_note
+
+    recipe = expect(recipe, RelationRecipe, "train_relation")
+    slow = rounding_note(pick_device(recipe.device), recipe.precision)
     cache = cache or RowCache()
     work = replace(_begin(recipe, cache), on_epoch=on_epoch)
     with claimed(work.run, KIND):
-        return _train(work, progress or quiet(), cache)
+        return _train(work, progress or quiet(), cache, slow)
 
 
-def _train(work: _Work, progress: Progress, cache: RowCache) -> RelationResult:
+def _train(work: _Work, progress: Progress, cache: RowCache, slow: str | None) -> RelationResult:
     recipe = work.recipe
     _bind(work)
     progress = progress.into(work.run / "events.ndjson")
+    if slow:
+        progress.note(slow)
     for data in (work.train, work.dev):
         if data is not None:
             list_problems(work.run, data, progress)
@@ -193,7 +199,7 @@ def _bind(work: _Work) -> None:
     prints = {"weights": weights_fingerprint(recipe.model), "train": rows_fingerprint(rows)}
     path = work.run / MANIFEST
     if path.is_file():
-        held = read_json(path)["binding"]
+        held = read_object(path, binding=dict)["binding"]
         for name, value in {**settings, **prints}.items():
             before = {**held["settings"], **held["fingerprints"]}.get(name)
             if before != value:

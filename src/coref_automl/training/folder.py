@@ -21,6 +21,7 @@ from coref_automl.store import (
     leave_empty,
     natural_order,
     read_json,
+    read_object,
     write_json,
     write_text,
 )
@@ -59,7 +60,7 @@ def check_run(recipe: TrainRecipe, prints: dict[str, str]) -> None:
     check_folder(run, KIND)
     if not (run / MANIFEST).is_file():
         return
-    held, whole = read_json(run / MANIFEST)["binding"], _binding(recipe, prints)
+    held, whole = read_object(run / MANIFEST, binding=dict)["binding"], _binding(recipe, prints)
     for key in sorted(set(held) | set(whole)):
         if held.get(key) != whole.get(key):
             raise FolderError(
@@ -116,7 +117,7 @@ def _is_whole(path: Path) -> bool:
 def best_of(run: Path) -> Path | None:
     """The checkpoint that the run's evaluations chose, if it was scored."""
     chosen = run / BEST
-    return run / str(read_json(chosen)["checkpoint"]) if chosen.is_file() else None
+    return run / str(read_object(chosen, checkpoint=str)["checkpoint"]) if chosen.is_file() else None
 
 
 def drop_states(checkpoint: Path) -> None:

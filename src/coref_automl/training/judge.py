@@ -22,6 +22,7 @@ from coref_automl.progress import Progress, read_events
 from coref_automl.records import Evaluation
 from coref_automl.store import natural_order, read_json, write_json
 from coref_automl.training.card import add_results
+from coref_automl.training.crew import Crew
 from coref_automl.training.folder import BEST, checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe
 
@@ -32,20 +33,15 @@ PATIENCE = 2
 class Judge:
     """Evaluates in the first process; the others wait for its word."""
 
-    def __init__(self, recipe: TrainRecipe, run: Path, progress: Progress, accelerator: Any) -> None:
-        self._recipe, self._run, self._progress, self._accelerator = recipe, run, progress, accelerator
+    def __init__(self, recipe: TrainRecipe, run: Path, progress: Progress, accelerator: Any, crew: Crew) -> None:
+        self._recipe, self._run, self._progress, self._accelerator, self._crew = recipe, run, progress, accelerator, crew
         self._told = told_values(run, recipe.metric)
 
     def after_checkpoint(self) -> str | None:
         """Score what is not scored yet; a reason to stop, or None."""
         if self._recipe.eval_set is None:
             return None
-        told = [self._judged() if self._accelerator.is_main_process else None]
-        if self._accelerator.num_processes > 1:
-            from accelerate.utils import broadcast_object_list
-
-            broadcast_object_list(told)
-        return told[0]
+        return self._crew.word_of_the_first(self._judged() if self._accelerator.is_main_process else None)
 
     def _judged(self) -> str | None:
         try:

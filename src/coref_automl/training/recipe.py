@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from coref_automl.config import typed
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW
 from coref_automl.training.masking import Objective
@@ -68,6 +69,9 @@ class TrainRecipe:
     keep_best: bool = False
     log_every: int = 10
     report_to: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        typed(self)
 
     @property
     def shape(self) -> str | None:
