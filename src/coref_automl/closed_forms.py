@@ -1,4 +1,4 @@
-"""What has a closed form. In: counts, values, p-values. Out: Wilson and unpaired intervals, exact McNemar, Holm, Student's t."""
+"""What has a closed form. In: counts, values, p-values. Out: Wilson and unpaired intervals, McNemar, Holm, Student's t, sizes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from coref_automl.records import Estimate
 from coref_automl.resampling import Floats
 
 LEVEL = 0.95
+POWER = 0.80
 NORMAL = NormalDist()
 
 
@@ -54,6 +55,21 @@ def unpaired(a: Estimate, b: Estimate) -> tuple[Estimate, float]:
     difference, z = a.value - b.value, NORMAL.inv_cdf((1 + LEVEL) / 2)
     p = 2 * (1 - NORMAL.cdf(abs(difference) / error)) if error > 0 else 1.0
     return Estimate(difference, difference - z * spread, difference + z * spread, min(a.n, b.n)), p
+
+
+def items_needed(effect: float, differing: float, *, design: float = 1.0, family: int = 1, power: float = POWER) -> int:
+    """How many paired items detect a true difference `effect` between two shares of hits with the given power.
+
+        n = design x (z(1 - 0.05 / (2 x family)) + z(power))^2 x (differing - effect^2) / effect^2
+
+    `differing` is the share of items on which exactly one of the two models is right: one item's difference is +1, 0 or -1, with
+    variance differing - effect^2. `design` is the clustered variance over that of independent items (1 where documents do not
+    matter); `family` is how many comparisons Holm adjusts together, taken at its hardest step. The inverse of `detectable`.
+    """
+    if not 0 < abs(effect) <= differing <= 1:
+        raise ValueError(f"An effect of {effect} cannot come from a share of {differing} differing items.")
+    reach = NORMAL.inv_cdf(1 - (1 - LEVEL) / (2 * family)) + NORMAL.inv_cdf(power)
+    return math.ceil(design * reach**2 * (differing - effect**2) / effect**2)
 
 
 def t_cdf(t: float, degrees: int) -> float:
