@@ -1,16 +1,19 @@
-# Two commands: `make demo` and `make test`. Each makes .venv if it is missing, installs what it needs once, and runs.
+# Two commands: `make demo` and `make test`; `make journeys` takes the long ways through the commands. Each makes .venv if it is missing, installs what it needs once, and runs.
 
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint docs results clean
+.PHONY: demo test journeys lint docs results clean
 
 demo: .venv/.for-demo
 	$(BIN)/coref-automl demo --out demo
 
 test: .venv/.for-test lint
 	$(BIN)/python -m pytest -n 2
+
+journeys: .venv/.for-test
+	$(BIN)/python -m pytest tests/journeys -m journey
 
 lint: .venv/.for-test
 	$(BIN)/ruff check .
