@@ -1,10 +1,10 @@
-# Two commands: `make demo` and `make test`. Each makes .venv if it is missing, installs what it needs once, and runs.
+# Two commands: `make demo` and `make test`; `make journeys` takes the long ways through the commands. Each makes .venv if it is missing, installs what it needs once, and runs.
 
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-masked lint docs results clean
+.PHONY: demo test test-masked journeys lint docs results clean
 
 demo: .venv/.for-demo
 	$(BIN)/coref-automl demo --out demo
@@ -15,6 +15,9 @@ test: .venv/.for-test lint
 # The suite as another machine runs it: no bfloat16 instructions, no list of usable cores (macOS), no optional programs.
 test-masked: .venv/.for-test
 	COREF_TEST_MASK=bfloat16,affinity,programs $(BIN)/python -m pytest -n 2
+
+journeys: .venv/.for-test
+	$(BIN)/python -m pytest tests/journeys -m journey
 
 lint: .venv/.for-test
 	$(BIN)/ruff check .

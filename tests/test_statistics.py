@@ -19,6 +19,7 @@ from coref_automl.statistics import (
     detectable_difference,
     difference_intervals,
     holm,
+    items_needed,
     mcnemar_exact,
     paired_bootstrap,
     pairwise_ps,
@@ -327,3 +328,31 @@ def test_a_detectable_difference_is_detected_four_times_in_five() -> None:
         shown += sign_flip_p(values[:, 1], values[:, 0], clusters, seed=run) < 0.05
     assert np.mean(stated) == pytest.approx(true, rel=0.03)
     assert abs(shown / runs - 0.80) <= 0.03 + 2 * np.sqrt(0.16 / runs)
+
+
+@pytest.mark.parametrize(("effect", "differing", "family"), [(0.1, 0.2, 1), (0.03, 0.1, 6), (0.09, 0.14, 3)])
+def test_items_needed_is_the_least_number_that_satisfies_its_inequality(effect: float, differing: float, family: int) -> None:
+    def enough(n: int) -> bool:
+        null, true = np.sqrt(n * differing), np.sqrt(n * (differing - effect**2))
+        return bool(n * effect >= stats.norm.ppf(1 - 0.025 / family) * null + stats.norm.ppf(0.8) * true + 1)
+
+    n = items_needed(effect, differing, family=family)
+    assert enough(n)
+    assert not enough(n - 1)
+    assert items_needed(effect, differing, family=family, design=1.5) == pytest.approx(1.5 * n, abs=2)
+    assert items_needed(effect, differing, family=family, power=0.9) > n
+
+
+@pytest.mark.parametrize(("effect", "differing"), [(0.12, 0.3), (0.09, 0.14)])
+def test_so_many_items_detect_the_effect_four_times_in_five(effect: float, differing: float) -> None:
+    rng, n = np.random.default_rng(0), items_needed(effect, differing)
+    shares = [(differing - effect) / 2, 1 - differing, (differing + effect) / 2]
+    studies = rng.choice([-1.0, 0.0, 1.0], p=shares, size=(n, 600))
+    detected = np.mean(sign_flip_ps([Part(studies, np.arange(n))], seed=0) < 0.05)
+    assert 0.75 < detected < 0.86
+
+
+@pytest.mark.parametrize(("effect", "differing"), [(0.0, 0.2), (0.3, 0.2), (0.1, 1.1)])
+def test_an_effect_that_cannot_be_is_refused(effect: float, differing: float) -> None:
+    with pytest.raises(ValueError, match="cannot come from"):
+        items_needed(effect, differing)

@@ -81,6 +81,8 @@ def _eval_set(recipe: LineRecipe, out: Path, progress: Progress) -> Path:
         holdout=recipe.prepare.holdout,
         limit=recipe.prepare.limit,
         per_source=stage.per_source,
+        per_document=stage.per_document,
+        single_entry=stage.single_entry,
         seed=recipe.seed,
     )
     prepare_eval(wanted, out / "evalset", progress=progress)

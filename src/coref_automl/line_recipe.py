@@ -43,11 +43,16 @@ class TrainStage:
 
 @dataclass(frozen=True, slots=True)
 class EvaluateStage:
-    """`set` is a folder or "bundled"; None makes one from the held-out documents and the bundled cloze passages."""
+    """`set` is a folder or "bundled"; None makes one from the held-out documents and the bundled cloze passages.
+
+    `per_source`, `per_document` and `single_entry` are those of `prepare eval`.
+    """
 
     set: str | None = None
     tasks: tuple[Task, ...] = ("real", "lambada")
     per_source: int = 1_600
+    per_document: int = 3
+    single_entry: bool = False
     words: Literal["all", "sample", "none"] = "all"
     metric: str | None = None
     margin: float = 0.02

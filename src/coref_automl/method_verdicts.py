@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from coref_automl.closed_forms import LEVEL, t_cdf, t_quantile
+from coref_automl.closed_forms import LEVEL, POWER, t_cdf, t_quantile
 from coref_automl.records import Estimate, Record
 from coref_automl.resampling import Floats, Part
-from coref_automl.statistics import POWER, concentration, detectable, difference_intervals, standard_error
+from coref_automl.statistics import concentration, detectable, difference_intervals, standard_error
 
 _NO_SPREAD = 1e-12
 _MANY = 200

@@ -6,12 +6,16 @@ Everything goes to standard error, so that standard output holds the result alon
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+from coref_automl.records import Record
 
 T = TypeVar("T")
 
@@ -156,6 +160,24 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
             row = json.loads(line)
             if isinstance(row, dict) and "event" in row:
                 yield row
+
+
+@dataclass(frozen=True, slots=True)
+class Spent(Record):
+    """What a command took so far: wall time, and the largest resident memory of its process and of any finished child."""
+
+    seconds: float
+    peak_bytes: int
+
+    def __str__(self) -> str:
+        return f"Took {duration(self.seconds)}; peak memory {self.peak_bytes / 1e9:.1f} GB."
+
+
+def spent(since: float) -> Spent:
+    """Since a reading of time.monotonic()."""
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return Spent(round(time.monotonic() - since, 1), peak * unit)
 
 
 def duration(seconds: float, lang: str = "en") -> str:

@@ -116,7 +116,10 @@ class Estimate(Record):
 
 @dataclass(frozen=True, slots=True)
 class Provenance(Record):
-    """How a checkpoint came to be; written beside its weights as `training.json`."""
+    """How a checkpoint came to be; written beside its weights as `training.json`.
+
+    `planned_end`: the last step of a run of fixed length that looked at no evaluation set, so that nothing chose this checkpoint.
+    """
 
     run: str
     step: int
@@ -128,6 +131,7 @@ class Provenance(Record):
     seed: int
     dataset: str = ""
     dataset_bytes: str = ""
+    planned_end: bool = False
 
     @property
     def data(self) -> str:

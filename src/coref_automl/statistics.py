@@ -13,18 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coref_automl.closed_forms import LEVEL, NORMAL, holm, mcnemar_exact, t_quantile, unpaired, wilson
+from coref_automl.closed_forms import LEVEL, NORMAL, POWER, holm, items_needed, mcnemar_exact, t_quantile, unpaired, wilson
 from coref_automl.records import Estimate
 from coref_automl.resampling import Floats, Gathered, Part, flipped_sums, gather, resampled_means
 
 __all__ = [
     "Bounds", "Part", "bootstrap_mean", "composite", "concentration", "detectable", "detectable_difference",
-    "difference_intervals", "holm", "mcnemar_exact", "paired_bootstrap", "pairwise_ps", "permutation_draws", "sign_flip_p",
-    "sign_flip_ps", "simultaneous_bounds", "standard_error", "t_quantile", "unpaired", "wilson",
+    "difference_intervals", "holm", "items_needed", "mcnemar_exact", "paired_bootstrap", "pairwise_ps", "permutation_draws",
+    "sign_flip_p", "sign_flip_ps", "simultaneous_bounds", "standard_error", "t_quantile", "unpaired", "wilson",
 ]  # fmt: skip
 
 DRAWS = 10_000
-POWER = 0.80
 _CELLS = 1 << 21
 
 

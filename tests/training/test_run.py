@@ -102,6 +102,8 @@ def test_a_checkpoint_loads_alone_and_says_how_it_came_to_be(recipe: Recipe) -> 
     result = train(recipe(epochs=1))
     newest = result.checkpoints[-1]
     assert AutoModelForMaskedLM.from_pretrained(newest).config.vocab_size == len(AutoTokenizer.from_pretrained(newest))
+    ends = [read_json(checkpoint / "training.json")["planned_end"] for checkpoint in result.checkpoints]
+    assert ends == [False] * (len(ends) - 1) + [True]
     made = Provenance.from_json(read_json(newest / "training.json"))
     assert (made.step, made.epoch, made.tokens, made.objective) == (3, 1.0, result.tokens, "mlm")
     assert (newest / "trainer_state.json").is_file()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,11 +24,14 @@ def _checked(lang: str) -> str:
     return lang
 
 
-def _show(result: LineResult, as_json: bool) -> None:
+def _show(result: LineResult, since: float, as_json: bool) -> None:
+    from coref_automl.progress import spent
+
+    took = spent(since)
     if as_json:
-        print_json(result.to_json())
+        print_json({**result.to_json(), **took.to_json()})
     else:
-        print(result)
+        print(f"{result}\n\n{took}")
 
 
 @app.command()
@@ -39,14 +43,15 @@ def demo(
     lang: Lang = "ko",
     as_json: AsJson = False,
 ) -> None:
-    """The whole line on bundled data; ends with a recommendation and the report's path.
+    """The whole line on bundled data; ends with a verdict, the report's path, and what it took in time and memory.
 
     Example: coref-automl demo
     """
+    since = time.monotonic()
     from coref_automl.demo import demo as run_demo
     from coref_automl.progress import Progress
 
-    _show(run_demo(out or Path("demo"), quick=quick, lang=_checked(lang), progress=Progress()), as_json)
+    _show(run_demo(out or Path("demo"), quick=quick, lang=_checked(lang), progress=Progress()), since, as_json)
 
 
 @app.command()
@@ -79,6 +84,7 @@ def adapt(
 
     Example: coref-automl adapt --model klue/roberta-base --source local:articles.jsonl --out adapted
     """
+    since = time.monotonic()
     from coref_automl.line import run_line
     from coref_automl.line_recipe import line_recipe
     from coref_automl.progress import Progress
@@ -94,4 +100,4 @@ def adapt(
     }
     if out is None:
         raise RecipeError("Name the folder to write with --out.")
-    _show(run_line(line_recipe(recipe, asked), out, progress=Progress()), as_json)
+    _show(run_line(line_recipe(recipe, asked), out, progress=Progress()), since, as_json)

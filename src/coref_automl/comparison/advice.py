@@ -33,7 +33,7 @@ def recommended(study: Study) -> Question | None:
         say("최고와의 차이, 많아야 (점)", "behind the best, at most (points)"), say("확인 쪽", "confirm"),
     )  # fmt: skip
     parts = []
-    if it.over_base is not None:
+    if it.over_base is not None and it.judged_on == "confirm":
         parts.append(
             say(f"선택 - 원래 모델 {points(it.over_base.difference)}", f"chosen - base {points(it.over_base.difference)}")
         )

@@ -1,6 +1,6 @@
 """Which checkpoint is better, and is that more than noise? In: paths of evaluated checkpoints. Out: a ComparisonTable.
 
-Values and verdicts come from the `confirm` half: nothing was chosen on it.
+Values and verdicts come from the `confirm` half: nothing was chosen on it. Where nothing was chosen at all, from all documents.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from coref_automl.comparison.scores import Columns, Entry, Group
 from coref_automl.config import as_paths, typed_options
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import Comparison, Half
+from coref_automl.records import Comparison
 from coref_automl.statistics import (
     composite,
     concentration,
@@ -74,11 +74,11 @@ def compare_group(
     reference: str | None = None,
     own: Sequence[Entry | None] | None = None,
     common: bool = False,
-    half: Half = "confirm",
     seed: int = 0,
     notes: Sequence[str] = (),
 ) -> ComparisonTable:
     """All against the reference, or each against the model it began from; `own` gives these where the caller knows them."""
+    half = group.judging
     columns = group.columns(metric, half=half)
     told = list(notes)
     if columns.dropped and not common:
@@ -87,7 +87,8 @@ def compare_group(
             "run coref-automl evaluate again, or pass --common to compare the rest."
         )
     if not columns.items:
-        raise ComparisonError(f"The {half} half has no item that all of these share, so nothing can be compared on {metric}.")
+        where = f"The {half} half has" if half else "There is"
+        raise ComparisonError(f"{where} no item that all of these share, so nothing can be compared on {metric}.")
     if common:
         told.append(f"Compared on the {columns.items:,} items that all have ({columns.dropped:,} left out).")
     lengths = sorted({entry.evaluation.seq_len for entry in group.entries})
@@ -108,7 +109,7 @@ def compare_group(
         for entry, value, answer in zip(group.entries, values, answers, strict=True)
     )
     name = (first if first in used or not used else used[0]).name
-    table = ComparisonTable(metric, group.evalset, half, columns.items, columns.documents, name, rows)
+    table = ComparisonTable(metric, group.evalset, half or "all", columns.items, columns.documents, name, rows)
     return replace(table, notes=(*told, *_own_notes(table, group)))
 
 
@@ -181,9 +182,9 @@ def against_each(
 def over_own(
     group: Group, metric: str, entries: Sequence[Entry], own: Sequence[Entry | None], *, seed: int
 ) -> list[Comparison | None]:
-    """Entries against the models they began from on `confirm`, Holm over all; None without one, or where that half is empty."""
+    """Entries against the models they began from, Holm over all; None without one, or where no document may judge."""
     every = list(dict.fromkeys([*(one for one in own if one is not None), *entries]))
-    columns = group.columns(metric, half="confirm", entries=every)
+    columns = group.columns(metric, half=group.judging, entries=every)
     if not columns.items:
         return [None] * len(entries)
     bases = dict(zip(entries, own, strict=True))

@@ -21,7 +21,7 @@ _TONES: dict[Finding, Tone] = {"better": "good", "worse": "bad"}
 
 
 def differences(study: Study) -> Section | None:
-    """Every checkpoint against its reference on the confirm half: the model it began from, or one for all; a table each."""
+    """Every checkpoint against its reference: the model it began from, or one for all; a table each."""
     table, say = study.table, study.say
     if table is None:
         return None
@@ -77,10 +77,11 @@ def _table(study: Study, lines: Sequence[ComparisonRow], cells: Mapping[str, Cel
 
 def _intro(study: Study, table: ComparisonTable) -> str:
     say, label = study.say, METRICS[study.metric].label
+    ko, en = ("확인 쪽 절반의", " of the confirm half") if table.half == "confirm" else ("전체", "")
     intro = say(
-        f"{label}, 확인 쪽 절반의 문항 {table.items:,}개(문서 {table.documents:,}개)에서. "
+        f"{label}, {ko} 문항 {table.items:,}개(문서 {table.documents:,}개)에서. "
         "판정은 문서 단위 부호 뒤집기 검정과 Holm 보정으로만 내리고, McNemar는 문항이 독립이라면의 참고값입니다.",
-        f"{label} on {table.items:,} items of {table.documents:,} documents of the confirm half. "
+        f"{label} on {table.items:,} items of {table.documents:,} documents{en}. "
         "The verdict is the sign-flip test over documents with Holm's adjustment; McNemar is the reading for independent "
         "items and decides nothing.",
     )

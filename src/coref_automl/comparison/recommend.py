@@ -1,7 +1,8 @@
 """Which checkpoint to keep. In: evaluated checkpoints of one or more runs. Out: a Recommendation, one sentence with its numbers.
 
 Chosen on the `select` half: in order of training tokens, the earliest checkpoint that is surely within the margin of the best.
-Judged on the `confirm` half: chosen against base, best against chosen.
+Judged on the `confirm` half: chosen against base, best against chosen. Where every checkpoint is the planned end of its run,
+nothing was chosen among checkpoints, and all documents say which of them beat the base.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Recommendation(Record):
     """The checkpoint to keep and why. `chosen` is its path; `confirmation` says whether the other half agrees.
 
     `saves` is true where the rule chose an earlier checkpoint than the best. `more_documents` is how many further documents alike
-    would let the earliest promising checkpoint be chosen; None where there is nothing to gain.
+    would let the earliest promising checkpoint be chosen; None where there is nothing to gain. `over_bases` is every candidate
+    against its base, of which `over_base` is the chosen one's, on the `documents` of `judged_on`.
     """
 
     chosen: str
@@ -78,6 +80,9 @@ class Recommendation(Record):
     promising: str | None
     over_fitting: tuple[OverFitting, ...]
     sentence: str
+    over_bases: tuple[Comparison, ...] = ()
+    judged_on: Literal["all", "confirm"] = "confirm"
+    documents: int = 0
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -127,7 +132,7 @@ def recommend_group(
     chosen = best if within is None or eligible[best].tokens <= eligible[within].tokens else within
     need, promising = _documents_needed(bounds, chosen, margin, [entry.tokens for entry in eligible])
     base = _base_for(group, eligible[chosen])
-    over_base, best_over, beaten = _judge(group, metric, eligible, base, chosen, best, seed)
+    over_bases, best_over, beaten = _judge(group, metric, eligible, base, chosen, best, seed)
     confirm = group.columns(metric, half="confirm", entries=[eligible[chosen]])
     value = composite(confirm.parts, seed=seed)[0] if confirm.items else candidates[chosen].value
     out = Recommendation(
@@ -140,7 +145,7 @@ def recommend_group(
         evalset=group.evalset,
         candidates=candidates,
         value=value,
-        over_base=over_base,
+        over_base=over_bases[chosen],
         best_over_chosen=best_over,
         confirmation=_confirmation(best_over, margin, bool(confirm.items)),
         beaten_base=beaten,
@@ -150,6 +155,9 @@ def recommend_group(
         promising=candidates[promising].name if promising is not None else None,
         over_fitting=over_fitting(group, metric, eligible, values, seed=seed),
         sentence="",
+        over_bases=tuple(answer for answer in over_bases if answer is not None),
+        judged_on="confirm" if group.judging else "all",
+        documents=group.columns(metric, half=group.judging, entries=eligible).documents,
         notes=tuple(told),
     )
     return replace(out, sentence=recommendation_sentence(out, "en"))
@@ -202,18 +210,17 @@ def _answer(group: Group, metric: str, one: Entry, other: Entry, seed: int, *, f
 
 def _judge(
     group: Group, metric: str, eligible: Sequence[Entry], base: Entry | None, chosen: int, best: int, seed: int
-) -> tuple[Comparison | None, Comparison | None, bool | None]:
-    """On `confirm`: chosen against base (Holm over all checkpoints, each against its own), best against chosen, whether any
-    that began from the base beats it."""
+) -> tuple[Sequence[Comparison | None], Comparison | None, bool | None]:
+    """Each against its base (Holm over all); best against chosen on `confirm`; whether any from this base beats it."""
     best_over = _answer(group, metric, eligible[best], eligible[chosen], seed) if best != chosen else None
     if base is None:
-        return None, best_over, None
+        return [None] * len(eligible), best_over, None
     own = [own_base(group.entries, entry, base) for entry in eligible]
     answers = over_own(group, metric, eligible, own, seed=seed)
     if answers[chosen] is None:
-        return None, best_over, None
+        return answers, best_over, None
     beaten = any(answer is not None and answer.reference == base.name and finding(answer) == "better" for answer in answers)
-    return answers[chosen], best_over, beaten
+    return answers, best_over, beaten
 
 
 def _confirmation(best_over: Comparison | None, margin: float, judged: bool) -> Confirmation:

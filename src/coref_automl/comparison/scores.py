@@ -107,6 +107,16 @@ class Group:
     entries: tuple[Entry, ...]
 
     @property
+    def judging(self) -> Half | None:
+        """The documents that verdicts over the base come from: `confirm`, or all (None) where no checkpoint here was chosen.
+
+        Nothing was chosen where every checkpoint is the planned end of its run. Holm covers all of them, so a verdict holds for
+        whichever of them is looked at afterwards.
+        """
+        made = [entry.evaluation.provenance for entry in self.entries if entry.trained]
+        return None if made and all(one is not None and one.planned_end for one in made) else "confirm"
+
+    @property
     def tokenizers(self) -> int:
         return len({entry.evaluation.fingerprints.get("tokenizer", "") for entry in self.entries})
 

@@ -104,7 +104,7 @@ class Study:
         return out
 
     def over_own_base(self, entries: Sequence[Entry]) -> list[Comparison | None]:
-        """Each against the model it began from on the confirm half, Holm over all; None where that was not evaluated."""
+        """Each against the model it began from on the documents that judge, Holm over all; None where that was not evaluated."""
         return over_own(self.group, self.metric, entries, [self.own_base(entry) for entry in entries], seed=self.seed)
 
     def against_base(self) -> dict[str, Comparison]:
@@ -120,7 +120,7 @@ class Study:
         if self.base is not None:
             kept.add(self.base.name)
         entries = [entry for entry in self.entries if entry.name in kept]
-        columns = self.group.columns(self.metric, half="confirm", entries=entries)
+        columns = self.group.columns(self.metric, half=self.group.judging, entries=entries)
         if len(entries) < 3 or not columns.items:
             return None
         means = np.asarray(sum(np.asarray(part.values).mean(axis=0) for part in columns.parts))

@@ -48,8 +48,8 @@ def study_page(study: Study, others: Section | None = None) -> Page:
             f"{study.group.evalset} · 평가 {count}개 · {METRICS[study.metric].label} · {latest}",
             f"{study.group.evalset} · {count} evaluations · {METRICS[study.metric].label} · {latest}",
         ),
-        lead=say("추천", "Recommendation") if len(it.candidates) > 1 else say("평가", "Evaluated"),
-        headline=it.name,
+        lead=_lead(study),
+        headline=_headline(study),
         sentence=recommendation_sentence(it, say.lang),
         tiles=_tiles(study),
         cannot_tell=conclusions.cannot_tell(study),
@@ -60,6 +60,23 @@ def study_page(study: Study, others: Section | None = None) -> Page:
     )
 
 
+def _lead(study: Study) -> str:
+    say, it = study.say, study.recommendation
+    if it.judged_on == "all" and it.over_bases:
+        return say("판정", "Verdict")
+    return say("추천", "Recommendation") if len(it.candidates) > 1 else say("평가", "Evaluated")
+
+
+def _headline(study: Study) -> str:
+    """The checkpoint to keep; where nothing was chosen among checkpoints, whether adapting the base helped."""
+    say, it = study.say, study.recommendation
+    if it.judged_on == "confirm" or not it.over_bases:
+        return it.name
+    if any(finding(one) == "better" for one in it.over_bases):
+        return say("적응한 모델이 원래 모델보다 낫습니다", "The adapted model beats the base")
+    return say("원래 모델보다 낫다고 확인되지 않았습니다", "Not shown to beat the base")
+
+
 def _tiles(study: Study) -> tuple[Tile, ...]:
     say, it = study.say, study.recommendation
     out = [Tile(METRICS[it.metric].label, *_split(percent(it.value)))]
@@ -67,7 +84,8 @@ def _tiles(study: Study) -> tuple[Tile, ...]:
         found = finding(it.over_base)
         told = {"better": say("보임", "shown"), "worse": say("더 나쁨", "worse")}.get(found, say("보이지 않음", "not shown"))
         value, interval = _split(points(it.over_base.difference))
-        detail = f"{interval} · {told}"
+        where = say(" · 모든 문서", " · all documents") if it.judged_on == "all" else ""
+        detail = f"{interval} · {told}{where}"
         out.append(
             Tile(
                 say("원래 모델보다 (점)", "over the base (points)"),

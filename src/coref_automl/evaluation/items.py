@@ -17,7 +17,7 @@ from coref_automl.evaluation.far import bucket_of, far_items
 from coref_automl.evaluation.gold import Annotated, annotated, gold_items
 from coref_automl.evaluation.lambada import Passage, lambada_items, open_rows, passages
 from coref_automl.evaluation.reading import Found, ReadDocument, read_document, spread
-from coref_automl.evaluation.real import real_items
+from coref_automl.evaluation.real import PER_DOCUMENT, real_items
 from coref_automl.evaluation.rows import local_rows
 from coref_automl.evaluation.texts import read_texts
 from coref_automl.locks import claimed
@@ -40,7 +40,9 @@ class EvalRecipe:
     counted. `sources` give the texts of `real` and `real-far`; `gold` and `lambada` are files of those tasks (`local:PATH` or a
     plain path; for lambada also `ko-lambada` on the hub and `bundled:cloze`). Only held-out documents of a source are used, the
     same that `prepare mlm|entity|combined` leaves out; `all_documents` uses every one, for sets of texts that nothing trains on.
-    `limit` is rows a file or hub source. At most `per_source` real items a source, `per_bucket` far items a source and bucket.
+    `limit` is rows a file or hub source. At most `per_source` real items a source and `per_document` a document, `per_bucket` far
+    items a source and bucket. `single_entry` keeps real items whose answer is one vocabulary entry of the reference tokenizer:
+    no model of that vocabulary can hit the others under strict.
     """
 
     models: tuple[str, ...]
@@ -55,6 +57,8 @@ class EvalRecipe:
     all_documents: bool = False
     per_source: int = 1_600
     per_bucket: int = 400
+    per_document: int = PER_DOCUMENT
+    single_entry: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -70,8 +74,8 @@ class EvalRecipe:
                 raise RecipeError(f"The task {task} needs {option}; name one, or leave the task out.")
         if not 0 <= self.holdout <= 0.5:
             raise RecipeError(f"--holdout is a share between 0 and 0.5, not {self.holdout}.")
-        if min(self.per_source, self.per_bucket, self.limit or 1) < 1:
-            raise RecipeError("The limits of rows, of items a source and of items a bucket are 1 or more.")
+        if min(self.per_source, self.per_bucket, self.per_document, self.limit or 1) < 1:
+            raise RecipeError("The limits of rows, and of items per source, per bucket and per document, are 1 or more.")
         if self.seed < 0:
             raise RecipeError(f"--seed should be 0 or more, not {self.seed}.")
 
@@ -99,7 +103,7 @@ def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | No
                 work = _Work(recipe, tokenizers[0], tagger, progress)
                 work.build()
                 freeze(out, work.used(), work.items, manifest.facts(recipe, settings, work.items, work.drops, work.sources))
-        if changed := manifest.difference(EvalSet.open(out).manifest["settings"], settings):
+        if changed := manifest.difference({**manifest.ADDED, **EvalSet.open(out).manifest["settings"]}, settings):
             raise FolderError(f"{out} is frozen, but {changed}; choose another --out, or remove {out} to make it again.")
     built = EvalSet.open(out)
     for tokenizer in progress.track(tokenizers, "Noun tables", len(tokenizers), "tokenizers"):
@@ -178,9 +182,10 @@ class _Work:
                 "kept": texts.kept[source],
                 **texts.drops.get(source, {}),
             }
+        answers = nouns.answers(self.reference, self.tagger) if recipe.single_entry else None
         for _, read in self._read(map(_Plain, texts.documents), "Finding items in texts"):
             if "real" in recipe.tasks:
-                self._take("real", real_items(read, seed=recipe.seed))
+                self._take("real", real_items(read, seed=recipe.seed, per_document=recipe.per_document, answers=answers))
             if "real-far" in recipe.tasks:
                 self._take("real-far", far_items(read, seed=recipe.seed))
         self._limit("real", recipe.per_source, lambda item: item.source, "the limit of its source")

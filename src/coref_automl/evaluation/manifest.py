@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from coref_automl.evaluation.items import EvalRecipe
 
 
+ADDED = {"per_document": 3, "single_entry": False}
+"""Settings that sets frozen by earlier versions do not name, with what held there."""
+
+
 def settings(recipe: EvalRecipe, reference: str) -> dict[str, Any]:
     """What decides the bytes of a set: the recipe without the names of this machine's folders, and the bytes of local inputs."""
     values = to_mapping(recipe)

@@ -28,6 +28,12 @@ def build_table(tokenizer: PreTrainedTokenizerFast, tagger: Tagger) -> NDArray[n
     return tagger.are_nouns([word or "" for word in words])
 
 
+def answers(tokenizer: PreTrainedTokenizerFast, tagger: Tagger) -> frozenset[str]:
+    """The words that one entry can answer: those of the table."""
+    words = entry_words(tokenizer)
+    return frozenset(words[entry] or "" for entry in np.flatnonzero(build_table(tokenizer, tagger)).tolist())
+
+
 def table_path(folder: Path, fingerprint: str) -> Path:
     return folder / f"nouns-{fingerprint}.npy"
 
