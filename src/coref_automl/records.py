@@ -159,6 +159,11 @@ class Evaluation(Record):
     evalset_path: str = ""
     schema: int = SCHEMA
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What it is, whatever it is called and wherever it stands: bytes, scorer version, dtype, length."""
+        return tuple(sorted(self.fingerprints.items())), self.scorer, self.dtype, self.seq_len
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Record):

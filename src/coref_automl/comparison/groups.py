@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from coref_automl.comparison.doubles import in_one_dtype, named_folders, of_weights_today
 from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.comparison.scores import Entry, Group, Ints, Items
 from coref_automl.errors import ComparisonError
@@ -30,13 +31,24 @@ def flat_paths(paths: Iterable[Any]) -> list[str]:
 
 
 def read_groups(paths: Sequence[str], *, common: bool = False) -> list[Group]:
-    """Finished evaluations under the paths, grouped by items and scorer, the largest first; `common` groups by scorer alone."""
+    """Finished evaluations under the paths, grouped by items and scorer; `common` groups by scorer alone.
+
+    The largest first, of equals the one evaluated last: a new version of the scorer, or of a set, leaves the old evaluations.
+    """
     keys: dict[tuple[str, str], list[StoredEvaluation]] = {}
-    for one in with_bases(paths, evaluations_under(paths)):
+    for one in of_weights_today(with_bases(paths, evaluations_under(paths)))[0]:
         items = "" if common else one.evaluation.fingerprints.get("items", "")
         keys.setdefault((items, one.evaluation.scorer), []).append(one)
-    groups = [_group(found, fingerprint, scorer) for (fingerprint, scorer), found in keys.items()]
+    named = named_folders(paths)
+    groups = [
+        _group(in_one_dtype(found, named)[0], fingerprint, scorer)
+        for (fingerprint, scorer), found in sorted(keys.items(), key=lambda one: _newest(one[1]), reverse=True)
+    ]
     return sorted(groups, key=lambda group: -len(group.entries))
+
+
+def _newest(stored: Sequence[StoredEvaluation]) -> str:
+    return max(one.evaluation.evaluated_at for one in stored)
 
 
 def evaluations_under(paths: Sequence[str]) -> list[StoredEvaluation]:
@@ -54,8 +66,15 @@ def evaluations_under(paths: Sequence[str]) -> list[StoredEvaluation]:
 
 
 def left_out(paths: Sequence[str]) -> list[str]:
-    """What is wrong with each evaluation under the paths that cannot be read."""
-    return [str(error) for error in look_through(paths)[1]]
+    """Why evaluations under the paths are in no group: they cannot be read, or stand for a model that is there already."""
+    found, damaged = look_through(paths)
+    today, told = of_weights_today(found)
+    keys: dict[tuple[str, str], list[StoredEvaluation]] = {}
+    for one in today:
+        keys.setdefault((one.evaluation.fingerprints.get("items", ""), one.evaluation.scorer), []).append(one)
+    for members in keys.values():
+        told += in_one_dtype(members, named_folders(paths))[1]
+    return [*map(str, damaged), *told]
 
 
 def with_bases(paths: Sequence[str], stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
@@ -91,10 +110,21 @@ def _bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
         evaluation, made = one.evaluation, one.evaluation.provenance
         if made is None or not made.base or target_of(made.base).in_run or one.archived:
             continue
-        base = base_evaluation(made.base, evaluation.evalset, evaluation.seq_len)
-        if base and base.folder.resolve() not in held and base.evaluation.scorer == evaluation.scorer:
+        base = _like(made.base, evaluation)
+        if base and base.folder.resolve() not in held:
             found.setdefault(base.folder.resolve(), base)
     return list(found.values())
+
+
+def _like(model: str, evaluation: Evaluation) -> StoredEvaluation | None:
+    """A model's evaluation under the conditions of another; in another dtype only where there is none in the same."""
+
+    def alike(other: Evaluation) -> bool:
+        return (other.fingerprints.get("items"), other.scorer, other.seq_len) == conditions
+
+    conditions = (evaluation.fingerprints.get("items"), evaluation.scorer, evaluation.seq_len)
+    same = base_evaluation(model, lambda other: alike(other) and other.dtype == evaluation.dtype)
+    return same or base_evaluation(model, alike)
 
 
 def _began_apart(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:

@@ -26,8 +26,9 @@ class Target:
     base: Path
     in_run: bool
 
-    def folder(self, evalset: str, seq_len: int) -> Path:
-        inside = f"{evalset}-{seq_len}"
+    def folder(self, evalset: str, seq_len: int, mark: str = "") -> Path:
+        """Where an evaluation is written; `mark` tells it from another one that has the plain name already."""
+        inside = folder_name(evalset, seq_len, mark)
         return self.base / EVALUATIONS / inside / self.label if self.in_run else self.base / inside
 
     @property
@@ -37,6 +38,10 @@ class Target:
     def provenance(self) -> Provenance | None:
         path = Path(self.model) / "training.json"
         return Provenance.from_json(read_json(path)) if path.is_file() else None
+
+
+def folder_name(evalset: str, seq_len: int, mark: str = "") -> str:
+    return f"{evalset}-{seq_len}-{mark}" if mark else f"{evalset}-{seq_len}"
 
 
 def find_targets(paths: Sequence[str | Path], out: Path | None = None) -> list[Target]:
