@@ -139,7 +139,8 @@ class Evaluation(Record):
     """One checkpoint on one evaluation set at one window length.
 
     `estimates` maps a metric's name (see evaluation/metrics) to its estimate; a metric that was not run is absent.
-    `fingerprints` name bytes: weights, items, tokenizer. `baselines` maps a baseline's name to its own estimates.
+    `fingerprints` name bytes: weights, items, tokenizer. `baselines` maps a baseline's name to its own estimates. `evalset_path`
+    is where the set stood when it was last evaluated on; empty in an archive.
     """
 
     checkpoint: str

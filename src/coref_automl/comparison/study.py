@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from coref_automl.comparison.recommend import Recommendation, recommend_group
 from coref_automl.comparison.relation_runs import RelationRun
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.errors import ComparisonError
+from coref_automl.evaluation.evalset import find_set
 from coref_automl.records import Comparison, Estimate
 from coref_automl.statistics import holm, pairwise_ps
 
@@ -64,6 +66,15 @@ class Study:
             several = len(lengths[entry.run]) > 1
             out.setdefault(f"{entry.run} @{entry.evaluation.seq_len}" if several else entry.run, []).append(entry)
         return dict(sorted(out.items()))
+
+    def sets(self) -> dict[str, tuple[Entry, Path | None]]:
+        """The evaluation sets by their fingerprints: an entry evaluated on each, and its folder; None where it is not known."""
+        out: dict[str, tuple[Entry, Path | None]] = {}
+        for entry in (self.chosen, *self.entries):
+            fingerprint = entry.evaluation.fingerprints.get("items", "")
+            if fingerprint not in out or out[fingerprint][1] is None:
+                out[fingerprint] = (entry, find_set(entry.evaluation.evalset_path, fingerprint))
+        return out
 
     def metrics(self, among: Sequence[str]) -> list[str]:
         return [name for name in among if any(name in entry.evaluation.estimates for entry in self.entries)]

@@ -85,7 +85,7 @@ class Desk:
             if lacks(stored.folder, items, wanted_ids(items, words)):
                 continue
             self._finished[evalset.fingerprint] = stored.folder
-            return self._stamped(stored.evaluation)
+            return self._stamped(stored.evaluation, evalset)
         return None
 
     def score(
@@ -117,7 +117,7 @@ class Desk:
                 progress=progress,
             )  # fmt: skip
         self._scores[evalset.fingerprint] = scores
-        return self._stamped(replace(evaluation, fingerprints={**evaluation.fingerprints, **self._bytes}))
+        return self._stamped(replace(evaluation, fingerprints={**evaluation.fingerprints, **self._bytes}), evalset)
 
     def check_left_to_right(
         self, evalset: EvalSet, seq_len: int, device: str, dtype: str, budget: int | None, seed: int
@@ -180,6 +180,9 @@ class Desk:
 
     def _folder(self, evalset: EvalSet, seq_len: int, dtype: str) -> Path:
         """Where this very evaluation stands, or the first place that no finished one of another identity has."""
+        source = self._finished.get(evalset.fingerprint)
+        if source is not None and self._target.holds(source):
+            return source  # under the name that its set had then
         empty: Path | None = None
         for turn, mark in enumerate(self._marks(evalset, dtype)):
             folder = self._target.folder(evalset.name, seq_len, mark)
@@ -205,9 +208,16 @@ class Desk:
     def _partial(self, evalset: EvalSet, seq_len: int, dtype: str) -> str:
         return f".items-{self._key(evalset, seq_len, dtype)}.jsonl"
 
-    def _stamped(self, evaluation: Evaluation) -> Evaluation:
+    def _stamped(self, evaluation: Evaluation, evalset: EvalSet) -> Evaluation:
         """Names and origin as they are today, whatever they were when the items were scored."""
-        return replace(evaluation, checkpoint=self._target.name, path=self._target.model, provenance=self._target.provenance())
+        return replace(
+            evaluation,
+            checkpoint=self._target.name,
+            path=self._target.model,
+            evalset=evalset.name,
+            evalset_path=str(evalset.folder.resolve()),
+            provenance=self._target.provenance(),
+        )
 
     def _same(self, evaluation: Evaluation, evalset: EvalSet, seq_len: int, dtype: str) -> bool:
         if not _comparable(evaluation, evalset.fingerprint, seq_len, dtype):

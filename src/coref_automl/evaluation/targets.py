@@ -31,6 +31,11 @@ class Target:
         inside = folder_name(evalset, seq_len, mark)
         return self.base / EVALUATIONS / inside / self.label if self.in_run else self.base / inside
 
+    def holds(self, folder: Path) -> bool:
+        """Is this folder one of the model's own evaluations, whatever set it is named after?"""
+        home = folder.parents[1] / folder.name if self.in_run else folder.parent
+        return home.resolve() == (self.base / EVALUATIONS / self.label if self.in_run else self.base).resolve()
+
     @property
     def summary(self) -> Path:
         return self.base / f"{self.label}_eval_results.json"
