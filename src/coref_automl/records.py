@@ -127,6 +127,7 @@ class Provenance(Record):
     seed: int
     dataset: str = ""
     dataset_bytes: str = ""
+    base_bytes: str = ""
 
     @property
     def data(self) -> str:
@@ -161,9 +162,14 @@ class Evaluation(Record):
     schema: int = SCHEMA
 
     @property
+    def condition(self) -> tuple[object, ...]:
+        """How it was scored, whatever the model: the items' bytes, scorer version, dtype, length."""
+        return self.fingerprints.get("items", ""), self.scorer, self.dtype, self.seq_len
+
+    @property
     def identity(self) -> tuple[object, ...]:
-        """What it is, whatever it is called and wherever it stands: bytes, scorer version, dtype, length."""
-        return tuple(sorted(self.fingerprints.items())), self.scorer, self.dtype, self.seq_len
+        """What it is, whatever it is called and wherever it stands: all bytes, scorer version, dtype, length."""
+        return tuple(sorted(self.fingerprints.items())), *self.condition
 
 
 @dataclass(frozen=True, slots=True)

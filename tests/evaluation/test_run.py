@@ -12,7 +12,8 @@ import pytest
 
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.archive import archive
-from coref_automl.comparison.groups import read_groups, same_model
+from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.scores import same_model
 from coref_automl.errors import EvaluationError, FolderError, InputError, ModelError
 from coref_automl.evaluation import one
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate, evaluate_one, find_evaluations

@@ -53,13 +53,12 @@ def explorer(study: Study) -> dict[str, Any]:
         {**fact, "hits": _hits(study, str(fact["task"]), score), "scores": score, **passages.get(item, {})}
         for item, fact, score in zip(rows, facts, answers, strict=True)
     ]
-    names = [model.name for model in models]
     return {
-        "models": names,
+        "models": [model.name for model in models],
         "words": list(words),
         "items": items,
-        "a": names.index(study.recommendation.name),
-        "b": _second(study, names),
+        "a": models.index(study.chosen),
+        "b": _second(study, models),
         "metric": METRICS[study.metric].label,
         "fault": fault,
         "total": len(study.group.items),
@@ -69,8 +68,7 @@ def explorer(study: Study) -> dict[str, Any]:
 def telling_items(study: Study, models: Sequence[Entry]) -> list[str]:
     """At most 300 ids: the chosen model right and the base wrong, the reverse, and where models disagree most."""
     items = study.group.items
-    names = [model.name for model in models]
-    a, b = names.index(study.recommendation.name), _second(study, names)
+    a, b = models.index(study.chosen), _second(study, models)
     score, side = np.zeros(len(items)), np.zeros(len(items), int)
     turn = np.zeros(len(items), int)
     for task in dict.fromkeys(items.facts["task"].tolist()):
@@ -116,18 +114,18 @@ def crop(text: str, item: ClozeItem) -> list[list[str]]:
 def _models(study: Study) -> list[Entry]:
     """Chosen, best, base, peak and last of each run, then the best of the rest; twenty at most, in the table's order."""
     values = study.select_values()
-    wanted = [study.chosen, study.entry(study.recommendation.best), *(entry for entry in (study.base,) if entry)]
+    wanted = [study.chosen, study.best, *(entry for entry in (study.base,) if entry)]
     for entries in study.runs().values():
         wanted += [study.peak(entries), entries[-1]]
-    wanted += sorted(study.entries, key=lambda entry: -values[entry.name].value if entry.name in values else 0.0)
-    kept = {entry.name for entry in list({entry.name: entry for entry in wanted}.values())[:MOST_MODELS]}
-    return [entry for entry in study.entries if entry.name in kept]
+    wanted += sorted(study.entries, key=lambda entry: -values[entry].value if entry in values else 0.0)
+    kept = set(list(dict.fromkeys(wanted))[:MOST_MODELS])
+    return [entry for entry in study.entries if entry in kept]
 
 
-def _second(study: Study, names: Sequence[str]) -> int:
-    other = study.recommendation.base or study.recommendation.best
-    number = names.index(other)
-    return number if other != study.recommendation.name else (number + 1) % len(names)
+def _second(study: Study, models: Sequence[Entry]) -> int:
+    other = study.base or study.best
+    number = models.index(other)
+    return number if other is not study.chosen else (number + 1) % len(models)
 
 
 def _passages(study: Study, chosen: Mapping[str, int]) -> tuple[dict[str, dict[str, Any]], str]:

@@ -121,7 +121,7 @@ def next_actions(study: Study) -> Section:
                 f"Add about {rounded(it.more_documents):,} documents to the select half to be surer about {it.promising}.",
             )
         )
-    if it.best == _last_of_its_run(study):
+    if len(study.entries) > 1 and any(study.best is entries[-1] for entries in study.runs().values()):
         actions.append(
             say(
                 "최고가 학습의 마지막입니다: 더 학습해 볼 만합니다.",
@@ -191,11 +191,6 @@ def _eval_set(study: Study) -> tuple[str, str]:
     return " --eval-set EVALSET", study.say(
         f"EVALSET: 평가 세트 {held.evalset}의 폴더입니다.", f"EVALSET is the folder of the evaluation set {held.evalset}."
     )
-
-
-def _last_of_its_run(study: Study) -> str:
-    best = study.entry(study.recommendation.best)
-    return next((entries[-1].name for entries in study.runs().values() if best in entries), "") if len(study.entries) > 1 else ""
 
 
 def _objective(entry: Entry) -> str:

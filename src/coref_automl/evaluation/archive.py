@@ -42,8 +42,8 @@ def archive_evaluations(stored: Sequence[StoredEvaluation], out: Path) -> None:
     by_set: dict[str, list[tuple[StoredEvaluation, Path]]] = {}
     for one in stored:
         place = _place(one.evaluation)
-        if place in places and _condition(places[place].evaluation) != (own := _condition(one.evaluation)):
-            place = _place(one.evaluation, fingerprint(*own)[:8])
+        if place in places and places[place].evaluation.condition != one.evaluation.condition:
+            place = _place(one.evaluation, fingerprint(*one.evaluation.condition)[:8])
         if other := places.get(place):
             raise InputError(f"{other.folder} and {one.folder} have the same name; rename one of the runs to keep both.")
         places[place] = one
@@ -87,11 +87,6 @@ def place_of(path: str) -> str:
     if not found.is_absolute():
         return path
     return f"runs/{found.parent.name}/{found.name}" if CHECKPOINT.fullmatch(found.name) else found.name
-
-
-def _condition(evaluation: Evaluation) -> tuple[str, str, str]:
-    """What sets two evaluations of one model and length apart: the items, the scorer's version, the dtype."""
-    return evaluation.fingerprints.get("items", ""), evaluation.scorer, evaluation.dtype
 
 
 def _place(evaluation: Evaluation, mark: str = "") -> Path:

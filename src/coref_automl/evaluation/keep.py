@@ -144,7 +144,12 @@ class Desk:
         provenance = evaluation.provenance
         if provenance is None:
             return evaluation
-        base = base_evaluation(provenance.base, lambda held: _comparable(held, evalset.fingerprint, seq_len, dtype), self._out)
+
+        def wanted(held: Evaluation) -> bool:
+            itself = provenance.base_bytes in ("", held.fingerprints.get("weights", ""))
+            return itself and _comparable(held, evalset.fingerprint, seq_len, dtype)
+
+        base = base_evaluation(provenance.base, wanted, self._out)
         if base is None or base.evaluation.path == evaluation.path:
             return evaluation
         return replace(evaluation, baselines={**evaluation.baselines, "un-adapted": base.evaluation.estimates})

@@ -170,6 +170,7 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
         seed=recipe.seed,
         dataset=recipe.dataset,
         dataset_bytes=work.dataset.fingerprint,
+        base_bytes=work.prints.get("weights", ""),
     )
     far = round(clock.progress(step), 4)
     write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3), "lost": round(clock.lost, 3), "progress": far})
