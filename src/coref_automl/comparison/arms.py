@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coref_automl.comparison.groups import bases_of
 from coref_automl.comparison.page import Say
-from coref_automl.comparison.scores import Entry, same_model
+from coref_automl.comparison.scores import Entry, as_much_training, same_model
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS
@@ -24,8 +24,6 @@ from coref_automl.records import Estimate, Half, Provenance
 from coref_automl.statistics import Part, composite
 
 OBJECTIVES = ("mlm", "combined", "entity")
-_NEAR = 0.05
-"""Runs are equally trained when their tokens differ by less than this share."""
 Pick = Callable[[Sequence[Entry]], Entry]
 Among = NDArray[np.bool_] | None
 
@@ -137,9 +135,8 @@ def last(entries: Sequence[Entry]) -> Entry:
 
 
 def equally_trained(a: Arm, b: Arm) -> bool:
-    """Did every pair of runs of a shared seed see as many tokens, as near as checkpoints allow?"""
-    pairs = [(last(a.runs[seed]).tokens, last(b.runs[seed]).tokens) for seed in a.runs if seed in b.runs]
-    return all(abs(one - other) <= _NEAR * max(one, other) for one, other in pairs)
+    """Did every pair of runs of a shared seed see as many tokens?"""
+    return all(as_much_training(last(a.runs[seed]).tokens, last(b.runs[seed]).tokens) for seed in a.runs if seed in b.runs)
 
 
 def versus(

@@ -58,9 +58,10 @@ def rating(study: Study) -> Section | None:
             "Data: tokens to its peak, against the run that took the fewest: up to 1.5 times A, 3 times B, else C.",
         ),
         say(
-            f"안정: 최고에서 마지막까지 떨어짐이 보이면 C, 보이지 않고 {margin}점을 볼 수 있었으면 A, 볼 수 없었으면 B.",
-            f"Stability: C if the fall from peak to last is shown, A if it is not and {margin} points could have been seen, "
-            f"else B.",
+            f"안정: 마지막이 최고보다 나쁘다고 확인되면 C. 마지막이 곧 최고이거나 더 낫다고 확인되면 A. 차이가 확인되지 않으면, "
+            f"{margin}점의 하락을 검정력 80%로 검출할 수 있는 세트에서는 A, 그렇지 못한 세트에서는 B.",
+            f"Stability: C if the last checkpoint is shown worse than the peak. A if it is the peak, is shown better, or has no "
+            f"difference shown on a set that detects a fall of {margin} points with 80% power. B if the set cannot detect that.",
         ),
         say(
             "효율: 백만 토큰당 오른 점수가 가장 좋은 학습의 2/3 이상이면 A, 1/3 이상이면 B, 그 밖은 C.",
@@ -117,7 +118,9 @@ def _stability(study: Study, peak: Entry, last: Entry) -> Grade:
     fall = next((one.comparison for pair, one in pairs if pair == (peak, last)), None)
     if fall is None:
         return Grade(say("안정", "stability"), "–", say("알 수 없음", "unknown"))
-    letter = "C" if shown(fall) else "A" if (fall.detectable or 0) <= study.margin else "B"
+    letter = {"better": "C", "worse": "A"}.get(finding(fall), "")  # what the peak is to the last
+    could = fall.detectable is not None and fall.detectable <= study.margin
+    letter = letter or ("A" if could else "B")
     return Grade(say("안정", "stability"), letter, points(fall.difference))
 
 

@@ -19,6 +19,8 @@ from coref_automl.records import Evaluation, Half
 from coref_automl.statistics import Part
 
 Ints = NDArray[np.int32]
+EQUAL = 0.05
+"""Two amounts of training are equal when their tokens differ by at most this share of the larger."""
 _STEP = re.compile(r"checkpoint-(\d+)")
 
 
@@ -164,6 +166,11 @@ class Group:
 
     def _of(self, part: Metric) -> NDArray[np.bool_]:
         return np.asarray(self.items.facts["task"] == part.task)
+
+
+def as_much_training(one: int, other: int) -> bool:
+    """Is that many tokens equal training, as near as checkpoints allow?"""
+    return abs(one - other) <= EQUAL * max(one, other)
 
 
 def same_model(path: str) -> str:

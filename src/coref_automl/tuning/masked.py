@@ -18,7 +18,7 @@ from coref_automl.errors import EvaluationError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
-from coref_automl.method_verdicts import MethodVerdict, seed_paired_verdict
+from coref_automl.method_verdicts import MethodVerdict, composite_verdicts
 from coref_automl.progress import Progress
 from coref_automl.records import Half
 from coref_automl.store import natural_order
@@ -151,9 +151,10 @@ class MaskedProblem:
         return [float(sum(part.mean() for part in values)) for values in self._confirm_values(jobs)]
 
     def verdict(self, ours: list[Job], theirs: list[Job], seed: int) -> MethodVerdict:
+        """Over the pairs of runs of one seed; each task of a composite is resampled by its own documents."""
         clusters = clusters_of(self.halves["confirm"], self.metric)
-        sides = [[np.concatenate(_as_one_mean(values)) for values in self._confirm_values(jobs)] for jobs in (ours, theirs)]
-        return seed_paired_verdict(sides[0], sides[1], np.concatenate(clusters), seed=seed)
+        mine, other = ([np.stack(task) for task in zip(*self._confirm_values(jobs), strict=True)] for jobs in (ours, theirs))
+        return composite_verdicts([[a - b for a, b in zip(mine, other, strict=True)]], clusters, seed=seed)[0]
 
     def _confirm_values(self, jobs: list[Job]) -> list[tuple[NDArray[np.float64], ...]]:
         half = self.halves["confirm"]
@@ -217,12 +218,6 @@ def _on(half: EvalSet, job: Job, stored: Sequence[StoredEvaluation]) -> list[Sto
     if not found:
         raise EvaluationError(f"{job.run} has no evaluation on {half.name}; run the same command again.")
     return sorted(found, key=lambda one: one.evaluation.evaluated_at)
-
-
-def _as_one_mean(parts: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-    """Parts scaled so that the mean over all their items is the sum of their means, as a composite adds them."""
-    items = sum(len(part) for part in parts)
-    return [part * (items / len(part)) for part in parts]
 
 
 _DEFAULTS = {
