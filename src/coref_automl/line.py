@@ -150,20 +150,23 @@ def _evaluate(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, progress:
 
 def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path) -> Recommendation:
     from coref_automl.comparison.recommend import recommend
+    from coref_automl.evaluation.evalset import EvalSet
 
     stage = recipe.evaluate
-    return recommend(*runs, metric=stage.metric, margin=stage.margin, evalset=evalset.name, seed=recipe.seed)
+    items = EvalSet.open(evalset).fingerprint
+    return recommend(*runs, metric=stage.metric, margin=stage.margin, evalset=items, seed=recipe.seed)
 
 
 def _report(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, progress: Progress) -> Path:
     """Written last, so that it holds the relation extraction too."""
     from coref_automl.comparison.report import report
+    from coref_automl.evaluation.evalset import EvalSet
 
     stage = recipe.evaluate
     progress.note("Writing the report")
     shown = [*runs, out / "relation"] if recipe.relation else list(runs)
     options: dict[str, Any] = {"metric": stage.metric, "margin": stage.margin, "lang": recipe.lang, "seed": recipe.seed}
-    return Path(report(*shown, out=out / "report", evalset=evalset.name, **options))
+    return Path(report(*shown, out=out / "report", evalset=EvalSet.open(evalset).fingerprint, **options))
 
 
 def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) -> dict[str, Any]:

@@ -62,6 +62,15 @@ class RelationRun:
     rows: Rows | None
 
     @property
+    def model(self) -> str:
+        return str(self.result.get("model", ""))
+
+    @property
+    def weights(self) -> str:
+        """The name of the bytes that it began from; empty where its summary does not say."""
+        return str((self.result.get("fingerprints") or {}).get("weights", ""))
+
+    @property
     def seeds(self) -> list[int]:
         """The seed of each column of its rows, by its summary; by their order where it does not say."""
         count = self.rows.seeds if self.rows is not None else 0

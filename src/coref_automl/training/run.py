@@ -188,6 +188,7 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
         dataset=recipe.dataset,
         dataset_bytes=work.dataset.fingerprint,
         planned_end=step == work.last and recipe.eval_set is None,
+        base_bytes=work.prints.get("weights", ""),
     )
     far = round(clock.progress(step), 4)
     write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3), "lost": round(clock.lost, 3), "progress": far})
