@@ -42,7 +42,13 @@ def best_total(gains: Floats) -> float:
 
 
 def _move_prices(
-    row_price: Floats, column_price: Floats, row_of: NDArray[np.int64], reach: Floats, done: NDArray[np.bool_], row: int, length: float
+    row_price: Floats,
+    column_price: Floats,
+    row_of: NDArray[np.int64],
+    reach: Floats,
+    done: NDArray[np.bool_],
+    row: int,
+    length: float,
 ) -> None:
     passed = np.flatnonzero(done & (row_of >= 0))
     row_price[row] += length

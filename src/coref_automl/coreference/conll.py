@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from coref_automl.coreference.data import BadChunk, Chunk, CorefDocument, DataProblem, Mention
@@ -114,7 +115,7 @@ def sentences(document: CorefDocument) -> Iterator[list[tuple[int, int]]]:
         tokens: list[tuple[int, int]] = []
         for word in re.finditer(r"\S+", line):
             cuts = [word.start() + at, *sorted(e for e in edges if word.start() + at < e < word.end() + at), word.end() + at]
-            tokens += list(zip(cuts, cuts[1:], strict=False))
+            tokens += list(pairwise(cuts))
         if tokens:
             yield tokens
         at += len(line) + 1

@@ -168,7 +168,5 @@ def write_corefud(path: Path, documents: Iterable[CorefDocument]) -> None:
 
 def _marks(document: CorefDocument, start: int, end: int, numbers: dict[str, str]) -> str:
     closing = sorted((m for m in document.mentions if m.end == end and m.start < start), key=lambda m: -m.start)
-    opening = "".join(
-        f"({numbers[m.entity]}--1{')' if m.end == end else ''}" for m in document.mentions if m.start == start
-    )
+    opening = "".join(f"({numbers[m.entity]}--1{')' if m.end == end else ''}" for m in document.mentions if m.start == start)
     return "".join(f"{numbers[m.entity]})" for m in closing) + opening

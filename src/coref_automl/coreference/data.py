@@ -1,4 +1,4 @@
-"""Coreference data. In: JSON lines, CoNLL-2012 or CorefUD's CoNLL-U. Out: documents with mentions, and every problem with its reason.
+"""Coreference data. In: JSON lines, CoNLL-2012 or CorefUD's CoNLL-U. Out: documents, and every problem with its reason.
 
 A mention is a stretch of characters and the entity it names. Singletons are kept. Mentions may nest or cross; two mentions never
 share both edges. A mention in several parts is read as its longest part. Rows of one document (the chunks of a novel) are joined
@@ -124,7 +124,9 @@ def inspect_coref(name: str | Path) -> CorefData:
     plain = path.name.removesuffix(".xz")
     kind = next((ending for ending in ENDINGS if plain.lower().endswith(ending)), "")
     if not kind:
-        raise CoreferenceDataError(f"{name} is none of {', '.join(ENDINGS)} (or one of these with .xz); convert it to one of them.")
+        raise CoreferenceDataError(
+            f"{name} is none of {', '.join(ENDINGS)} (or one of these with .xz); convert it to one of them."
+        )
     readers: dict[str, Callable[[str], Iterable[Chunk | DataProblem]]] = {
         ".jsonl": _jsonl_chunks,
         ".conll": conll_chunks,
@@ -225,9 +227,13 @@ def _checked(chunk: Chunk, notes: Counter[str]) -> Chunk:
             if form is not None and form != stands:
                 strays.append(f"at {mention.start}:{mention.end} stands {stands!r}, not {form!r}")
             if owner.setdefault(mention.span, place) != place:
-                raise BadChunk(f"the mention {stands!r} at {mention.start} is in clusters {owner[mention.span] + 1} and {place + 1}")
+                raise BadChunk(
+                    f"the mention {stands!r} at {mention.start} is in clusters {owner[mention.span] + 1} and {place + 1}"
+                )
             if entities.setdefault(mention.entity, place) != place:
-                raise BadChunk(f"the entity {mention.entity!r} has clusters {entities[mention.entity] + 1} and {place + 1}; join them")
+                raise BadChunk(
+                    f"the entity {mention.entity!r} has clusters {entities[mention.entity] + 1} and {place + 1}; join them"
+                )
             if mention.span in kept:
                 notes["mentions that stood twice in their cluster and count once"] += 1
             kept[mention.span] = mention
@@ -281,7 +287,9 @@ def _text(path: Path) -> str:
         raw = path.read_bytes()
         return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8-sig")
     except OSError as error:
-        raise CoreferenceDataError(f"Cannot read {path} ({error.strerror or error}); give the path of an annotated file.") from error
+        raise CoreferenceDataError(
+            f"Cannot read {path} ({error.strerror or error}); give the path of an annotated file."
+        ) from error
     except UnicodeDecodeError as error:
         raise CoreferenceDataError(f"{path} is not UTF-8 (at byte {error.start:,}); save it as UTF-8.") from error
     except (lzma.LZMAError, EOFError) as error:

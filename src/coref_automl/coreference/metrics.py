@@ -1,7 +1,7 @@
 """The metrics of coreference. In: chains of mentions, gold and predicted, document by document. Out: sums, and what they come to.
 
-Each metric is four sums (what recall and precision are ratios of), so that documents add up and can be resampled. docs/coreference.md
-defines each with a worked example; the reference scorers' test cases hold them.
+Each metric is four sums (what recall and precision are ratios of), so that documents add up and can be resampled.
+docs/coreference.md defines each with a worked example; the reference scorers' test cases hold them.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ CONLL = ("muc", "b_cubed", "ceaf_e")
 """Their F1s' mean is the CoNLL score."""
 
 
-def score_document(gold: Iterable[Iterable[Hashable]], given: Iterable[Iterable[Hashable]], *, singletons: bool = True) -> dict[str, Ratio]:
+def score_document(
+    gold: Iterable[Iterable[Hashable]], given: Iterable[Iterable[Hashable]], *, singletons: bool = True
+) -> dict[str, Ratio]:
     """Every metric of one document."""
     a, b = as_chains(gold, singletons=singletons), as_chains(given, singletons=singletons)
     return {name: metric(a, b) for name, metric in METRICS.items()}
