@@ -12,8 +12,8 @@ from coref_automl.korean import is_hangul
 from coref_automl.models.load import load_tokenizer
 from coref_automl.records import Record
 
-_PARTICLES = frozenset("은는이가을를의에께와과도만로아야") | {"에게", "께서", "으로", "까지", "부터", "보다", "처럼", "한테", "하고"}
-)
+_PARTICLES = frozenset("은는이가을를의에께와과도만로아야")
+"""Syllables that are a particle, or begin one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ def _particles(documents: Sequence[CorefDocument]) -> tuple[float, float]:
     for document in documents:
         for mention in document.mentions:
             count["all"] += 1
-            behind = document.text[mention.end : mention.end + 2]
+            behind = document.text[mention.end : mention.end + 1]
             form = document.text[mention.start : mention.end]
-            count["followed"] += behind[:1] in _PARTICLES or behind in _PARTICLES
+            count["followed"] += behind in _PARTICLES
             own = len(form) > 1 and form[-1] in _PARTICLES and is_hangul(form[-2])
-            count["ending"] += own and not is_hangul(behind[:1] or " ")
+            count["ending"] += own and not is_hangul(behind or " ")
     total = max(1, count["all"])
     return count["followed"] / total, count["ending"] / total
 
