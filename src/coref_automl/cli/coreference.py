@@ -72,7 +72,7 @@ def train(
     ] = None,
     seeds: Annotated[int | None, _option("How many seeds (default 1).", "--seeds")] = None,
     first_seed: Annotated[int | None, _option("The first of them (default 0).", "--seed", "--first-seed")] = None,
-    epochs: Annotated[int | None, _option("Epochs (default 12).", "--epochs")] = None,
+    epochs: Annotated[int | None, _option("Epochs (default 8).", "--epochs")] = None,
     rank: Annotated[int | None, _option("Train a change of this rank instead of the whole encoder (0: whole).", "--rank")] = None,
     learning_rate: Annotated[float | None, _option("Of the encoder (default by its size).", "--lr", "--learning-rate")] = None,
     head_rate: Annotated[float | None, _option("Of the head (default 1e-3).", "--head-lr", "--head-rate")] = None,

@@ -11,14 +11,23 @@ from pathlib import Path
 from coref_automl.coreference.breakdown import Group, by_group, kinds_of
 from coref_automl.coreference.data import CorefDocument, read_coref
 from coref_automl.coreference.layout import lay
-from coref_automl.coreference.results import Answer, CoreferenceResult, SeedResult, answer, read_answers, summed, write_answers
+from coref_automl.coreference.results import (
+    VERSION,
+    Answer,
+    CoreferenceResult,
+    SeedResult,
+    answer,
+    read_answers,
+    summed,
+    write_answers,
+)
 from coref_automl.coreference.split import Split, documents_fingerprint, named_split
-from coref_automl.coreference.train import KIND, finished_seeds, text_mark
+from coref_automl.coreference.train import KIND, LEARNED, finished_seeds, text_mark
 from coref_automl.errors import CoreferenceDataError, ModelError
 from coref_automl.models.load import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.store import MANIFEST, is_done, kind_of_folder, read_json
+from coref_automl.store import is_done, kind_of_folder, read_json
 
 BUNDLED = "bundled:ko-mini-coref"
 _UNTRAINED = SeedResult(0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "")
@@ -137,7 +146,7 @@ def _answers(
     kept = folder.parent / "answers" / f"{name}.jsonl"
     if kept.is_file():
         held = read_answers(kept)
-        if [(one.document, one.key) for one in held] == [(document.id, document.chains) for document in documents]:
+        if [(one.document, one.key, one.version) for one in held] == [(d.id, d.chains, VERSION) for d in documents]:
             return held
     device = pick_device(device)
     model = load_model(folder, device, base=base)
@@ -158,9 +167,5 @@ def _seed(folder: Path) -> SeedResult:
 
 
 def _learned_from(folder: Path) -> list[str]:
-    """Marks of the texts a model learned from; a model outside its run carries them itself."""
-    own = folder / "learned_from.json"
-    if own.is_file():
-        return list(read_json(own))
-    path = folder.parent.parent / MANIFEST
-    return list(read_json(path)["learned_from"]) if path.is_file() else []
+    path = folder / LEARNED
+    return list(read_json(path)) if path.is_file() else []

@@ -48,6 +48,7 @@ class State:
     step: int = 0
     seconds: float = 0.0
     tokens: int = 0
+    peak: float = 0.0
     best_epoch: int = 0
     best: float = -1.0
     best_gold: float = 0.0
@@ -84,6 +85,7 @@ def fit(
             state.epoch += 1
             score = _look(model, dev, recipe, state, stage) if dev else 0.0
             state.seconds += time.monotonic() - began
+            state.peak = max(state.peak, peak_gigabytes(device))
             _save(folder / RESUME, model, optimizer, state)
             if on_epoch is not None:
                 on_epoch(seed, state.epoch, score)

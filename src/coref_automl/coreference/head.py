@@ -63,9 +63,9 @@ class CoreferenceHead(nn.Module):  # type: ignore[misc]
         logits = self.trim(self.last(read))
         return logits.masked_fill(torch.arange(TRIMS, device=read.device) >= sizes[:, None], -1e4)
 
-    def mentions(self, read: Any, first: Any, last: Any) -> Any:
-        """What stands for each mention when it is linked: [N, 2 x size]."""
-        return torch.cat([self.pair_first(read[first]), self.pair_last(read[last])], dim=1)
+    def mentions(self, first: Any, last: Any) -> Any:
+        """What stands for each mention when it is linked, from its first and its last token as read: [N, 2 x size]."""
+        return torch.cat([self.pair_first(first), self.pair_last(last)], dim=1)
 
     def antecedents(self, queries: Any, candidates: Any, features: Any) -> Any:
         """Scores [Q, C]; 0 is the score of having none. `features` [4, Q, C] are those of `pairs`."""

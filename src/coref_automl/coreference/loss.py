@@ -83,7 +83,7 @@ def _link_loss(
     order = np.array(sorted(range(len(spans)), key=lambda index: (spans[index][0], -spans[index][1])))
     first, last, entity = first[order], last[order], entity[order]
     own = surfaces(laid.document.text, [spans[index] for index in order], first, quotes[laid.document.id])
-    shown = model.head.mentions(read, torch.from_numpy(first).to(device), torch.from_numpy(last).to(device))
+    shown = model.head.mentions(read[torch.from_numpy(first).to(device)], read[torch.from_numpy(last).to(device)])
     features = torch.from_numpy(own.of(slice(0, len(order)), slice(0, len(order)))).to(device)
     logits = model.head.antecedents(shown, shown, features)
     earlier = torch.ones_like(logits, dtype=torch.bool).tril(-1)

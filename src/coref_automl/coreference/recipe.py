@@ -30,7 +30,7 @@ class CoreferenceRecipe:
     holdout: float = 0.1
     seeds: int = 1
     first_seed: int = 0
-    epochs: int = 12
+    epochs: int = 8
     rank: int = 0
     learning_rate: float | None = None
     head_rate: float = 1e-3

@@ -1,8 +1,8 @@
 """Chains of a document. In: a model and a document. Out: its chains, with gold mentions or with those the model finds.
 
-States are computed window by window and kept; mentions then look back over the whole document, up to a fixed
-count of earlier mentions, so that memory grows with the text alone. A mention joins the chain whose mentions together are its
-most probable antecedent. Batches change the speed, not the chains.
+Windows are read a few at a time and only what mentions need is kept, so that memory grows with the mentions alone. A mention
+looks back over the whole document, up to a fixed count of earlier mentions, and joins the chain whose mentions together are its
+most probable antecedent, unless none is more probable still. Batches change the speed, not the chains.
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ from coref_automl.coreference.pairs import quotations, surfaces
 from coref_automl.progress import Progress, quiet
 
 Span = tuple[int, int]
-BACK = 400
+Ints = NDArray[np.int64]
+BACK = 250
 """Earlier mentions that may be an antecedent."""
+_DISCOUNT = 0.25
+"""A long chain has many chances: what its mentions offer together is divided by its length to this power."""
 _BLOCK = 128
-_ROWS = 4_096
+_FLOOR = -2.5
+"""Stretches below this score are no mentions under any threshold that training tries."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,33 +48,73 @@ class Found:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Read:
-    """A document's tokens as the head reads them, with the scores of its stretches."""
+    """What the head has read of a document: stretches that may be mentions with their scores, and the tokens it needs to link
+    them; token t is row `row_of[t]` of `rows`."""
 
     laid: Laid
-    read: Any
-    stretches: Any
+    first: Ints
+    last: Ints
+    scores: NDArray[np.float32]
+    rows: Any
+    row_of: Ints
+
+    def tokens(self, places: Ints) -> Any:
+        return self.rows[torch.from_numpy(self.row_of[places]).to(self.rows.device)]
 
 
 def read_document(
     model: CoreferenceModel, laid: Laid, *, tokens: int, precision: str = "auto", progress: Progress | None = None
 ) -> Read:
-    """Run the encoder over a document."""
+    """Run the encoder over a document, some windows at a time; of their states only those of possible mentions are kept."""
     device = str(model.device)
     half = precision == "bfloat16" or (precision == "auto" and device.startswith("cuda"))
     model.eval()
-    kept = []
+    kept = _Kept(model, laid)
     with torch.inference_mode(), (progress or quiet()).stage("reading", len(laid), "tokens") as stage:
         for part in model.batches(laid, tokens):
             with torch.autocast(device.split(":")[0], dtype=torch.bfloat16, enabled=half):
-                kept += model.states(laid, part)
-            stage.advance(sum(window.keep_high - window.keep_low for window in part))
-        if not kept:
-            empty = torch.zeros((0, model.config.hidden_size), device=model.device)
-            return Read(laid, empty, torch.zeros((0, WIDTH), device=model.device))
-        read = model.head.read(torch.cat(kept), torch.from_numpy(laid.letters).to(model.device))
-        rows = range(0, len(read), _ROWS)
-        scores = [model.head.stretches(read[low : low + _ROWS + WIDTH])[:_ROWS] for low in rows]
-    return Read(laid, read, torch.cat(scores))
+                states = torch.cat(model.states(laid, part))
+            kept.add(states)
+            stage.advance(len(states))
+        return kept.whole()
+
+
+class _Kept:
+    """Gathers a `Read` while states come in. A stretch that begins before an edge ends behind it: the last tokens wait."""
+
+    def __init__(self, model: CoreferenceModel, laid: Laid) -> None:
+        self.model, self.laid = model, laid
+        self.waiting: Any = None
+        self.begin = self.end = 0
+        self.found: list[tuple[Ints, Ints, NDArray[np.float32]]] = []
+        self.rows: list[Any] = []
+        self.row_of = np.full(len(laid), -1, np.int64)
+        self.count = 0
+        self.given = np.unique(np.concatenate([laid.first, laid.last]))
+
+    def add(self, states: Any) -> None:
+        letters = torch.from_numpy(self.laid.letters[self.end : self.end + len(states)]).to(states.device)
+        read = self.model.head.read(states, letters)
+        self.end += len(read)
+        read = read if self.waiting is None else torch.cat([self.waiting, read])
+        done = len(read) if self.end == len(self.laid) else max(0, len(read) - WIDTH + 1)
+        scores = self.model.head.stretches(read)[:done].float().cpu().numpy()
+        first, width = np.nonzero(scores > _FLOOR)
+        self.found.append((first + self.begin, first + self.begin + width, scores[first, width]))
+        given = self.given[(self.given >= self.begin) & (self.given < self.begin + done)]
+        wanted = np.unique(np.concatenate([first, first + width, given - self.begin]))
+        wanted = wanted[self.row_of[wanted + self.begin] < 0]
+        self.row_of[wanted + self.begin] = self.count + np.arange(len(wanted))
+        self.count += len(wanted)
+        self.rows.append(read[torch.from_numpy(wanted).to(read.device)])
+        self.waiting, self.begin = read[done:], self.begin + done
+
+    def whole(self) -> Read:
+        if not self.found:
+            none = np.zeros(0, np.int64)
+            return Read(self.laid, none, none, np.zeros(0, np.float32), torch.zeros((0, 0)), self.row_of)
+        first, last, scores = (np.concatenate(column) for column in zip(*self.found, strict=True))
+        return Read(self.laid, first, last, scores, torch.cat(self.rows), self.row_of)
 
 
 def with_gold(model: CoreferenceModel, read: Read) -> Found:
@@ -85,10 +129,11 @@ def with_found(model: CoreferenceModel, read: Read, *, threshold: float | None =
     threshold = model.settings.threshold if threshold is None else threshold
     first, last, score = _mentions(read, threshold)
     laid = read.laid
-    with torch.inference_mode():
-        sizes = torch.from_numpy(laid.sizes[last]).to(model.device)
-        places = torch.from_numpy(last).to(model.device)
-        trim = model.head.trims(read.read[places], sizes).argmax(1).cpu().numpy() if len(last) else last
+    trim = last
+    if len(last):
+        with torch.inference_mode():
+            sizes = torch.from_numpy(laid.sizes[last]).to(model.device)
+            trim = model.head.trims(read.tokens(last), sizes).argmax(1).cpu().numpy()
     spans = [laid.span(int(a), int(b), int(c)) for a, b, c in zip(first, last, trim, strict=True)]
     order = sorted(range(len(spans)), key=lambda index: (spans[index][0], -spans[index][1]))
     chosen = np.array(order, np.int64)
@@ -102,11 +147,10 @@ def with_found(model: CoreferenceModel, read: Read, *, threshold: float | None =
     )
 
 
-def _mentions(read: Read, threshold: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+def _mentions(read: Read, threshold: float) -> tuple[Ints, Ints, NDArray[np.float32]]:
     """The stretches above the threshold; of two that cross, the surer one."""
-    scores = read.stretches.float().cpu().numpy()
-    first, width = np.nonzero(scores > threshold)
-    last, value = first + width, scores[first, width]
+    sure = read.scores > threshold
+    first, last, value = read.first[sure], read.last[sure], read.scores[sure]
     keep: list[int] = []
     taken: dict[int, list[int]] = {}
     for index in np.lexsort((last, first, -value)).tolist():
@@ -118,15 +162,15 @@ def _mentions(read: Read, threshold: float) -> tuple[NDArray[np.int64], NDArray[
         for token in range(a, b + 1):
             taken.setdefault(token, []).append(index)
     chosen = np.array(sorted(keep), np.int64)
-    sure = 1 / (1 + np.exp(-value[chosen]))
-    return first[chosen], last[chosen], sure.astype(np.float32)
+    probable = 1 / (1 + np.exp(-value[chosen]))
+    return first[chosen], last[chosen], probable.astype(np.float32)
 
 
 def _linked(
     model: CoreferenceModel,
     read: Read,
-    first: NDArray[np.int64],
-    last: NDArray[np.int64],
+    first: Ints,
+    last: Ints,
     spans: tuple[Span, ...],
     scores: tuple[float, ...],
 ) -> Found:
@@ -136,8 +180,7 @@ def _linked(
     chains: list[list[int]] = []
     kept: list[NDArray[np.float32]] = []
     with torch.inference_mode():
-        where = torch.from_numpy(first).to(model.device), torch.from_numpy(last).to(model.device)
-        shown = model.head.mentions(read.read, *where) if len(spans) else read.read
+        shown = model.head.mentions(read.tokens(first), read.tokens(last)) if len(spans) else read.rows
         for low in range(0, len(spans), _BLOCK):
             high, begin = min(len(spans), low + _BLOCK), max(0, low - BACK)
             features = torch.from_numpy(own.of(slice(low, high), slice(begin, high))).to(model.device)
@@ -155,9 +198,12 @@ def _probabilities(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(shifted / shifted.sum(), np.float32)
 
 
-def _join(index: int, probabilities: NDArray[np.float32], chain_of: NDArray[np.int64], chains: list[list[int]]) -> None:
+def _join(index: int, probabilities: NDArray[np.float32], chain_of: Ints, chains: list[list[int]]) -> None:
     before = chain_of[index - len(probabilities) + 1 : index]
-    mass = np.bincount(before, weights=probabilities[1:], minlength=len(chains)) if len(before) else np.zeros(0)
+    mass = np.zeros(0)
+    if len(before):
+        sizes = np.bincount(before, minlength=len(chains))
+        mass = np.bincount(before, weights=probabilities[1:], minlength=len(chains)) / np.maximum(sizes, 1) ** _DISCOUNT
     best = int(mass.argmax()) if len(mass) else -1
     if best < 0 or mass[best] <= probabilities[0]:
         best = len(chains)

@@ -19,6 +19,8 @@ from coref_automl.records import Estimate, Record
 from coref_automl.store import read_jsonl, write_jsonl
 
 RESULTS = "coref_results.json"
+VERSION = "resolver 1"
+"""How chains are made from scores, and scored; answers of another version are made anew."""
 MODES = ("gold", "found")
 """The mentions are given, or the model finds them."""
 WAYS = tuple((mode, singletons) for mode in MODES for singletons in (True, False))
@@ -40,6 +42,7 @@ class Answer(Record):
     gold: Chains
     found: Chains
     sums: dict[str, dict[str, Ratio]]
+    version: str = VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +81,11 @@ class CoreferenceResult(Record):
         """A terminal's table: with singletons, then without."""
         count = len(self.seeds)
         head = f"{self.model} on {self.split}: {self.documents} documents, {self.mentions:,} mentions"
-        shown = [
-            f"{head}, {count} seed{'s' if count > 1 else ''}",
-            f"{'':<22}" + "".join(f"{name:>10}" for name in SHOWN.values()),
-        ]
+        shown = [f"{head}, {count} seed{'s' if count > 1 else ''}", " " * 36 + "".join(f"{name:>10}" for name in SHOWN.values())]
         for mode, singletons in WAYS:
             own = self.estimates[way(mode, singletons)]
-            label = f"{mode} mentions" + ("" if singletons else ", no singles")
-            shown.append(f"{label:<28}"[:28].ljust(28) + "".join(f"{100 * own[name].value:10.2f}" for name in SHOWN)[6:])
+            label = f"{mode} mentions" + ("" if singletons else ", without singletons")
+            shown.append(f"{label:<36}" + "".join(f"{100 * own[name].value:10.2f}" for name in SHOWN))
         for mode in MODES:
             found = self.estimates[mode]["conll"]
             interval = f"[{100 * found.low:.2f}, {100 * found.high:.2f}], 95% over documents"

@@ -21,7 +21,6 @@ from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.recipe import FREE, CoreferenceRecipe
 from coref_automl.coreference.results import (
     RESULTS,
-    Answer,
     CoreferenceResult,
     SeedResult,
     answer,
@@ -36,6 +35,8 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.store import MANIFEST, claim_folder, fingerprint, is_done, mark_done, read_json, write_json, write_text
 
 KIND = "coreference run"
+LEARNED = "learned_from.json"
+"""Marks of the texts a model learned from or was chosen by; beside its weights, so that it keeps them when it moves."""
 _THRESHOLDS = tuple(step / 4 for step in range(-8, 9))
 OnEpoch = Callable[[int, int, float], None]
 
@@ -144,7 +145,7 @@ def _folder(work: _Work, seed: int, number: int) -> Path:
 
 
 def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Progress, on_epoch: OnEpoch | None) -> None:
-    from coref_automl.coreference.fit import READ_TOKENS, RESUME, fit, peak_gigabytes
+    from coref_automl.coreference.fit import READ_TOKENS, RESUME, fit
     from coref_automl.coreference.model import build_model, save_model
     from coref_automl.coreference.resolve import read_document, resolve_all, with_found
 
@@ -170,6 +171,7 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
     ):
         answers.append(answer(laid.document, gold.as_spans(), found.as_spans(singletons=single)))
     write_answers(folder / "answers" / f"{work.scored}.jsonl", answers)
+    write_json(folder / "model" / LEARNED, [text_mark(document.text) for document in _learned(split, work.data.documents)])
     save_model(folder / "model", model, settings)
     done = SeedResult(
         seed=seed,
@@ -180,7 +182,7 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
         threshold=threshold,
         seconds=round(state.seconds, 2),
         tokens_per_second=round(state.tokens / max(state.seconds, 1e-9), 1),
-        peak_gigabytes=peak_gigabytes(device),
+        peak_gigabytes=state.peak,
         device=device,
     )
     write_json(folder / "result.json", done.to_json())
@@ -228,7 +230,6 @@ def _bind(work: _Work) -> None:
             "data": work.data.name,
             "scored": work.scored,
             "scored_documents": documents_fingerprint([each for each in documents if each.id in tested]),
-            "learned_from": sorted({text_mark(d.text) for split in work.splits for d in _learned(split, documents)}),
             "notes": list(_notes(work)),
             "binding": {"settings": settings, "fingerprints": prints},
         },
@@ -251,7 +252,3 @@ def _notes(work: _Work) -> tuple[str, ...]:
     if not work.recipe.folds and not work.splits[0].test:
         notes.append("The documents scored here also chose the epoch; give a split with test documents for a score of its own.")
     return tuple(notes)
-
-
-def answers_of(folder: Path, split: str) -> list[Answer]:
-    return read_answers(folder / "answers" / f"{split}.jsonl")
