@@ -2,10 +2,12 @@
 
 Korean particles are written onto the word, and a tokenizer often keeps the two in one token (나를, 꽁보는). A mention is
 therefore its first token, its last token, and how many characters of the last one are cut off behind it: 0 to 3.
+It stands in one sentence.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,18 +28,21 @@ WIDTH = 16
 LETTERS = 3
 ALPHABET = 1021
 """Rows of the table of last characters; a prime, so that syllables of one kind spread."""
+_SENTENCE_END = re.compile(r"[.?!…][\"'”’」』)]*\s+|\n+")
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Laid:
     """A document as tokens. `letters[t]` are token t's last characters as rows of a table, 0 where it has fewer; `sizes` its
-    count of characters. Mentions are `first`, `last` and `trim`, in the order of the document's own."""
+    count of characters, `sentences` the number of its sentence. Mentions are `first`, `last` and `trim`, in the order of the
+    document's own."""
 
     document: CorefDocument
     pieces: Pieces
     letters: Ints
     sizes: Ints
+    sentences: Ints
     first: Ints
     last: Ints
     trim: Ints
@@ -52,7 +57,8 @@ class Laid:
         starts = np.array([mention.start for mention in self.document.mentions], np.int64)
         ends = np.array([mention.end for mention in self.document.mentions], np.int64)
         whole = (self.pieces.starts[self.first] == starts) & (self.pieces.ends[self.last] - self.trim == ends)
-        return np.asarray(whole & (self.trim < TRIMS) & (self.last - self.first < WIDTH))
+        near = (self.last - self.first < WIDTH) & (self.sentences[self.first] == self.sentences[self.last])
+        return np.asarray(whole & (self.trim < TRIMS) & near)
 
     def span(self, first: int, last: int, trim: int) -> tuple[int, int]:
         return int(self.pieces.starts[first]), int(self.pieces.ends[last]) - trim
@@ -77,6 +83,8 @@ def _laid(document: CorefDocument, pieces: Pieces) -> Laid:
     for back in range(LETTERS):
         held = sizes > back
         letters[held, back] = 1 + codes[pieces.ends[held] - 1 - back] % (ALPHABET - 1)
+    ends_at = np.array([found.end() for found in _SENTENCE_END.finditer(document.text)], np.int64)
+    sentences = np.searchsorted(ends_at, pieces.starts, "right").astype(np.int64)
     places = [pieces.cover(*mention.span) for mention in document.mentions]
     first = np.array([low for low, _ in places], np.int64).clip(0, max(0, len(pieces) - 1))
     last = np.maximum(first, np.array([high - 1 for _, high in places], np.int64))
@@ -84,7 +92,7 @@ def _laid(document: CorefDocument, pieces: Pieces) -> Laid:
     trim = np.maximum(0, pieces.ends[last] - ends) if len(places) else np.zeros(0, np.int64)
     numbers: dict[str, int] = {}
     entity = np.array([numbers.setdefault(mention.entity, len(numbers)) for mention in document.mentions], np.int64)
-    return Laid(document, pieces, letters, sizes, first, last, trim.astype(np.int64), entity)
+    return Laid(document, pieces, letters, sizes, sentences, first, last, trim.astype(np.int64), entity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,4 +165,6 @@ def _reason(one: Laid, index: int) -> str:
         return "begins inside a token"
     if one.trim[index] >= TRIMS:
         return f"ends {TRIMS} or more characters before its token does"
+    if one.sentences[one.first[index]] != one.sentences[one.last[index]]:
+        return "runs over the end of a sentence"
     return f"wider than {WIDTH} tokens"

@@ -100,6 +100,9 @@ class _Kept:
         done = len(read) if self.end == len(self.laid) else max(0, len(read) - WIDTH + 1)
         scores = self.model.head.stretches(read)[:done].float().cpu().numpy()
         first, width = np.nonzero(scores > _FLOOR)
+        sentences = self.laid.sentences[self.begin :]
+        within = sentences[first] == sentences[first + width]
+        first, width = first[within], width[within]
         self.found.append((first + self.begin, first + self.begin + width, scores[first, width]))
         given = self.given[(self.given >= self.begin) & (self.given < self.begin + done)]
         wanted = np.unique(np.concatenate([first, first + width, given - self.begin]))
