@@ -90,7 +90,7 @@ class CoreferenceResult(Record):
             found = self.estimates[mode]["conll"]
             interval = f"[{100 * found.low:.2f}, {100 * found.high:.2f}], 95% over documents"
             shown.append(f"CoNLL, {mode} mentions: {100 * found.value:.2f} {interval}")
-        for seed in self.seeds:
+        for seed in (one for one in self.seeds if one.seconds):
             speed = f"{seed.tokens_per_second:,.0f} tokens/s, peak {seed.peak_gigabytes:.2f} GB on {seed.device}"
             shown.append(f"seed {seed.seed}: {seed.seconds:,.0f} s, {speed}")
         return [*shown, *self.notes]
