@@ -126,3 +126,12 @@ def test_explore_says_whether_particles_are_counted_in(tales_file: Path) -> None
     found = explore(read_coref(tales_file), ["bundled:ko-mini"])
     assert found.particles == "left out"
     assert "particles are left out" in "\n".join(found.lines())
+
+
+def test_no_two_found_mentions_cross_or_end_on_one_token() -> None:
+    text = "사냥꾼이 떠나자 사슴은 그에게 절을 했다. 그의 늙은 어머니가 기다리고 있었다. 아버님이 선생님께 큰 힘이 되셨겠군요."
+    found = coref_automl.coreference(text)  # type: ignore[operator]
+    spans = sorted({*(span for chain in found.chains for span in chain), *found.singles})
+    assert len(spans) >= 4
+    assert len({end for _, end in spans}) == len(spans)
+    assert not [(a, b) for a in spans for b in spans if a[0] < b[0] < a[1] < b[1]]

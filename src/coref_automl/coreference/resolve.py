@@ -151,7 +151,10 @@ def with_found(model: CoreferenceModel, read: Read, *, threshold: float | None =
 
 
 def _mentions(read: Read, threshold: float) -> tuple[Ints, Ints, NDArray[np.float32]]:
-    """The stretches above the threshold; of two that cross, the surer one."""
+    """The stretches above the threshold; of two that cross or end on one token, the surer one.
+
+    A Korean phrase ends in its head: two that end alike have one head, and data mark one of them.
+    """
     sure = read.scores > threshold
     first, last, value = read.first[sure], read.last[sure], read.scores[sure]
     keep: list[int] = []
@@ -159,7 +162,7 @@ def _mentions(read: Read, threshold: float) -> tuple[Ints, Ints, NDArray[np.floa
     for index in np.lexsort((last, first, -value)).tolist():
         a, b = int(first[index]), int(last[index])
         rivals = {other for token in range(a, b + 1) for other in taken.get(token, ())}
-        if any((a < first[o] <= b < last[o]) or (first[o] < a <= last[o] < b) for o in rivals):
+        if any(b == last[o] or (a < first[o] <= b < last[o]) or (first[o] < a <= last[o] < b) for o in rivals):
             continue
         keep.append(index)
         for token in range(a, b + 1):

@@ -19,7 +19,7 @@ from coref_automl.records import Estimate, Record
 from coref_automl.store import read_jsonl, write_jsonl
 
 RESULTS = "coref_results.json"
-VERSION = "resolver 1"
+VERSION = "resolver 2"
 """How chains are made from scores, and scored; answers of another version are made anew."""
 MODES = ("gold", "found")
 """The mentions are given, or the model finds them."""
