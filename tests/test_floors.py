@@ -10,7 +10,7 @@ import pytest
 import coref_automl
 
 ROOT = Path(coref_automl.__file__).parent
-FLOORS = ("ground", "models", "corpus", "evaluation", "comparison", "training", "relation", "tuning", "top")
+FLOORS = ("ground", "models", "corpus", "evaluation", "comparison", "training", "relation", "coreference", "tuning", "top")
 TOP = {"cli", "demo", "line", "line_recipe", "bench", "tune", "__init__"}
 
 

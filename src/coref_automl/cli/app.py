@@ -21,7 +21,7 @@ except ImportError:  # older releases of Typer stand on Click's exceptions
 
 _IN_ORDER = (
     "demo", "adapt", "sources", "tokenizer", "prepare", "explore", "train", "watch", "evaluate", "predict", "grid",
-    "compare", "report", "archive", "fill", "tune", "re", "bench",
+    "compare", "report", "archive", "fill", "tune", "re", "coref", "bench",
 )  # fmt: skip
 
 
