@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -13,8 +14,14 @@ from typing import Any, TypeVar
 import yaml
 
 from coref_automl.errors import RecipeError
+from coref_automl.store import refuse_special
 
 T = TypeVar("T")
+
+_LARGEST = 1 << 20
+"""Characters of a recipe. Aliases can multiply a few hundred bytes to billions, so that they count written out."""
+
+_QUOTED = 120
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -33,8 +40,19 @@ def choose(name: str, registry: Mapping[str, T], what: str) -> T:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping that a YAML file holds; nothing is built from one that is too large."""
     try:
-        data = yaml.safe_load(path.read_text("utf-8"))
+        refuse_special(path)
+        if path.stat().st_size > 4 * _LARGEST:
+            raise RecipeError(f"{path} is too large for a recipe ({path.stat().st_size:,} bytes); pass the path of a recipe.")
+        loader = yaml.SafeLoader(path.read_text("utf-8"))
+        node = loader.get_single_node()
+        if node is not None and _written_out(node, {}) > _LARGEST:
+            raise RecipeError(
+                f"{path} is too large for a recipe with its aliases (*name) written out, or one of them holds itself; "
+                "write the values where they belong, without aliases."
+            )
+        data = loader.construct_document(node) if node is not None else None
     except OSError as error:
         raise RecipeError(f"Cannot read the recipe {path} ({error.strerror}).") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -42,6 +60,23 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise RecipeError(f"{path} should hold `key: value` lines at the top level.")
     return data
+
+
+def _written_out(node: yaml.Node, sizes: dict[yaml.Node, float]) -> float:
+    """Characters of a node with its aliases written out; one that holds itself has infinitely many."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1 + len(node.value)
+    if node not in sizes:
+        sizes[node] = math.inf
+        inside = (part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,)))
+        sizes[node] = 1 + sum(_written_out(part, sizes) for part in inside)
+    return sizes[node]
+
+
+def shown(value: Any) -> str:
+    """A value as an error quotes it: whole where it is short."""
+    text = repr(value)
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]} ..."
 
 
 def read_recipe(path: Path, recipe: type[T]) -> T:
@@ -54,7 +89,7 @@ def from_mapping(recipe: type[T], data: Mapping[str, Any], where: str) -> T:
     shape = typing.get_type_hints(recipe)
     for key in data:
         if key not in shape:
-            raise RecipeError(f"{where}: unknown key {key!r}. {nearest(key, shape)}")
+            raise RecipeError(f"{where}: unknown key {shown(key)}. {nearest(key, shape)}")
     values = {key: _checked(shape[key], value, f"{where}: {key}") for key, value in data.items()}
     try:
         return recipe(**values)
@@ -86,21 +121,21 @@ def _checked(kind: Any, value: Any, where: str) -> Any:
     if origin is typing.Literal:
         if value in arguments:
             return value
-        raise RecipeError(f"{where} cannot be {value!r}. {nearest(str(value), map(str, arguments))}")
+        raise RecipeError(f"{where} cannot be {shown(value)}. {nearest(str(value), map(str, arguments))}")
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise RecipeError(f"{where} should be a list, not {value!r}.")
+            raise RecipeError(f"{where} should be a list, not {shown(value)}.")
         kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
         if len(kinds) != len(value):
             raise RecipeError(f"{where} should have {len(kinds)} entries, not {len(value)}.")
         return tuple(_checked(k, entry, where) for k, entry in zip(kinds, value, strict=True))
     if origin is dict:
         if not isinstance(value, dict):
-            raise RecipeError(f"{where} should hold `key: value` lines, not {value!r}.")
+            raise RecipeError(f"{where} should hold `key: value` lines, not {shown(value)}.")
         return {key: _checked(arguments[1], entry, f"{where}.{key}") for key, entry in value.items()}
     if dataclasses.is_dataclass(kind):
         if not isinstance(value, dict):
-            raise RecipeError(f"{where} should hold `key: value` lines, not {value!r}.")
+            raise RecipeError(f"{where} should hold `key: value` lines, not {shown(value)}.")
         return from_mapping(kind, value, where)  # type: ignore[arg-type]
     return _plain(kind, value, where)
 
@@ -126,7 +161,7 @@ def _plain(kind: Any, value: Any, where: str) -> Any:
         return Path(value)
     elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
-    raise RecipeError(f"{where} should be {_NAMES.get(kind, kind.__name__)}, not {value!r}.")
+    raise RecipeError(f"{where} should be {_NAMES.get(kind, kind.__name__)}, not {shown(value)}.")
 
 
 _NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}

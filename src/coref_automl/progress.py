@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from coref_automl.store import refuse_special
+
 T = TypeVar("T")
 
 _LINE_EVERY = 10.0
@@ -130,6 +132,7 @@ class Progress:
     def into(self, events: Path) -> Progress:
         """The same display, with the events also written to a run's folder."""
         events.parent.mkdir(parents=True, exist_ok=True)
+        refuse_special(events)
         return Progress(shown=self._shown, events=events)
 
     def _close(self, stage: Stage, finished: bool) -> None:

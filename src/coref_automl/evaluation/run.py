@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.config import from_mapping, to_mapping
-from coref_automl.errors import CorefError, EvaluationError, StorageError
+from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.keep import Desk
 from coref_automl.evaluation.one import evaluate_one, pick
@@ -21,6 +21,7 @@ from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
 from coref_automl.evaluation.targets import Target, base_targets, find_targets
 from coref_automl.evaluation.words import WordMode
 from coref_automl.locks import locked
+from coref_automl.models.families import too_long
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Evaluation
 from coref_automl.store import claim_folder
@@ -50,6 +51,10 @@ class EvaluateRecipe:
     new_head: bool = False
     seed: int = 0
     engine: Engine = "local"
+
+    def __post_init__(self) -> None:
+        if self.seq_len is not None and (why := too_long(self.seq_len)):
+            raise RecipeError(f"seq_len {why}.")
 
 
 def evaluate(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW
+from coref_automl.models.families import LONGEST
 from coref_automl.training.masking import Objective
 from coref_automl.training.recommended import recommended
 
@@ -207,5 +208,5 @@ _RANGES = (
     ("checkpoints", 1, _HUGE),
     ("log_every", 1, _HUGE),
     ("seed", 0, 2**63 - 1),
-    ("seq_len", 8, _HUGE),
+    ("seq_len", 8, LONGEST),
 )
