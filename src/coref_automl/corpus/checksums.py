@@ -17,6 +17,9 @@ from coref_automl.errors import DatasetError
 SHARD = 64 << 20
 """Bytes of a shard."""
 
+LEAST = 1 << 20
+"""A manifest that claims smaller ones is damaged."""
+
 _CHUNK = 1 << 20
 _THREADS = 4
 
@@ -24,8 +27,11 @@ Checksums = dict[str, Any]
 """`shard_bytes`, and under each file's name the checksums of its shards."""
 
 
-def checksums(paths: Iterable[Path], *, shard_bytes: int = SHARD, on_bytes: Callable[[int], None] | None = None) -> Checksums:
+def checksums(
+    paths: Iterable[Path], *, shard_bytes: int | None = None, on_bytes: Callable[[int], None] | None = None
+) -> Checksums:
     """The checksums of some files of one folder."""
+    shard_bytes = shard_bytes or SHARD
     found: Checksums = {"shard_bytes": shard_bytes}
     with ThreadPoolExecutor(_THREADS) as pool:
         for path in paths:
@@ -41,7 +47,7 @@ def checksums(paths: Iterable[Path], *, shard_bytes: int = SHARD, on_bytes: Call
 def verify(folder: Path, written: Any, *, on_bytes: Callable[[int], None] | None = None) -> None:
     """Compare a folder's files with the checksums that were written when they were made."""
     shard_bytes = written.get("shard_bytes") if isinstance(written, dict) else None
-    if not isinstance(shard_bytes, int) or shard_bytes < _CHUNK:
+    if not isinstance(shard_bytes, int) or shard_bytes < LEAST:
         raise DatasetError(f"The manifest of {folder} has damaged checksums; prepare the dataset again in another folder.")
     now = checksums((folder / name for name in written if (folder / name).is_file()), shard_bytes=shard_bytes, on_bytes=on_bytes)
     for name, before in written.items():

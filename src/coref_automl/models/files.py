@@ -79,6 +79,31 @@ def has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in TOKENIZER_FILES)
 
 
+def vocabulary_ids(folder: Path) -> dict[str, int]:
+    """Entries and their ids as a tokenizer's JSON files state them; a vocabulary that is a plain list states none."""
+    found: dict[str, int] = {}
+    for name in _VOCABULARIES:
+        try:
+            written = read_json(folder / name)
+        except InputError:
+            continue  # missing, or damaged: that is for the library to say
+        written = written if isinstance(written, dict) else {}
+        model = written.get("model")
+        vocabulary = model.get("vocab") if isinstance(model, dict) else None if name in _WITH_RULES else written
+        found |= {entry: at for entry, at in vocabulary.items() if isinstance(at, int)} if isinstance(vocabulary, dict) else {}
+        added = written.get("added_tokens")
+        for entry in added if isinstance(added, list) else ():
+            if isinstance(entry, dict) and isinstance(entry.get("id"), int):
+                found[str(entry.get("content"))] = entry["id"]
+        decoder = written.get("added_tokens_decoder")
+        found |= {f"added {at}": int(at) for at in decoder if at.isdecimal()} if isinstance(decoder, dict) else {}
+    return found
+
+
+_WITH_RULES = ("tokenizer.json", "tokenizer_config.json")
+_VOCABULARIES = (*_WITH_RULES, "vocab.json", "added_tokens.json")
+
+
 def config_of(folder: Path) -> dict[str, Any]:
     config = _json(folder / "config.json")
     if not isinstance(config, dict) or "model_type" not in config:

@@ -22,6 +22,7 @@ from coref_automl.models.files import (
     has_tokenizer,
     resolve,
     trained_length,
+    vocabulary_ids,
     weight_files,
     weight_shapes,
     weights_fingerprint,
@@ -64,6 +65,7 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
     folder = folder_of(model, weights=False)
     if not has_tokenizer(folder):
         raise ModelError(f"{folder} has no tokenizer (tokenizer.json or a vocabulary); copy it there from the base model.")
+    check_ids(model, vocabulary_ids(folder))
     try:
         with quiet_library():
             tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
@@ -73,7 +75,6 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
         ) from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ModelError(f"{model} has a tokenizer without character offsets; save it as tokenizer.json first.")
-    check_ids(model, tokenizer)
     return tokenizer
 
 

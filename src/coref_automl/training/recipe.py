@@ -171,7 +171,7 @@ def check(recipe: TrainRecipe) -> None:
     for name, low, high in _RANGES:
         value = getattr(recipe, name)
         if value is not None and not low <= value <= high:
-            bound = f"from {low:g} to {high:g}" if high < _HUGE else f"at least {low:g}"
+            bound = f"from {low:,g} to {high:,g}" if high < _HUGE else f"at least {low:g}"
             raise RecipeError(f"{name} should be {bound}, not {value:g}; correct it.")
     for name in ("epochs", "max_minutes", "max_tokens"):
         value = getattr(recipe, name)
