@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from coref_automl.config import from_mapping, nearest, read_yaml
 from coref_automl.errors import RecipeError
+from coref_automl.models.families import too_long
 from coref_automl.records import Task
 
 Objective = Literal["mlm", "combined", "entity"]
@@ -23,6 +24,10 @@ class PrepareStage:
     limit: int | None = None
     holdout: float = 0.02
     near_duplicates: bool = True
+
+    def __post_init__(self) -> None:
+        if why := too_long(self.seq_len):
+            raise RecipeError(f"seq_len {why}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from coref_automl.records import Record
+from coref_automl.store import refuse_special
 
 T = TypeVar("T")
 
@@ -134,6 +135,7 @@ class Progress:
     def into(self, events: Path) -> Progress:
         """The same display, with the events also written to a run's folder."""
         events.parent.mkdir(parents=True, exist_ok=True)
+        refuse_special(events)
         return Progress(shown=self._shown, events=events)
 
     def _close(self, stage: Stage, finished: bool) -> None:

@@ -14,11 +14,10 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from coref_automl.evaluation.columns import ITEMS
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.leftright import LeftToRight, check_left_to_right
+from coref_automl.evaluation.nouns import read_table
 from coref_automl.evaluation.one import evaluate_one, items_of, table_fingerprint, wanted_ids
 from coref_automl.evaluation.stored import (
     RESULT,
@@ -230,7 +229,7 @@ class Desk:
         if any(evaluation.fingerprints.get(name) != value for name, value in self._bytes.items()):
             return False
         table = evalset.folder / f"nouns-{evaluation.fingerprints['tokenizer']}.npy"
-        return not table.is_file() or table_fingerprint(np.load(table)) == evaluation.fingerprints["nouns"]
+        return not table.is_file() or table_fingerprint(read_table(table)) == evaluation.fingerprints["nouns"]
 
     def _near(self, evalset: EvalSet, seq_len: int) -> Iterator[StoredEvaluation]:
         """Where a finished evaluation may stand: its own folder, the model's other evaluations, and earlier output folders."""

@@ -21,6 +21,7 @@ from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
 from coref_automl.evaluation.targets import Target, base_targets, find_targets, identity
 from coref_automl.evaluation.words import WordMode
 from coref_automl.locks import locked
+from coref_automl.models.families import too_long
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Evaluation
 from coref_automl.store import claim_folder
@@ -57,6 +58,8 @@ class EvaluateRecipe:
         for option, (value, low) in least.items():
             if value is not None and value < low:
                 raise RecipeError(f"{option} should be {low} or more, not {value}.")
+        if self.seq_len is not None and (why := too_long(self.seq_len)):
+            raise RecipeError(f"seq_len {why}.")
 
 
 def evaluate(
