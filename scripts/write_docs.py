@@ -27,9 +27,11 @@ def tree() -> str:
         if room:
             lines.append(f"  {room + '/':<26}{first_sentence(folder / '__init__.py')}")
         indent = "    " if room else "  "
-        for path in sorted(folder.glob("*.py")):
-            if path.name != "__init__.py" and path.name != "__main__.py":
-                lines.append(f"{indent}{path.name:<{28 - len(indent)}}{first_sentence(path)}")
+        for path in sorted([*folder.glob("*.py"), *(folder.glob("*/__init__.py") if room else ())]):
+            inner = path.parent != folder
+            if inner or path.name not in ("__init__.py", "__main__.py"):
+                name = f"{path.parent.name}/" if inner else path.name
+                lines.append(f"{indent}{name:<{28 - len(indent)}}{first_sentence(path)}")
     return "\n".join(lines) + "\n" + REST
 
 

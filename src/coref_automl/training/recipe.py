@@ -112,7 +112,7 @@ HELP = {
     "policy": "How DeBERTa is lengthened: clamp or rescale.",
     "new_head": "Allow a mask head with new weights.",
     "dropout": "Overrides the model's own.",
-    "attention": "auto, sdpa, eager, or flex (DeBERTa-v2 and ModernBERT on CUDA).",
+    "attention": "auto, sdpa, eager, fused (DeBERTa-v2 on CUDA) or flex (DeBERTa-v2 and ModernBERT on CUDA).",
     "dtype": "auto (bfloat16 on CUDA), float32 or bfloat16; weights stay float32.",
     "device": "auto, cpu or cuda.",
     "compile": "Compile the step; pays on CUDA in runs of minutes.",
