@@ -15,7 +15,7 @@ from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS, Metric
 from coref_automl.models.build import NEW
 from coref_automl.records import Evaluation, Half
-from coref_automl.statistics import Part
+from coref_automl.statistics.resampling import Part
 
 Ints = NDArray[np.int32]
 _STEP = re.compile(r"checkpoint-(\d+)")

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from coref_automl.errors import ComparisonError, InputError
-from coref_automl.method_verdicts import MethodVerdict
 from coref_automl.records import Record
 from coref_automl.relation.data import RelationData, sentence_key
 from coref_automl.relation.evaluate import finished_seeds
@@ -21,6 +20,7 @@ from coref_automl.relation.labels import gold_indices
 from coref_automl.relation.metrics import score
 from coref_automl.relation.results import read_probabilities
 from coref_automl.relation.scoring import has_predictions, stored_scores
+from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import read_json
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coref_automl.method_verdicts import method_verdict, seed_paired_verdict, seed_paired_verdicts
 from coref_automl.records import Estimate
+from coref_automl.statistics.methods import method_verdict, seed_paired_verdict, seed_paired_verdicts
 
 
 def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:
