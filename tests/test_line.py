@@ -11,7 +11,7 @@ import pytest
 
 from coref_automl.comparison.compare import compare
 from coref_automl.config import read_recipe
-from coref_automl.corpus.synthetic import documents
+from coref_automl.corpus.synthetic.writer import documents
 from coref_automl.errors import CorefError, FolderError, RecipeError
 from coref_automl.evaluation.items import EvalSet
 from coref_automl.line import run_line

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from coref_automl.corpus.synthetic import REGISTERS
+from coref_automl.corpus.synthetic.phrasebook import REGISTERS
 from coref_automl.line import LineResult, run_line
 from coref_automl.line_recipe import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage
 from coref_automl.progress import Progress

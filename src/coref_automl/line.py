@@ -191,7 +191,7 @@ def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) ->
 
 
 def _bundled_rows(stage: RelationStage, seed: int, folder: Path) -> tuple[str, str]:
-    from coref_automl.corpus.synthetic import relation_rows
+    from coref_automl.corpus.synthetic.statements import relation_rows
 
     paths = folder / "train.json", folder / "dev.json"
     if not all(path.is_file() for path in paths):
