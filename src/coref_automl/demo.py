@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from coref_automl.corpus.synthetic.phrasebook import REGISTERS
-from coref_automl.line import LineResult, run_line
-from coref_automl.line_recipe import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage
+from coref_automl.line import EvaluateStage, LineRecipe, LineResult, PrepareStage, RelationStage, TrainStage, run_line
 from coref_automl.progress import Progress
 from coref_automl.statistics.closed_forms import items_needed
 
