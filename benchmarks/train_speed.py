@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import Any
 
 import numpy as np
 
@@ -27,9 +26,11 @@ def main() -> None:
     arguments = parser.parse_args()
     import torch
 
+    from coref_automl.bench.measurement import base_deberta, base_modernbert
     from coref_automl.bench.train import race
     from coref_automl.models.build import train_tokenizer
 
+    shapes = {"deberta": base_deberta, "modernbert": base_modernbert}
     texts = documents()
     tokenizer = train_tokenizer(texts, vocab_size=16_000)
     for case in arguments.only.split(","):
@@ -39,7 +40,7 @@ def main() -> None:
             ways = race(
                 texts,
                 tokenizer,
-                lambda family=family, length=length: build(family, int(length)),
+                lambda build=shapes[family], length=length: build(int(length)),
                 seq_len=int(length),
                 batch=BATCHES[int(length)],
                 steps=arguments.steps,
@@ -58,33 +59,6 @@ def main() -> None:
         )
         del ways, ours, padded, chunks
         torch.cuda.empty_cache()
-
-
-def build(family: str, length: int) -> Any:
-    """Base shapes: 12 x 768, a vocabulary of 130,000 and 256 buckets; 22 x 768 and 50,368."""
-    from transformers import DebertaV2Config, DebertaV2ForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
-
-    if family == "modernbert":
-        return ModernBertForMaskedLM(
-            ModernBertConfig(max_position_embeddings=length, pad_token_id=0, cls_token_id=2, sep_token_id=3)
-        )
-    config = DebertaV2Config(
-        vocab_size=130_000,
-        hidden_size=768,
-        num_hidden_layers=12,
-        num_attention_heads=12,
-        intermediate_size=3072,
-        max_position_embeddings=length,
-        max_relative_positions=512,
-        position_buckets=256,
-        relative_attention=True,
-        pos_att_type=["p2c", "c2p"],
-        share_att_key=True,
-        norm_rel_ebd="layer_norm",
-        position_biased_input=False,
-        type_vocab_size=0,
-    )
-    return DebertaV2ForMaskedLM(config)
 
 
 def documents(count: int = 600, seed: int = 0) -> list[str]:

@@ -1,4 +1,4 @@
-"""The tables of an ablation. In: finished runs and the split they were scored on. Out: a line a run, with verdicts, as Markdown.
+"""The tables of an ablation. In: finished runs and the split they were scored on. Out: one line per run, as Markdown.
 
 A verdict about a method pairs runs by seed; it is "shown" only if neither other seeds nor other sentences can explain it.
 """
@@ -55,7 +55,7 @@ def load_scored(run: Path, data: RelationData) -> Scored:
 
 
 def table(runs: dict[str, Path], data: RelationData, *, reference: str, seed: int = 0, auprc: bool = False) -> tuple[Line, ...]:
-    """A line a run, with verdicts against the reference over the seeds both have; for AUPRC too, which takes long, if asked."""
+    """One line per run, with verdicts against the reference over the seeds both have; `auprc` adds verdicts on AUPRC (slow)."""
     if reference not in runs:
         raise ComparisonError(f"The reference {reference!r} is not among {', '.join(runs)}.")
     loaded = {name: load_scored(run, data) for name, run in runs.items()}
