@@ -20,7 +20,7 @@ from coref_automl.comparison.recommend import recommend
 from coref_automl.comparison.sentences import Lang
 from coref_automl.comparison.study import Study, study_of
 from coref_automl.comparison.study_page import results_csv
-from coref_automl.statistics import holm
+from coref_automl.statistics.closed_forms import holm
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 

@@ -16,8 +16,8 @@ from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.stored import find_evaluations
 from coref_automl.records import half_of
-from coref_automl.resampling import Part
-from coref_automl.statistics import difference_intervals
+from coref_automl.statistics.intervals import difference_intervals
+from coref_automl.statistics.resampling import Part
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import prepare_run
 from coref_automl.tuning.halves import clusters_of

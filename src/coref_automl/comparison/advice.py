@@ -6,7 +6,7 @@ from coref_automl.comparison.page import Cell, Table, Text, Tone, row
 from coref_automl.comparison.question import Question
 from coref_automl.comparison.sentences import percent, points, recommendation_sentence, tokens
 from coref_automl.comparison.study import Study
-from coref_automl.statistics import composite
+from coref_automl.statistics.intervals import composite
 
 _MOST = 8
 

@@ -19,9 +19,10 @@ from coref_automl.comparison.scores import Entry, as_much_training, same_model
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.method_verdicts import MethodVerdict, seed_paired_verdicts
 from coref_automl.records import Estimate, Half, Provenance
-from coref_automl.statistics import Part, composite
+from coref_automl.statistics.intervals import composite
+from coref_automl.statistics.methods import MethodVerdict, seed_paired_verdicts
+from coref_automl.statistics.resampling import Part
 
 OBJECTIVES = ("mlm", "combined", "entity")
 Pick = Callable[[Sequence[Entry]], Entry]

@@ -14,7 +14,7 @@ from coref_automl.comparison.sentences import tokens
 from coref_automl.comparison.study import SHOWN_METRICS, WORD_METRICS, Study
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Estimate
-from coref_automl.statistics import composite
+from coref_automl.statistics.intervals import composite
 
 _MOST_BARS = 40
 """Rows above which a table has numbers without bars: a page of a hundred checkpoints stays light."""

@@ -18,13 +18,12 @@ from coref_automl.config import as_paths, typed_options
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
-from coref_automl.statistics import (
+from coref_automl.statistics.closed_forms import holm, mcnemar_exact
+from coref_automl.statistics.intervals import (
     composite,
     concentration,
     detectable,
     difference_intervals,
-    holm,
-    mcnemar_exact,
     sign_flip_ps,
     standard_error,
 )

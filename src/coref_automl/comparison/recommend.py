@@ -23,7 +23,8 @@ from coref_automl.comparison.sentences import recommendation_sentence
 from coref_automl.config import as_paths, typed_options
 from coref_automl.errors import ComparisonError
 from coref_automl.records import Comparison, Estimate, Record
-from coref_automl.statistics import Bounds, composite, holm, simultaneous_bounds
+from coref_automl.statistics.closed_forms import holm
+from coref_automl.statistics.intervals import Bounds, composite, simultaneous_bounds
 
 MARGIN = 0.02
 Confirmation = Literal["confirmed", "not confirmed", "open"]

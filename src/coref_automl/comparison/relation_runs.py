@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from coref_automl.arrays import read_arrays
 from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.archive import place_of
-from coref_automl.method_verdicts import MethodVerdict, method_verdict
 from coref_automl.records import Estimate
-from coref_automl.resampling import resampled_f1
-from coref_automl.statistics import DRAWS
+from coref_automl.statistics.intervals import DRAWS
+from coref_automl.statistics.methods import MethodVerdict, method_verdict
+from coref_automl.statistics.resampling import resampled_f1
 from coref_automl.store import natural_order, read_json, read_jsonl, short_names, write_json, written_whole
 
 RESULTS, ROWS = "re_results.json", "rows.npz"

@@ -16,7 +16,7 @@ from coref_automl.evaluation.metrics import METRICS, Metric
 from coref_automl.evaluation.targets import CHECKPOINT, slug
 from coref_automl.models.build import NEW
 from coref_automl.records import Evaluation, Half
-from coref_automl.statistics import Part
+from coref_automl.statistics.resampling import Part
 
 Ints = NDArray[np.int32]
 EQUAL = 0.05

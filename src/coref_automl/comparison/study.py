@@ -19,7 +19,8 @@ from coref_automl.comparison.scores import Entry, Group
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.evalset import find_set
 from coref_automl.records import Comparison, Estimate
-from coref_automl.statistics import holm, pairwise_ps
+from coref_automl.statistics.closed_forms import holm
+from coref_automl.statistics.intervals import pairwise_ps
 
 MATRIX = 20
 SHOWN_METRICS = ("real1", "real5", "lambada_top1", "score", "real1_strict", "real5_strict", "lambada_top1_strict", "score_strict")

@@ -13,7 +13,7 @@ from coref_automl.comparison.recommend import Confirmation
 from coref_automl.comparison.sentences import percent, points, recommendation_sentence
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.statistics import DRAWS
+from coref_automl.statistics.intervals import DRAWS
 
 _TONES: dict[Finding | Confirmation, Tone] = {"better": "good", "worse": "bad", "confirmed": "good", "not confirmed": "bad"}
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.closed_forms import LEVEL, NORMAL, t_quantile
 from coref_automl.coreference.metrics import CONLL, METRICS, Ratio
 from coref_automl.records import Estimate
-from coref_automl.resampling import Part, gather, resampled_means
+from coref_automl.statistics.closed_forms import LEVEL, NORMAL, t_quantile
+from coref_automl.statistics.resampling import Part, gather, resampled_means
 
 DRAWS = 10_000
 Floats = NDArray[np.float64]

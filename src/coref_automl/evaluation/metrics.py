@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from coref_automl.config import choose
 from coref_automl.errors import RecipeError
 from coref_automl.records import Estimate, ItemScore, Task
-from coref_automl.statistics import DRAWS, Part, bootstrap_mean, composite
+from coref_automl.statistics.intervals import DRAWS, bootstrap_mean, composite
+from coref_automl.statistics.resampling import Part
 
 Rule = Literal["strict", "lenient", "word"]
 

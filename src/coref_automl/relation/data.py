@@ -201,7 +201,7 @@ _READERS = {"json": _json, "jsonl": _jsonl, "csv": _csv}
 
 
 def _bundled(name: str) -> list[dict[str, Any]]:
-    from coref_automl.corpus.synthetic import relation_rows
+    from coref_automl.corpus.synthetic.statements import relation_rows
 
     if name not in BUNDLED:
         raise RelationDataError(f"There is no {name}; known: {', '.join(BUNDLED)}.")

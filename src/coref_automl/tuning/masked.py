@@ -18,9 +18,9 @@ from coref_automl.errors import EvaluationError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
-from coref_automl.method_verdicts import MethodVerdict, composite_verdicts
 from coref_automl.progress import Progress
 from coref_automl.records import Half
+from coref_automl.statistics.methods import MethodVerdict, composite_verdicts
 from coref_automl.store import natural_order
 from coref_automl.training.folder import remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe, check

@@ -1,4 +1,4 @@
-"""What has a closed form. In: counts, values, p-values. Out: Wilson and unpaired intervals, McNemar, Holm, Student's t, sizes."""
+"""Closed forms. In: counts, values, p-values. Out: Wilson and unpaired intervals, McNemar, Holm, Student's t, sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from coref_automl.records import Estimate
-from coref_automl.resampling import Floats
+from coref_automl.statistics.resampling import Floats
 
 LEVEL = 0.95
 POWER = 0.80
@@ -27,7 +27,7 @@ def wilson(hits: float, n: int, level: float = LEVEL) -> Estimate:
 
 
 def mcnemar_exact(a: ArrayLike, b: ArrayLike) -> float:
-    """Exact McNemar p, as if every item were independent: a side reading that decides nothing."""
+    """Exact McNemar p, which treats items as independent: reported beside the verdict, never used for it."""
     right, other = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
     only_a, only_b = int((right & ~other).sum()), int((other & ~right).sum())
     n, low = only_a + only_b, min(only_a, only_b)
@@ -58,7 +58,7 @@ def unpaired(a: Estimate, b: Estimate) -> tuple[Estimate, float]:
 
 
 def items_needed(effect: float, differing: float, *, design: float = 1.0, family: int = 1, power: float = POWER) -> int:
-    """How many paired items show a true difference `effect` between two shares of hits with the given power.
+    """How many paired items detect a true difference `effect` between two shares of hits with the given power.
 
     `differing` is the share of items on which exactly one of the two models is right. Over n items the sum of differences (+1,
     0 or -1) has mean n x effect and variance n x (differing - effect^2); under sign flips its variance is n x differing, and it

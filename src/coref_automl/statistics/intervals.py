@@ -1,6 +1,6 @@
 """Intervals and paired tests. In: arrays of values and the document of each item. Out: Estimates and p-values. Pure.
 
-The unit that varies is the document: items of one document stand or fall together, so documents are drawn, flipped and counted.
+The document is the unit of resampling: items of one document are dependent, so whole documents are drawn, flipped and counted.
 The same seed gives the same numbers. docs/statistics.md explains each choice and shows the simulations behind it.
 """
 
@@ -13,27 +13,27 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coref_automl.closed_forms import LEVEL, NORMAL, POWER, holm, items_needed, mcnemar_exact, t_quantile, unpaired, wilson
 from coref_automl.records import Estimate
-from coref_automl.resampling import Floats, Gathered, Part, flipped_sums, gather, resampled_means
-
-__all__ = [
-    "Bounds", "Part", "bootstrap_mean", "composite", "concentration", "detectable", "detectable_difference",
-    "difference_intervals", "holm", "items_needed", "mcnemar_exact", "paired_bootstrap", "pairwise_ps", "permutation_draws",
-    "sign_flip_p", "sign_flip_ps", "simultaneous_bounds", "standard_error", "t_quantile", "unpaired", "wilson",
-]  # fmt: skip
+from coref_automl.statistics.closed_forms import (
+    LEVEL,
+    NORMAL,
+    POWER,
+    t_quantile,
+    wilson,
+)
+from coref_automl.statistics.resampling import Floats, Gathered, Part, flipped_sums, gather, resampled_means
 
 DRAWS = 10_000
 _CELLS = 1 << 21
 
 
 def bootstrap_mean(values: ArrayLike, clusters: ArrayLike, *, seed: int, draws: int = DRAWS) -> Estimate:
-    """A share of hits with its 95% interval, documents resampled; at no or only hits, Wilson on documents."""
+    """A share of hits with its 95% interval, documents resampled; Wilson on documents at 0 or n hits."""
     return composite([Part(values, clusters)], seed=seed, draws=draws)[0]
 
 
 def composite(parts: Sequence[Part], *, seed: int, draws: int = DRAWS) -> list[Estimate]:
-    """`bootstrap_mean` of every column at once, each part's mean added up, documents drawn within each part.
+    """`bootstrap_mean` of every column at once: the means of the parts are summed, documents are drawn within each part.
 
     One part is a plain metric; the composite has the tasks as its parts and its weights in their values.
     """
@@ -63,12 +63,12 @@ def difference_intervals(parts: Sequence[Part], *, seed: int, draws: int = DRAWS
 
 
 def sign_flip_p(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, *, seed: int, family: int = 1) -> float:
-    """Two-sided p of "no difference": how often a random sign a document gives a difference as large as the one seen."""
+    """Two-sided p of "no difference": how often one random sign per document gives a difference as large as the one seen."""
     return float(sign_flip_ps([Part(_minus(a, b), clusters)], seed=seed, family=family)[0])
 
 
 def sign_flip_ps(parts: Sequence[Part], *, seed: int, family: int = 1) -> Floats:
-    """`sign_flip_p` of every column of differences. `family` is the count of comparisons that Holm will adjust together."""
+    """`sign_flip_p` of every column of differences. `family` is the number of comparisons that Holm adjusts together."""
     gathered = [gather(part) for part in parts]
     seen = np.abs(_means(gathered)) - 1e-12
     hits = np.zeros(len(seen))
@@ -106,7 +106,7 @@ def standard_error(parts: Sequence[Part]) -> Floats:
 
 
 def detectable_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, alpha: float = 0.05) -> float | None:
-    """The true difference that this set would show four times in five; None where a and b never differ."""
+    """The true difference that is detected with 80% power on this set; None where a and b never differ."""
     parts = [Part(_minus(a, b), clusters)]
     return detectable(float(standard_error(parts)[0]), alpha, concentration(parts))
 
@@ -115,7 +115,7 @@ def detectable(error: float, alpha: float = 0.05, concentration: float = 0.0) ->
     """(z(1 - alpha/2) + z(0.8)) standard errors. For a family under Holm, alpha is 0.05 over the family: its hardest step.
 
     With few documents the test's own spread grows with the difference d, to error^2 + d^2 x concentration; the answer allows for
-    that. None where the error is 0, and where so few documents could never show anything.
+    that. None where the error is 0, and where there are too few documents to detect any difference.
     """
     level, power = NORMAL.inv_cdf(1 - alpha / 2), NORMAL.inv_cdf(POWER)
     left = 1 - level * level * concentration
@@ -160,9 +160,7 @@ def simultaneous_bounds(parts: Sequence[Part], *, seed: int, draws: int = DRAWS,
     errors, spreads = np.sqrt(sum(squared)), np.sqrt(sum(_of_pairs(part.pulls()) for part in gathered))
     documents = min(part.documents for part in gathered)
     if documents == 1:
-        return Bounds(
-            means[:, None] - means[None, :], np.ones_like(errors), documents
-        )  # one document says nothing about the next
+        return Bounds(means[:, None] - means[None, :], np.ones_like(errors), documents)  # says nothing about the next document
     scales = np.divide(1, spreads, out=np.zeros_like(spreads), where=spreads > 1e-12).astype(np.float32)
     largest = np.empty((len(means), draws), np.float32)
     for start in range(0, draws, rows := max(1, (1 << 18) // len(means))):  # blocks that stay in the processor's cache
@@ -193,8 +191,8 @@ def _intervals(gathered: Sequence[Gathered], *, seed: int, draws: int) -> list[E
 
 
 def _student(variances: Sequence[Floats], degrees: Sequence[float], share: float) -> Floats:
-    """Student's quantile in the shape of the variances, an array a part. Each part has degrees of freedom of its own and a say
-    by its variance (Satterthwaite, whole degrees)."""
+    """Student's quantile in the shape of the variances, one array per part. Each part has its own degrees of freedom and counts
+    by its variance (Satterthwaite, rounded down)."""
     total, own = np.asarray(sum(variances)), [max(1.0, each) for each in degrees]
     spent = np.asarray(sum(one**2 / each for one, each in zip(variances, own, strict=True)))
     found = np.divide(total**2, spent, out=np.full(total.shape, float(min(own))), where=spent > 0)

@@ -1,6 +1,6 @@
 """Sentence templates and word lists, read from the bundled files. In: a name. Out: registers, relations, words.
 
-Every file is sections: a line `== head`, then its lines up to the next section; empty lines say nothing.
+A file is a list of sections: a line `== head`, then its lines up to the next section; empty lines are skipped.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def unrelated() -> tuple[Unrelated, ...]:
 
 @cache
 def words(name: str) -> tuple[str, ...]:
-    """A word list; words stand apart by blanks, and - is the empty word."""
+    """A word list, separated by blanks; - is the empty word."""
     lines = dict(sections("words"))[name]
     return tuple("" if word == "-" else word for line in lines for word in line.split())
 

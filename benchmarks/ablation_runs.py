@@ -1,7 +1,7 @@
-"""An ablation: variants of recipes, trained side by side. In: recipes, seeds, a time limit, workers. Out: a run a variant.
+"""The runs of an ablation: variants of recipes, trained side by side. In: recipes, seeds, a time limit, workers. Out: runs.
 
-Seeds are the outer loop: when time runs out, all variants have about as many seeds as there was time for. Nothing is done twice,
-and one run's error stops no other. Verdicts over the finished runs are in `ablation_table`.
+Seeds are the outer loop: when time runs out, all variants have about the same number of seeds. Finished runs are not repeated,
+and one failing run does not stop the others. `ablation_table` compares the finished runs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What became of an ablation: finished seeds a recipe, the errors of runs that failed, how many there was no time for."""
+    """Finished seeds per recipe, the errors of failed runs, and how many runs there was no time for."""
 
     seeds: dict[str, int]
     failed: dict[str, str]
@@ -112,7 +112,7 @@ def _run(recipes: dict[str, RelationRecipe], seeds: int, until: float | None, wo
         _share_cores(workers)
         run_jobs(jobs, workers=workers, on_outcome=hear)
     if left:
-        progress.note(f"Time was up before {left} runs; the same command goes on from there.")
+        progress.note(f"Time was up before {left} runs; the same command resumes there.")
     if failed and len(failed) == len(jobs):
         raise EvaluationError(f"Every run failed; the first: {next(iter(failed.values()))}")
     done = {name: sum(1 for _ in Path(recipe.out).glob("seed-*/DONE")) for name, recipe in recipes.items()}

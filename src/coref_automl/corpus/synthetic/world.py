@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from coref_automl.corpus import synthetic_words as names
-from coref_automl.corpus.synthetic_texts import sectors, words
+from coref_automl.corpus.synthetic import names
+from coref_automl.corpus.synthetic.phrasebook import sectors, words
 
 PRESENT = 2024
 _ATTEMPTS = 200

@@ -1,4 +1,4 @@
-"""Relation-extraction rows. In: a count and a seed. Out: rows in KLUE-RE's JSON shape, all thirty labels, with distractors.
+"""Synthetic relation-extraction rows. In: a count and a seed. Out: rows in KLUE-RE's JSON shape, all thirty labels, distractors.
 
 A row that states a relation often carries a second statement about other people or companies; a no_relation row mostly takes its
 subject from one statement and its object from the other. So neither the entity types nor the words alone give the label away.
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from coref_automl.corpus import synthetic_words as names
-from coref_automl.corpus.particles import last_sound
-from coref_automl.corpus.synthetic_texts import leads, relations, unrelated
-from coref_automl.corpus.synthetic_world import Entity, World
-from coref_automl.corpus.templates import Placed, Rendered, render
+from coref_automl.corpus.synthetic import names
+from coref_automl.corpus.synthetic.particles import last_sound
+from coref_automl.corpus.synthetic.phrasebook import leads, relations, unrelated
+from coref_automl.corpus.synthetic.templates import Placed, Rendered, render
+from coref_automl.corpus.synthetic.world import Entity, World
 
 NO_RELATION = "no_relation"
 NO_RELATION_SHARE = 0.35

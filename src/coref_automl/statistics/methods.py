@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from coref_automl.closed_forms import LEVEL, POWER, t_cdf, t_quantile
 from coref_automl.records import Estimate, Record
-from coref_automl.resampling import Floats, Part
-from coref_automl.statistics import concentration, detectable, difference_intervals, standard_error
+from coref_automl.statistics.closed_forms import LEVEL, POWER, t_cdf, t_quantile
+from coref_automl.statistics.intervals import concentration, detectable, difference_intervals, standard_error
+from coref_automl.statistics.resampling import Floats, Part
 
 _NO_SPREAD = 1e-12
 _MANY = 200
@@ -53,7 +53,7 @@ def seed_paired_verdict(a: Sequence[ArrayLike], b: Sequence[ArrayLike], clusters
 
 
 def seed_paired_verdicts(pairs: Sequence[Floats], clusters: ArrayLike, *, seed: int) -> list[MethodVerdict]:
-    """Several at once on the same items, a matrix each: a row a pair of runs, a column an item, values differences."""
+    """Several at once on the same items, one matrix of differences each: one row per pair of runs, one column per item."""
     return composite_verdicts([[pair] for pair in pairs], [clusters], seed=seed)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from coref_automl.corpus.particles import agree
+from coref_automl.corpus.synthetic.particles import agree
 
 _CHOICE = re.compile(r"\[([^\[\]]*)\]")
 _SLOT = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from coref_automl.corpus.synthetic_texts import words
+from coref_automl.corpus.synthetic.phrasebook import words
 
 FOREIGN_SHARE = 0.06
 
@@ -21,7 +21,7 @@ def person_name(rng: Random, surname: str | None = None, *, old: bool = False) -
 
 
 def place_stem(rng: Random) -> str:
-    """Two syllables that are no well-known place, so that what is invented stays invented."""
+    """Two syllables that do not name a well-known place."""
     while True:
         stem = rng.choice(words("place_first")) + rng.choice(words("place_second"))
         if stem not in words("real_places") and stem[0] != stem[1]:

@@ -1,4 +1,4 @@
-"""The tables of an ablation. In: finished runs and the split they were scored on. Out: a line a run, with verdicts, as Markdown.
+"""The tables of an ablation. In: finished runs and the split they were scored on. Out: one line per run, as Markdown.
 
 A verdict about a method pairs runs by seed; it is "shown" only if neither other seeds nor other sentences can explain it.
 """
@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from coref_automl.errors import ComparisonError, InputError
-from coref_automl.method_verdicts import MethodVerdict
 from coref_automl.records import Record
 from coref_automl.relation.data import RelationData, sentence_key
 from coref_automl.relation.evaluate import finished_seeds
@@ -21,6 +20,7 @@ from coref_automl.relation.labels import gold_indices
 from coref_automl.relation.metrics import score
 from coref_automl.relation.results import read_probabilities
 from coref_automl.relation.scoring import has_predictions, stored_scores
+from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import read_json
 
 
@@ -55,7 +55,7 @@ def load_scored(run: Path, data: RelationData) -> Scored:
 
 
 def table(runs: dict[str, Path], data: RelationData, *, reference: str, seed: int = 0, auprc: bool = False) -> tuple[Line, ...]:
-    """A line a run, with verdicts against the reference over the seeds both have; for AUPRC too, which takes long, if asked."""
+    """One line per run, with verdicts against the reference over the seeds both have; `auprc` adds verdicts on AUPRC (slow)."""
     if reference not in runs:
         raise ComparisonError(f"The reference {reference!r} is not among {', '.join(runs)}.")
     loaded = {name: load_scored(run, data) for name, run in runs.items()}

@@ -1,7 +1,7 @@
-"""Resampling whole documents, fast. In: a value an item and the item's document. Out: resampled means, sign-flipped means.
+"""Resampling whole documents, fast. In: one value per item and the item's document. Out: resampled means, sign-flipped means.
 
-Only sums by document are ever needed: a draw of documents is a row of counts, so that 10,000 draws of every checkpoint at once
-are one matrix product. Rows are made in blocks of bounded size; the draws depend on the seed alone.
+Only per-document sums are needed: a draw of documents is a row of counts, so 10,000 draws for every checkpoint at once are one
+matrix product. Rows are made in blocks of bounded size; the draws depend on the seed alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EXACT_IN_FLOAT32 = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What was measured on the items of one task: a row an item, a column a checkpoint or a difference; and the documents."""
+    """Measurements on the items of one task: one row per item, one column per checkpoint or difference; and the documents."""
 
     values: ArrayLike
     clusters: ArrayLike
@@ -49,7 +49,7 @@ class Gathered:
 
     @property
     def alike(self) -> float:
-        """As many documents of equal size would say as much: one over the sum of squared shares of the items."""
+        """The effective number of documents: one over the sum of squared shares of the items."""
         return self.items**2 / float((self.sizes**2).sum())
 
     def means(self) -> Floats:
@@ -74,7 +74,7 @@ def gather(part: Part) -> Gathered:
     labels, inverse = np.unique(np.asarray(part.clusters), return_inverse=True)
     if len(columns) != len(inverse) or not len(columns):
         raise ValueError(
-            f"{len(columns)} values and {len(inverse)} clusters: there must be one cluster a value, and at least one"
+            f"{len(columns)} values and {len(inverse)} clusters: there must be one cluster per value, and at least one"
         )
     sums = np.zeros((len(labels), columns.shape[1]))
     np.add.at(sums, inverse, columns)
@@ -101,7 +101,7 @@ def resampled_means(parts: Sequence[Gathered], *, seed: int, draws: int) -> Floa
 
 
 def resampled_f1(right: Bools, given: Bools, gold: Bools, clusters: ArrayLike, *, seed: int, draws: int) -> Floats:
-    """Micro-F1 of every run (a column) on `draws` bootstrap samples (a row each); three sums a run suffice."""
+    """Micro-F1 of every run (a column) on `draws` bootstrap samples (one row each); three sums per run suffice."""
     columns = np.stack([right, given, gold], axis=2).reshape(len(right), -1)
     means = resampled_means([gather(Part(columns, clusters))], seed=seed, draws=draws)
     both = means[:, 1::3] + means[:, 2::3]
@@ -131,14 +131,14 @@ def flipped_sums(parts: Sequence[Gathered], *, seed: int, draws: int) -> Iterato
 def _kept_counts(documents: int, draws: int, seed: int) -> tuple[NDArray[np.uint8], ...]:
     """The same draws again: a report asks a hundred questions of the same documents with the same seed.
 
-    A byte a count: that one of n documents comes up 256 times in n draws has a chance below 10^-500.
+    One byte per count: the chance that one of n documents comes up 256 times in n draws is below 10^-500.
     """
     kept = _document_counts(documents, draws, np.random.default_rng(seed))
     return tuple(counts.astype(np.uint8) for counts in kept)
 
 
 def _document_counts(documents: int, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-    """How often each document is drawn, a row a draw. Counting draws is several times as fast as numpy's multinomial."""
+    """How often each document is drawn, one row per draw. Counting draws is several times as fast as numpy's multinomial."""
     rows = max(1, _CELLS // documents)
     for start in range(0, draws, rows):
         count = min(rows, draws - start)

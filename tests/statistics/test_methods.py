@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coref_automl.method_verdicts import composite_verdicts, method_verdict, seed_paired_verdict, seed_paired_verdicts
 from coref_automl.records import Estimate
-from coref_automl.resampling import Part
-from coref_automl.statistics import difference_intervals, standard_error
+from coref_automl.statistics.intervals import difference_intervals, standard_error
+from coref_automl.statistics.methods import composite_verdicts, method_verdict, seed_paired_verdict, seed_paired_verdicts
+from coref_automl.statistics.resampling import Part
 
 
 def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:

@@ -1,6 +1,6 @@
-"""Invented Korean text with known answers. In: a count and a seed. Out: documents with entity chains, and relation rows.
+"""Synthetic documents. In: a count and a seed. Out: documents with their entity chains and the relations they state.
 
-The same seed gives the same bytes, and document number n does not depend on how many are asked for.
+The same seed gives the same bytes, and document n does not depend on how many are requested.
 """
 
 from __future__ import annotations
@@ -11,19 +11,16 @@ from dataclasses import dataclass
 from random import Random
 
 from coref_automl.config import nearest
-from coref_automl.corpus.synthetic_rows import relation_rows
-from coref_automl.corpus.synthetic_texts import REGISTERS, Scene, register, relations
-from coref_automl.corpus.synthetic_words import number
-from coref_automl.corpus.synthetic_world import Entity, World
-from coref_automl.corpus.templates import Placed, render
+from coref_automl.corpus.synthetic.names import number
+from coref_automl.corpus.synthetic.phrasebook import REGISTERS, Scene, register, relations
+from coref_automl.corpus.synthetic.templates import Placed, render
+from coref_automl.corpus.synthetic.world import Entity, World
 from coref_automl.errors import RecipeError
 from coref_automl.records import Document
 
-__all__ = ["REGISTERS", "SyntheticDocument", "Told", "documents", "relation_rows"]
-
 CHAINED = frozenset(("PER", "ORG", "LOC", "THING"))
 SLACK = 600
-"""The longest scene and the longest ending together: what a document may grow by after it has reached its length."""
+"""The longest scene plus the longest ending: how far a document may grow past its target length."""
 
 LABELS = {relation.fact: label for label, relation in relations().items()} | {"mother": "per:parents"}
 """Which relation a fact is."""
@@ -33,7 +30,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A relation that is true in the document and whose two ends stand in one sentence; `label` is KLUE-RE's."""
+    """A relation stated in one sentence of the document; `label` is KLUE-RE's."""
 
     label: str
     subject: Span
