@@ -3,7 +3,7 @@
     python benchmarks/evaluate_speed.py --eval-set evalsets/heldout --tokenizer MODEL --real 3200 --lambada 600 --seq-len 2048
 
 The model is a DeBERTa-v2 of base shape (12 layers, hidden 768, vocabulary 130,000, 256 buckets) with new weights, which cost the
-same to run as trained ones.
+same to run as trained ones. Items of long documents, whose windows are full, and of short ones are also timed apart.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from coref_automl.bench.memory import PeakMemory
+from coref_automl.bench.measurement import PeakMemory, base_deberta
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.one import pick
 from coref_automl.evaluation.scorer import Scorer
@@ -24,19 +22,6 @@ from coref_automl.evaluation.words import sample
 from coref_automl.models.attention import use_attention
 from coref_automl.models.load import LoadedModel, load_tokenizer
 from coref_automl.records import ClozeItem
-
-
-def base_shape(seq_len: int, layers: int, hidden: int, vocabulary: int) -> Any:
-    from transformers import DebertaV2Config, DebertaV2ForMaskedLM
-
-    config = DebertaV2Config(
-        vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64,
-        intermediate_size=4 * hidden, max_position_embeddings=seq_len, max_relative_positions=512, position_buckets=256,
-        relative_attention=True, pos_att_type=["p2c", "c2p"], norm_rel_ebd="layer_norm", share_att_key=True,
-        position_biased_input=False, type_vocab_size=0,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    return DebertaV2ForMaskedLM(config).eval()
 
 
 def timed(
@@ -50,6 +35,18 @@ def timed(
     return seconds, memory
 
 
+def by_length(items: list[ClozeItem], evalset: EvalSet, tokenizer: Any, seq_len: int) -> dict[str, list[ClozeItem]]:
+    """Items whose document fills a window, and the others."""
+    names = list({item.document: None for item in items})
+    texts = [evalset.documents[name] for name in names]
+    read = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+    full = {name for name, ids in zip(names, read, strict=True) if len(ids) + 2 >= seq_len}
+    groups: dict[str, list[ClozeItem]] = {"documents that fill a window": [], "shorter documents": []}
+    for item in items:
+        groups["documents that fill a window" if item.document in full else "shorter documents"].append(item)
+    return groups
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--eval-set", type=Path, required=True)
@@ -59,7 +56,7 @@ def main() -> int:
     parser.add_argument("--seq-len", type=int, default=2048)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--attention", default="auto")
+    parser.add_argument("--attention", default="auto", help="auto, eager, flex or fused")
     parser.add_argument("--batch-tokens", type=int)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--hidden", type=int, default=768)
@@ -68,7 +65,8 @@ def main() -> int:
     arguments = parser.parse_args()
     device, dtype = pick(arguments.device, arguments.dtype)
     evalset, tokenizer = EvalSet.open(arguments.eval_set), load_tokenizer(arguments.tokenizer)
-    model = base_shape(arguments.seq_len, arguments.layers, arguments.hidden, arguments.vocabulary).to(device)
+    sizes = {"layers": arguments.layers, "hidden": arguments.hidden, "vocabulary": arguments.vocabulary}
+    model = base_deberta(arguments.seq_len, **sizes).eval().to(device)
     notes = use_attention(model, arguments.attention)
     loaded = LoadedModel(model, tokenizer, "deberta-v2", arguments.seq_len, tuple(notes))
     nouns = evalset.noun_table(tokenizer)
@@ -83,6 +81,10 @@ def main() -> int:
     print(f"warm-up on 64 items (kernels are built): {first:.1f} s")
     seconds, memory = timed(scorer, items, evalset, frozenset(), device)
     print(f"strict and lenient: {seconds:.1f} s, {len(items) / seconds:.1f} items/s, {memory}")
+    for name, group in by_length(items, evalset, tokenizer, arguments.seq_len).items():
+        if group:
+            seconds, _ = timed(scorer, group, evalset, frozenset(), device)
+            print(f"  {name}: {len(group)} items, {seconds:.1f} s, {len(group) / seconds:.1f} items/s")
     if not arguments.skip_words:
         seconds, memory = timed(scorer, items, evalset, frozenset(item.id for item in items), device)
         print(f"with words: {seconds:.1f} s, {len(items) / seconds:.1f} items/s, {memory}")

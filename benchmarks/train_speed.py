@@ -1,8 +1,10 @@
 """Training speed at full size on a GPU: DeBERTa-v2 and ModernBERT of base shape, ours and Hugging Face's, at three lengths.
 
-python benchmarks/train_speed.py [--only deberta-2048,modernbert-512] [--steps 10] [--attention flex]
+python benchmarks/train_speed.py [--only deberta-2048,modernbert-512] [--documents short,long] [--steps 10] [--attention fused]
 
-Random weights (they cost the same), bundled passages cut into documents of 50 to 500 words, bfloat16 autocast, fused AdamW.
+Random weights (they cost the same), bfloat16 autocast, fused AdamW. Bundled passages cut into documents: `short` ones of 50 to
+500 words, many to a packed row, and `long` ones that fill their row. They are timed apart: attention that keeps packed documents
+apart skips most of a row of short ones, and nothing of a long one.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import Any
+from itertools import product
 
 import numpy as np
 
 BATCHES = {512: 32, 1536: 16, 2048: 8}
+DOCUMENTS = ("short", "long")
 CASES = [f"{family}-{length}" for length in (2048, 512, 1536) for family in ("deberta", "modernbert")]
 
 
@@ -23,23 +26,29 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(CASES))
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--attention", default="auto", help="of our way: auto, sdpa, eager or flex")
+    parser.add_argument("--documents", default=",".join(DOCUMENTS), help="short, long or both")
+    parser.add_argument("--attention", default="auto", help="of our way: auto, sdpa, eager, flex or fused")
     arguments = parser.parse_args()
+    unknown = [*(set(arguments.only.split(",")) - set(CASES)), *(set(arguments.documents.split(",")) - set(DOCUMENTS))]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; --only takes {', '.join(CASES)}; --documents takes {', '.join(DOCUMENTS)}")
     import torch
 
+    from coref_automl.bench.measurement import base_deberta, base_modernbert
     from coref_automl.bench.train import race
     from coref_automl.models.build import train_tokenizer
 
-    texts = documents()
-    tokenizer = train_tokenizer(texts, vocab_size=16_000)
-    for case in arguments.only.split(","):
+    shapes = {"deberta": base_deberta, "modernbert": base_modernbert}
+    tokenizer = train_tokenizer(documents("short", 0), vocab_size=16_000)
+    for case, kind in product(arguments.only.split(","), arguments.documents.split(",")):
         family, length = case.split("-")
+        name, texts = f"{case}, {kind} documents", documents(kind, int(length))
         started = time.monotonic()
         try:
             ways = race(
                 texts,
                 tokenizer,
-                lambda family=family, length=length: build(family, int(length)),
+                lambda build=shapes[family], length=length: build(int(length)),
                 seq_len=int(length),
                 batch=BATCHES[int(length)],
                 steps=arguments.steps,
@@ -48,10 +57,10 @@ def main() -> None:
                 attention=arguments.attention,
             )
         except torch.OutOfMemoryError:
-            print(f"{case}: out of memory", flush=True)
+            print(f"{name}: out of memory", flush=True)
             continue
         ours, padded, chunks = ways
-        print(f"{case}, batch {BATCHES[int(length)]} ({time.monotonic() - started:.0f} s)", *ways, sep="\n  ")
+        print(f"{name}, batch {BATCHES[int(length)]} ({time.monotonic() - started:.0f} s)", *ways, sep="\n  ")
         print(
             f"  against padded rows {ours.speed / padded.speed:.2f}x, against joined chunks {ours.speed / chunks.speed:.2f}x",
             flush=True,
@@ -60,40 +69,17 @@ def main() -> None:
         torch.cuda.empty_cache()
 
 
-def build(family: str, length: int) -> Any:
-    """Base shapes: 12 x 768, a vocabulary of 130,000 and 256 buckets; 22 x 768 and 50,368."""
-    from transformers import DebertaV2Config, DebertaV2ForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
-
-    if family == "modernbert":
-        return ModernBertForMaskedLM(
-            ModernBertConfig(max_position_embeddings=length, pad_token_id=0, cls_token_id=2, sep_token_id=3)
-        )
-    config = DebertaV2Config(
-        vocab_size=130_000,
-        hidden_size=768,
-        num_hidden_layers=12,
-        num_attention_heads=12,
-        intermediate_size=3072,
-        max_position_embeddings=length,
-        max_relative_positions=512,
-        position_buckets=256,
-        relative_attention=True,
-        pos_att_type=["p2c", "c2p"],
-        share_att_key=True,
-        norm_rel_ebd="layer_norm",
-        position_biased_input=False,
-        type_vocab_size=0,
-    )
-    return DebertaV2ForMaskedLM(config)
-
-
-def documents(count: int = 600, seed: int = 0) -> list[str]:
+def documents(kind: str, length: int, seed: int = 0) -> list[str]:
+    """600 `short` ones of 50 to 500 words, or 64 `long` ones, each enough for many rows: they are cut into rows all but full."""
     from coref_automl.corpus.bundled import passages
 
     words = " ".join(passage.text for passage in passages()).split()
     rng = np.random.default_rng(seed)
-    starts, sizes = rng.integers(0, len(words), count), rng.integers(50, 500, count)
-    return [" ".join((words[start : start + size] + words)[:size]) for start, size in zip(starts, sizes, strict=True)]
+    count = 600 if kind == "short" else 64
+    starts = rng.integers(0, len(words), count)
+    sizes = rng.integers(50, 500, count) if kind == "short" else np.full(count, 8 * length)
+    endless = words * (2 + int(sizes.max()) // len(words))
+    return [" ".join(endless[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,10 @@ import pytest
 
 from coref_automl.comparison.compare import compare
 from coref_automl.config import read_recipe
-from coref_automl.corpus.synthetic import documents
+from coref_automl.corpus.synthetic.writer import documents
 from coref_automl.errors import CorefError, FolderError, RecipeError
 from coref_automl.evaluation.items import EvalSet
-from coref_automl.line import run_line
-from coref_automl.line_recipe import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage, line_recipe
+from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage, line_recipe, run_line
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 
 ROOT = Path(__file__).parents[1]
@@ -57,6 +57,13 @@ def test_the_line_ends_with_a_recommendation_and_redoes_nothing(
     assert Path(result.chosen).is_dir()
     assert Path(result.report).read_text("utf-8").startswith("<!")
     assert {path.name for path in (out / "report").iterdir()} >= {"report.html", "report.md", "results.csv"}
+    page = Path(result.report).read_text("utf-8")
+    data = json.loads(page.split('id="page-data">')[1].split("</script>")[0])["explorer"]
+    assert data["items"]
+    assert all(item["text"] for item in data["items"])
+    assert f"--eval-set {out / 'evalset'}" in page
+    started = re.findall(r"coref-automl train --model (\S+)", page)
+    assert len(set(started)) == len(started)
     assert result.relation is not None
     assert result.relation["n"] == 200
     assert json.loads((out / "result.json").read_text("utf-8"))["recommendation"] == result.recommendation

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from coref_automl.closed_forms import items_needed
-from coref_automl.corpus.synthetic import REGISTERS
-from coref_automl.line import LineResult, run_line
-from coref_automl.line_recipe import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage
+from coref_automl.corpus.synthetic.phrasebook import REGISTERS
+from coref_automl.line import EvaluateStage, LineRecipe, LineResult, PrepareStage, RelationStage, TrainStage, run_line
 from coref_automl.progress import Progress
+from coref_automl.statistics.closed_forms import items_needed
 
 BASE = "bundled:ko-mini"
 TRAIN = TrainStage(epochs=1.0, batch=8, micro_batch=4, learning_rate=8e-4, warmup=0.1, save_every=0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coref_automl.corpus.synthetic import documents
+from coref_automl.corpus.synthetic.writer import documents
 from tests.browser import opened
 from tests.journeys.shell import Shell
 

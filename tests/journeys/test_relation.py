@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from coref_automl.corpus.synthetic import relation_rows
+from coref_automl.corpus.synthetic.statements import relation_rows
 from tests.journeys.foreign import write_foreign
 from tests.journeys.shell import Shell
 

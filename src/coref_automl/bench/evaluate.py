@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coref_automl.bench.memory import PeakMemory
-from coref_automl.bench.result import BenchResult
+from coref_automl.bench.measurement import BenchResult, PeakMemory
 from coref_automl.errors import EvalSetError, ModelError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.matching import matches

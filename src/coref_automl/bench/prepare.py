@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.bench.result import BenchResult
+from coref_automl.bench.measurement import BenchResult
 from coref_automl.corpus import encode
 from coref_automl.corpus.assemble import assemble
 from coref_automl.corpus.dataset import KIND

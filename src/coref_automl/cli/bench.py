@@ -11,7 +11,7 @@ from coref_automl.cli.app import app
 from coref_automl.cli.options import AsJson, print_json
 
 if TYPE_CHECKING:
-    from coref_automl.bench.result import BenchResult
+    from coref_automl.bench.measurement import BenchResult
 
 bench_app = typer.Typer(help="Measure our speed against the usual way, as a ratio.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(bench_app, name="bench")
@@ -100,7 +100,7 @@ def train(
     steps: Annotated[int, typer.Option("--steps", min=1, help="Steps each.")] = 5,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto.")] = "auto",
     compiled: Annotated[bool, typer.Option("--compile", help="Compile our step.")] = False,
-    attention: Annotated[str, typer.Option("--attention", help="Ours: auto, sdpa, eager or flex.")] = "auto",
+    attention: Annotated[str, typer.Option("--attention", help="Ours: auto, sdpa, eager, flex or fused.")] = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Train packed rows with the head at masked positions, and the two usual ways: padded rows, joined chunks, full logits."""

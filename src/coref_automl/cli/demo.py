@@ -85,8 +85,7 @@ def adapt(
     Example: coref-automl adapt --model klue/roberta-base --source local:articles.jsonl --out adapted
     """
     since = time.monotonic()
-    from coref_automl.line import run_line
-    from coref_automl.line_recipe import line_recipe
+    from coref_automl.line import line_recipe, run_line
     from coref_automl.progress import Progress
 
     asked = {

@@ -14,7 +14,7 @@ from coref_automl.comparison.sentences import tokens
 from coref_automl.comparison.study import SHOWN_METRICS, WORD_METRICS, Study
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Estimate
-from coref_automl.statistics import composite
+from coref_automl.statistics.intervals import composite
 
 _MOST_BARS = 40
 """Rows above which a table has numbers without bars: a page of a hundred checkpoints stays light."""
@@ -154,7 +154,7 @@ def _map_table(study: Study, title: str, metrics: list[str]) -> Table:
     columns = [[Cell(cell.text) for cell in estimate_cells(f)] if many else estimate_cells(f) for f in found]
     lines = []
     for number, entry in enumerate(ordered):
-        mark: Tone = "strong" if entry.name == study.recommendation.name else ""
+        mark: Tone = "strong" if entry is study.chosen else ""
         first = (
             Cell(entry.name, mark),
             _epoch(entry),

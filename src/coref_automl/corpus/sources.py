@@ -173,7 +173,7 @@ def _bundled(name: str) -> Iterator[Document]:
 
         yield from passages()
         return
-    from coref_automl.corpus.synthetic import documents
+    from coref_automl.corpus.synthetic.writer import documents
 
     least, most = _SYNTHETIC_LENGTHS[name]
     for synthetic in documents(_SYNTHETIC_DOCUMENTS, 0, least=least, most=most):

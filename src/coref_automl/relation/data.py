@@ -20,7 +20,7 @@ from coref_automl.errors import MissingExtra, RelationDataError
 from coref_automl.records import Record
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.rows import LONGER, BadRow, RelationRow, parse_row
-from coref_automl.store import NOT_JSON, fingerprint, json_fault
+from coref_automl.store import NOT_JSON, fingerprint, json_fault, refuse_special
 
 BUNDLED = {"bundled:relations": (1200, 0), "bundled:relations-dev": (300, 1)}
 """Generated rows: how many, and the seed."""
@@ -163,6 +163,7 @@ def _raw_rows(name: str) -> Iterable[Any]:
 
 
 def _text(path: Path) -> str:
+    refuse_special(path)
     raw = path.read_bytes()
     return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8-sig")
 
@@ -200,7 +201,7 @@ _READERS = {"json": _json, "jsonl": _jsonl, "csv": _csv}
 
 
 def _bundled(name: str) -> list[dict[str, Any]]:
-    from coref_automl.corpus.synthetic import relation_rows
+    from coref_automl.corpus.synthetic.statements import relation_rows
 
     if name not in BUNDLED:
         raise RelationDataError(f"There is no {name}; known: {', '.join(BUNDLED)}.")
