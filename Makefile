@@ -1,17 +1,25 @@
 # Two commands: `make demo` and `make test`. Each makes .venv if it is missing, installs what it needs once, and runs.
-# `make kernels` also installs Triton (270 MB) and checks the fused attention on a CPU, in Triton's interpreter.
+# `make journeys` takes the long ways through the commands; `make kernels` also installs Triton (270 MB) and checks the fused attention
+# on a CPU, in Triton's interpreter.
 
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test kernels lint docs results clean
+.PHONY: demo test test-masked journeys kernels lint docs results clean
 
 demo: .venv/.for-demo
 	$(BIN)/coref-automl demo --out demo
 
 test: .venv/.for-test lint
 	$(BIN)/python -m pytest -n 2
+
+# The suite as another machine runs it: no bfloat16 instructions, no list of usable cores (macOS), no optional programs.
+test-masked: .venv/.for-test
+	COREF_TEST_MASK=bfloat16,affinity,programs $(BIN)/python -m pytest -n 2
+
+journeys: .venv/.for-test
+	$(BIN)/python -m pytest tests/journeys -m journey
 
 kernels: .venv/.for-kernels
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/models/test_fused_deberta.py tests/models/test_disentangled_layout.py

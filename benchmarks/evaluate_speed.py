@@ -14,9 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from coref_automl.bench.memory import PeakMemory
+from coref_automl.bench.measurement import PeakMemory, base_deberta
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.one import pick
 from coref_automl.evaluation.scorer import Scorer
@@ -24,19 +22,6 @@ from coref_automl.evaluation.words import sample
 from coref_automl.models.attention import use_attention
 from coref_automl.models.load import LoadedModel, load_tokenizer
 from coref_automl.records import ClozeItem
-
-
-def base_shape(seq_len: int, layers: int, hidden: int, vocabulary: int) -> Any:
-    from transformers import DebertaV2Config, DebertaV2ForMaskedLM
-
-    config = DebertaV2Config(
-        vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64,
-        intermediate_size=4 * hidden, max_position_embeddings=seq_len, max_relative_positions=512, position_buckets=256,
-        relative_attention=True, pos_att_type=["p2c", "c2p"], norm_rel_ebd="layer_norm", share_att_key=True,
-        position_biased_input=False, type_vocab_size=0,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    return DebertaV2ForMaskedLM(config).eval()
 
 
 def timed(
@@ -80,7 +65,8 @@ def main() -> int:
     arguments = parser.parse_args()
     device, dtype = pick(arguments.device, arguments.dtype)
     evalset, tokenizer = EvalSet.open(arguments.eval_set), load_tokenizer(arguments.tokenizer)
-    model = base_shape(arguments.seq_len, arguments.layers, arguments.hidden, arguments.vocabulary).to(device)
+    sizes = {"layers": arguments.layers, "hidden": arguments.hidden, "vocabulary": arguments.vocabulary}
+    model = base_deberta(arguments.seq_len, **sizes).eval().to(device)
     notes = use_attention(model, arguments.attention)
     loaded = LoadedModel(model, tokenizer, "deberta-v2", arguments.seq_len, tuple(notes))
     nouns = evalset.noun_table(tokenizer)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.scores import Group
-from coref_automl.method_verdicts import seed_paired_verdicts
+from coref_automl.statistics.methods import seed_paired_verdicts
 
 KEPT = Path(__file__).resolve().parent.parent / "results" / "experiment"
 RUNS = ("entity-512-s0", "mlm-512-s0")

@@ -16,10 +16,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from ablation_runs import VARIANTS, Ran, run_variants, variants_of
+from ablation_table import Line, fill_section, markdown, table
 from coref_automl.errors import CorefError
 from coref_automl.progress import Progress
-from coref_automl.relation.ablation import VARIANTS, Ran, run_variants, variants_of
-from coref_automl.relation.ablation_table import Line, fill_section, markdown, table
 from coref_automl.relation.data import read_relations
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.store import write_json, write_text

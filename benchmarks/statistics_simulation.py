@@ -18,18 +18,18 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.method_verdicts import seed_paired_verdict
-from coref_automl.statistics import (
-    Part,
+from coref_automl.statistics.closed_forms import holm
+from coref_automl.statistics.intervals import (
     bootstrap_mean,
     composite,
     detectable_difference,
     difference_intervals,
-    holm,
     sign_flip_p,
     sign_flip_ps,
     simultaneous_bounds,
 )
+from coref_automl.statistics.methods import seed_paired_verdict
+from coref_automl.statistics.resampling import Part
 
 DRAWS = 1_000
 """Of the bootstrap, in a simulated set; the package draws 10,000."""

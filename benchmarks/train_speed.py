@@ -13,7 +13,6 @@ import argparse
 import sys
 import time
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -35,9 +34,11 @@ def main() -> None:
         parser.error(f"unknown: {', '.join(unknown)}; --only takes {', '.join(CASES)}; --documents takes {', '.join(DOCUMENTS)}")
     import torch
 
+    from coref_automl.bench.measurement import base_deberta, base_modernbert
     from coref_automl.bench.train import race
     from coref_automl.models.build import train_tokenizer
 
+    shapes = {"deberta": base_deberta, "modernbert": base_modernbert}
     tokenizer = train_tokenizer(documents("short", 0), vocab_size=16_000)
     for case, kind in product(arguments.only.split(","), arguments.documents.split(",")):
         family, length = case.split("-")
@@ -47,7 +48,7 @@ def main() -> None:
             ways = race(
                 texts,
                 tokenizer,
-                lambda family=family, length=length: build(family, int(length)),
+                lambda build=shapes[family], length=length: build(int(length)),
                 seq_len=int(length),
                 batch=BATCHES[int(length)],
                 steps=arguments.steps,
@@ -66,33 +67,6 @@ def main() -> None:
         )
         del ways, ours, padded, chunks
         torch.cuda.empty_cache()
-
-
-def build(family: str, length: int) -> Any:
-    """Base shapes: 12 x 768, a vocabulary of 130,000 and 256 buckets; 22 x 768 and 50,368."""
-    from transformers import DebertaV2Config, DebertaV2ForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
-
-    if family == "modernbert":
-        return ModernBertForMaskedLM(
-            ModernBertConfig(max_position_embeddings=length, pad_token_id=0, cls_token_id=2, sep_token_id=3)
-        )
-    config = DebertaV2Config(
-        vocab_size=130_000,
-        hidden_size=768,
-        num_hidden_layers=12,
-        num_attention_heads=12,
-        intermediate_size=3072,
-        max_position_embeddings=length,
-        max_relative_positions=512,
-        position_buckets=256,
-        relative_attention=True,
-        pos_att_type=["p2c", "c2p"],
-        share_att_key=True,
-        norm_rel_ebd="layer_norm",
-        position_biased_input=False,
-        type_vocab_size=0,
-    )
-    return DebertaV2ForMaskedLM(config)
 
 
 def documents(kind: str, length: int, seed: int = 0) -> list[str]:

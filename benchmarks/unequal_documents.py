@@ -15,10 +15,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.closed_forms import t_quantile
 from coref_automl.comparison.groups import read_groups
-from coref_automl.resampling import gather, resampled_means
-from coref_automl.statistics import Part, difference_intervals, sign_flip_ps, standard_error
+from coref_automl.statistics.closed_forms import t_quantile
+from coref_automl.statistics.intervals import difference_intervals, sign_flip_ps, standard_error
+from coref_automl.statistics.resampling import Part, gather, resampled_means
 
 KEPT = Path(__file__).resolve().parent.parent / "results" / "experiment"
 SETS, DRAWS = 3_000, 2_000

@@ -9,7 +9,10 @@ from coref_automl.cli.reference import reference
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "coref_automl"
 BEGIN, END = "<!-- tree -->\n```\n", "```\n<!-- /tree -->"
-ROOMS = ("", "models", "corpus", "evaluation", "comparison", "training", "relation", "tuning", "bench", "cli")
+ROOMS = (
+    "", "statistics", "models", "corpus", "evaluation", "comparison", "training", "relation", "coreference", "tuning", "bench",
+    "cli",
+)  # fmt: skip
 REST = """\
 assets/                     the bundled encoder, evaluation set and texts
 recipes/                    YAML, one an experiment; read them top to bottom
@@ -20,19 +23,24 @@ docs/  tests/               pages for users; tests mirror the package
 
 
 def tree() -> str:
-    """One line a file, room by room from the ground up."""
+    """One line per file, room by room from the ground up."""
     lines = ["src/coref_automl/"]
     for room in ROOMS:
-        folder = PACKAGE / room
-        if room:
-            lines.append(f"  {room + '/':<26}{first_sentence(folder / '__init__.py')}")
-        indent = "    " if room else "  "
-        for path in sorted([*folder.glob("*.py"), *(folder.glob("*/__init__.py") if room else ())]):
-            inner = path.parent != folder
-            if inner or path.name not in ("__init__.py", "__main__.py"):
-                name = f"{path.parent.name}/" if inner else path.name
-                lines.append(f"{indent}{name:<{28 - len(indent)}}{first_sentence(path)}")
+        lines += listing(PACKAGE / room, 1 if room else 0)
     return "\n".join(lines) + "\n" + REST
+
+
+def listing(folder: Path, depth: int) -> list[str]:
+    """A folder, its modules and the packages inside it; the package itself lists its own modules alone."""
+    lines = [entry(depth, f"{folder.name}/", folder / "__init__.py")] if depth else []
+    lines += [entry(depth + 1, path.name, path) for path in sorted(folder.glob("*.py")) if not path.name.startswith("__")]
+    for inner in sorted(folder.glob("*/__init__.py")) if depth else []:
+        lines += listing(inner.parent, depth + 1)
+    return lines
+
+
+def entry(depth: int, name: str, path: Path) -> str:
+    return f"{'  ' * depth}{name:<{28 - 2 * depth}}{first_sentence(path)}"
 
 
 def first_sentence(path: Path) -> str:

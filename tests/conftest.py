@@ -10,13 +10,22 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.masked import MASKED, hide
+
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+_MASKS = pytest.MonkeyPatch()
+hide(_MASKS)
+
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_report_header() -> str | None:
+    return f"masked: {', '.join(sorted(MASKED))}" if MASKED else None
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -10,7 +10,7 @@ import pytest
 
 from coref_automl.config import choose, from_mapping, read_recipe, read_yaml, to_yaml
 from coref_automl.errors import RecipeError
-from coref_automl.line_recipe import LineRecipe
+from coref_automl.line import LineRecipe
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.training.recipe import TrainRecipe
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coref_automl.comparison.compare import compare
 from coref_automl.config import read_recipe
-from coref_automl.corpus.synthetic import documents
+from coref_automl.corpus.synthetic.writer import documents
 from coref_automl.errors import CorefError, FolderError, RecipeError
-from coref_automl.line import run_line
-from coref_automl.line_recipe import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage, line_recipe
+from coref_automl.evaluation.items import EvalSet
+from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage, line_recipe, run_line
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 
 ROOT = Path(__file__).parents[1]
@@ -55,6 +57,13 @@ def test_the_line_ends_with_a_recommendation_and_redoes_nothing(
     assert Path(result.chosen).is_dir()
     assert Path(result.report).read_text("utf-8").startswith("<!")
     assert {path.name for path in (out / "report").iterdir()} >= {"report.html", "report.md", "results.csv"}
+    page = Path(result.report).read_text("utf-8")
+    data = json.loads(page.split('id="page-data">')[1].split("</script>")[0])["explorer"]
+    assert data["items"]
+    assert all(item["text"] for item in data["items"])
+    assert f"--eval-set {out / 'evalset'}" in page
+    started = re.findall(r"coref-automl train --model (\S+)", page)
+    assert len(set(started)) == len(started)
     assert result.relation is not None
     assert result.relation["n"] == 200
     assert json.loads((out / "result.json").read_text("utf-8"))["recommendation"] == result.recommendation
@@ -94,6 +103,24 @@ def test_an_interrupted_line_ends_with_the_same_numbers(
     assert mended.recommendation == whole.recommendation
     weights = {name: data for name, data in state(tmp_path / "whole").items() if name.endswith("safetensors")}
     assert weights == {name: data for name, data in state(tmp_path / "broken").items() if name.endswith("safetensors")}
+
+
+@pytest.mark.slow
+def test_last_checkpoints_are_judged_on_all_documents_and_without_training_nothing_is_shown(
+    recipe: LineRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training switched off: the runs end with the weights of the base, and the line says that nothing beats it."""
+    monkeypatch.chdir(tmp_path)
+    train = dataclasses.replace(recipe.train, learning_rate=0.0, save_every=0)
+    off = dataclasses.replace(recipe, train=train, relation=None, lang="en")
+    result = run_line(off, tmp_path / "line")
+    assert result.recommendation.startswith("Nothing here is shown to beat the base model")
+    assert result.recommendation.count("+0.0 [+0.0, +0.0]") == 2
+    table = compare(tmp_path / "line" / "runs")
+    real = len(EvalSet.open(tmp_path / "line" / "evalset").items["real"])
+    assert (table.half, table.items) == ("all", real)
+    page = Path(result.report).read_text("utf-8")
+    assert '<div class="headline">Not shown to beat the base</div>' in page
 
 
 def test_a_folder_that_holds_something_else_is_refused(recipe: LineRecipe, tmp_path: Path) -> None:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +76,59 @@ def test_nothing_is_printed_to_standard_output(capsys: pytest.CaptureFixture[str
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "a line for a person" in shown.err
+
+
+ON_A_TERMINAL = """
+import time
+from pathlib import Path
+from coref_automl.progress import Progress
+
+progress = Progress()
+with progress.stage("train", 4, "steps") as outer:
+    for step in range(4):
+        time.sleep(0.15)
+        outer.advance(loss=2.5 - step, model="[base]")
+        with progress.into(Path("events.ndjson")).stage("score", 2, "items") as inner:
+            time.sleep(0.11)
+            inner.advance(2)
+    progress.note("[done] in a line of its own")
+print("the result")
+"""
+
+
+def on_a_terminal(code: str, folder: Path) -> tuple[str, str]:
+    """What a program prints to standard output (a pipe) and to standard error (a terminal of 100 columns)."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=theirs, env=env, cwd=folder) as running:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                more = os.read(ours, 1 << 16)
+            except OSError:  # Linux: the other end is closed
+                break
+            if not more:
+                break
+            shown += more
+        assert running.stdout is not None
+        result = running.stdout.read().decode()
+    os.close(ours)
+    assert running.returncode == 0
+    return result, shown.decode()
+
+
+def test_a_terminal_shows_bars_and_keeps_notes_above_them(tmp_path: Path) -> None:
+    result, shown = on_a_terminal(ON_A_TERMINAL, tmp_path)
+    assert result == "the result\n"
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert re.search("━{24} train: 4 of 4 steps, loss -0.5, model \\[base\\]", plain)
+    assert re.search("train: 2 of 4 steps.*\n.*score: 2 of 2 items", plain)  # a stage inside a stage has a bar of its own
+    assert "[done] in a line of its own" in plain.replace("\r", "\n").split("\n")
+    assert re.search(r"train: 4 steps in \d", plain)
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") > 0  # the cursor comes back
+    events = [json.loads(line)["event"] for line in (tmp_path / "events.ndjson").read_text("utf-8").splitlines()]
+    assert events == ["start", "progress", "end"] * 4
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(1.23, "1.2 s"), (59, "59 s"), (61, "1 min 01 s"), (7_260, "2 h 01 min")])

@@ -1,21 +1,41 @@
-"""The demonstration. In: nothing but what is bundled. Out: the whole line in a few minutes on a laptop, ending with a report."""
+"""The demonstration. In: nothing but what is bundled. Out: the whole line in a few minutes on a laptop, ending with a report.
+
+Three runs of one base, each judged by its last checkpoint against that base on all held-out documents. Nothing is chosen before
+the verdict, so no half of the items is spent on choosing.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-from coref_automl.line import LineResult, run_line
-from coref_automl.line_recipe import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage
+from coref_automl.corpus.synthetic.phrasebook import REGISTERS
+from coref_automl.line import EvaluateStage, LineRecipe, LineResult, PrepareStage, RelationStage, TrainStage, run_line
 from coref_automl.progress import Progress
+from coref_automl.statistics.closed_forms import items_needed
 
 BASE = "bundled:ko-mini"
+TRAIN = TrainStage(epochs=1.0, batch=8, micro_batch=4, learning_rate=8e-4, warmup=0.1, save_every=0)
+
+ITEMS = items_needed(0.09, 0.14, family=len(TRAIN.objectives))
+"""Real items with which each run is shown better than the base with 80% power.
+
+Measured on 419 of them (seed 0): the runs gain 8.4 to 10.0 points of strict Real@1, one of the two models alone is right on 13.6
+to 14.6% of the items, and the clustered variance is 0.85 to 1.18 times that of independent items, 0.99 on average. No item is
+asked whose answer takes several vocabulary entries: strict could never hit it.
+"""
 
 RECIPE = LineRecipe(
     model=BASE,
     prepare=PrepareStage(sources=("bundled:synthetic-short",), seq_len=512, limit=250, near_duplicates=False),
-    train=TrainStage(epochs=1.0, batch=8, micro_batch=4, learning_rate=8e-4, warmup=0.1),
-    evaluate=EvaluateStage(words="none", metric="real1_strict", per_source=28),
+    train=TRAIN,
+    evaluate=EvaluateStage(
+        words="none",
+        metric="real1_strict",
+        per_source=-(-ITEMS // len(REGISTERS)),
+        per_document=6,
+        single_entry=True,
+    ),
     relation=RelationStage(rows=400, epochs=3),
 )
 """Half of the generated documents to learn from; the other half, held out, and written cloze passages to be measured by."""

@@ -6,6 +6,7 @@ import hashlib
 import os
 import sqlite3
 import unicodedata
+import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.errors import InputError
+from coref_automl.workers import usable_cores
 
 if TYPE_CHECKING:
     from kiwipiepy import Kiwi, Token
@@ -80,7 +82,7 @@ class Tagger:
     """
 
     def __init__(self, cache: Path | None = None, threads: int | None = None) -> None:
-        self._threads = threads or len(os.sched_getaffinity(0))
+        self._threads = threads or usable_cores()
         self._store = _TagStore(cache / f"tags-{kiwi_version()}.sqlite") if cache else None
 
     def tag(self, texts: Iterable[str]) -> Iterator[Tags]:
@@ -150,6 +152,7 @@ class _TagStore:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(path, timeout=60)
+        weakref.finalize(self, self._db.close)  # from Python 3.13 on, one that is left open is warned about
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute("CREATE TABLE IF NOT EXISTS tags (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")

@@ -1,28 +1,107 @@
-"""The whole line. In: a model and texts. Out: runs, evaluations, a recommendation with its report, and relation extraction.
+"""The full pipeline. In: a LineRecipe. Out: runs, evaluations, a recommendation, its report, relation extraction.
 
-Every stage recognises what it finished before, so the same call again goes on where it stopped and redoes nothing.
+Every stage recognises finished work, so the same call resumes where it stopped and recomputes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from coref_automl.errors import CorefError, RecipeError
-from coref_automl.line_recipe import LineRecipe, RelationStage
+from coref_automl.config import from_mapping, nearest, read_yaml
+from coref_automl.errors import RecipeError
+from coref_automl.locks import claimed
+from coref_automl.models.families import too_long
 from coref_automl.progress import Progress, quiet
-from coref_automl.records import Record
-from coref_automl.store import claim_folder, leave_empty, write_json
+from coref_automl.records import Record, Task
+from coref_automl.store import write_json
 
 if TYPE_CHECKING:
     from coref_automl.comparison.recommend import Recommendation
 
+Objective = Literal["mlm", "combined", "entity"]
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareStage:
+    """The training texts. `limit` is documents per file; the held-out share becomes the evaluation set."""
+
+    sources: tuple[str, ...]
+    seq_len: int = 512
+    limit: int | None = None
+    holdout: float = 0.02
+    near_duplicates: bool = True
+
+    def __post_init__(self) -> None:
+        if why := too_long(self.seq_len):
+            raise RecipeError(f"seq_len {why}.")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainStage:
+    """One run per objective, all on the same blocks for the same number of tokens."""
+
+    objectives: tuple[Objective, ...] = ("mlm", "combined", "entity")
+    epochs: float = 1.0
+    batch: int | None = None
+    micro_batch: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    warmup: float | None = None
+    min_prob: float | None = None
+    max_prob: float | None = None
+    save_every: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateStage:
+    """`set` is a folder or "bundled"; None builds one from the held-out documents and the bundled cloze passages.
+
+    `per_source`, `per_document` and `single_entry` are those of `prepare eval`.
+    """
+
+    set: str | None = None
+    tasks: tuple[Task, ...] = ("real", "lambada")
+    per_source: int = 1_600
+    per_document: int = 3
+    single_entry: bool = False
+    words: Literal["all", "sample", "none"] = "all"
+    metric: str | None = None
+    margin: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class RelationStage:
+    """`train` is a file of relation rows or "bundled" (`rows` generated ones); `dev` is scored once at the end."""
+
+    train: str = "bundled"
+    dev: str | None = None
+    rows: int = 1_000
+    epochs: int = 3
+    seeds: int = 1
+    batch_size: int = 16
+    scheme: str = "typed"
+
+
+@dataclass(frozen=True, slots=True)
+class LineRecipe:
+    """What `demo` and `adapt` run. `relation: null` skips relation extraction."""
+
+    model: str
+    prepare: PrepareStage
+    train: TrainStage = field(default_factory=TrainStage)
+    evaluate: EvaluateStage = field(default_factory=EvaluateStage)
+    relation: RelationStage | None = None
+    tokenizer: str | None = None
+    seed: int = 0
+    lang: Literal["ko", "en"] = "ko"
+
 
 @dataclass(frozen=True, slots=True)
 class LineResult(Record):
-    """What a person wants to know at the end."""
+    """What the command prints at the end."""
 
     recommendation: str
     chosen: str
@@ -38,16 +117,35 @@ class LineResult(Record):
         return "\n".join([*lines, "", "Next:", *(f"  {step}" for step in self.next_steps)])
 
 
+def line_recipe(path: Path | None, asked: Mapping[str, Any]) -> LineRecipe:
+    """A recipe from a YAML file, from options, or from both; options win."""
+    data = read_yaml(path) if path else {}
+    for key, value in asked.items():
+        if isinstance(value, Mapping):
+            given = {name: entry for name, entry in value.items() if entry is not None}
+            if given:
+                data[key] = {**(data.get(key) or {}), **given}
+        elif value is not None:
+            data[key] = value
+    for key in data:
+        if key not in LineRecipe.__dataclass_fields__:
+            raise RecipeError(f"{path}: unknown key {key!r}. {nearest(key, LineRecipe.__dataclass_fields__)}")
+    if "model" not in data:
+        raise RecipeError("Name the model to adapt with --model, for example --model bundled:ko-mini.")
+    if not data.get("prepare", {}).get("sources"):
+        raise RecipeError("Name the texts with --source, for example --source local:articles.jsonl.")
+    return from_mapping(LineRecipe, data, str(path or "options"))
+
+
 def run_line(recipe: LineRecipe, out: Path, *, progress: Progress | None = None) -> LineResult:
     """Prepare, train, evaluate, recommend, report, and carry the chosen checkpoint into relation extraction."""
-    progress = progress or quiet()
-    claim_folder(out, "line")
-    try:
-        evalset = _eval_set(recipe, out, progress)
-        dataset = _dataset(recipe, evalset, out, progress)
-    except CorefError:
-        leave_empty(out)
-        raise
+    with claimed(out, "line"):
+        return _run(recipe, out, progress or quiet())
+
+
+def _run(recipe: LineRecipe, out: Path, progress: Progress) -> LineResult:
+    evalset = _eval_set(recipe, out, progress)
+    dataset = _dataset(recipe, evalset, out, progress)
     runs = _train(recipe, dataset, out, progress)
     _evaluate(recipe, runs, evalset, progress)
     recommendation = _recommend(recipe, runs, evalset)
@@ -81,6 +179,8 @@ def _eval_set(recipe: LineRecipe, out: Path, progress: Progress) -> Path:
         holdout=recipe.prepare.holdout,
         limit=recipe.prepare.limit,
         per_source=stage.per_source,
+        per_document=stage.per_document,
+        single_entry=stage.single_entry,
         seed=recipe.seed,
     )
     prepare_eval(wanted, out / "evalset", progress=progress)
@@ -148,20 +248,23 @@ def _evaluate(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, progress:
 
 def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path) -> Recommendation:
     from coref_automl.comparison.recommend import recommend
+    from coref_automl.evaluation.evalset import EvalSet
 
     stage = recipe.evaluate
-    return recommend(*runs, metric=stage.metric, margin=stage.margin, evalset=evalset.name, seed=recipe.seed)
+    items = EvalSet.open(evalset).fingerprint
+    return recommend(*runs, metric=stage.metric, margin=stage.margin, evalset=items, seed=recipe.seed)
 
 
 def _report(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, progress: Progress) -> Path:
     """Written last, so that it holds the relation extraction too."""
     from coref_automl.comparison.report import report
+    from coref_automl.evaluation.evalset import EvalSet
 
     stage = recipe.evaluate
     progress.note("Writing the report")
     shown = [*runs, out / "relation"] if recipe.relation else list(runs)
     options: dict[str, Any] = {"metric": stage.metric, "margin": stage.margin, "lang": recipe.lang, "seed": recipe.seed}
-    return Path(report(*shown, out=out / "report", evalset=evalset.name, **options))
+    return Path(report(*shown, out=out / "report", evalset=EvalSet.open(evalset).fingerprint, **options))
 
 
 def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) -> dict[str, Any]:
@@ -189,7 +292,7 @@ def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) ->
 
 
 def _bundled_rows(stage: RelationStage, seed: int, folder: Path) -> tuple[str, str]:
-    from coref_automl.corpus.synthetic import relation_rows
+    from coref_automl.corpus.synthetic.statements import relation_rows
 
     paths = folder / "train.json", folder / "dev.json"
     if not all(path.is_file() for path in paths):

@@ -6,23 +6,29 @@ Everything goes to standard error, so that standard output holds the result alon
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+from coref_automl.records import Record
+from coref_automl.store import refuse_special
 
 T = TypeVar("T")
 
 _LINE_EVERY = 10.0
 _BAR_EVERY = 0.1
-_TELLING = 1 / 50
-"""The share of the work whose speed says how long the rest takes; what comes before it is mostly loading."""
+_WARM_UP = 1 / 50
+"""The share of the work that is warm-up: no ETA before as much again is done; the time it took does not count."""
 
 
 class Stage:
-    """One piece of work with a known or unknown total. Advance it; it reports by itself."""
+    """One piece of work with a known or unknown total. Advancing it reports it."""
 
     def __init__(self, name: str, total: float | None, unit: str, progress: Progress) -> None:
         self.name = name
@@ -42,14 +48,14 @@ class Stage:
         self._facts.update(facts)
         now = time.monotonic()
         worked = self.done - self._skipped
-        if self.total and worked < _TELLING * (self.total - self._skipped):
+        if self.total and worked < _WARM_UP * (self.total - self._skipped):
             self._since = (now, worked)
         if now - self._shown >= self._progress.every:
             self._shown = now
             self._progress.show(self)
 
     def skip(self, amount: float) -> None:
-        """This much was finished by an earlier call: it counts as done, and not for the speed."""
+        """This much was finished by an earlier call: it counts as done, not towards throughput."""
         self.done += amount
         self._skipped += amount
 
@@ -61,12 +67,12 @@ class Stage:
         return f"{self.name}: {self.done:,.0f}{share} {self.unit}{facts}{wait}"
 
     def seconds_left(self) -> float | None:
-        """By the speed since the work took up speed; None while that says nothing yet."""
+        """ETA from throughput after warm-up; None until there is enough of it."""
         if not self.total or self.done >= self.total:
             return None
         then, before = self._since
         worked = self.done - self._skipped - before
-        if worked < _TELLING * (self.total - self._skipped):
+        if worked < _WARM_UP * (self.total - self._skipped):
             return None
         return (self.total - self.done) * (time.monotonic() - then) / worked
 
@@ -81,10 +87,14 @@ class Progress:
     """Where stages report. One for a command; rooms receive it as an argument and default to `quiet()`."""
 
     def __init__(self, *, shown: bool = True, events: Path | None = None) -> None:
-        self._bar = shown and sys.stderr.isatty()
         self._shown = shown
         self._events = events
-        self.every = _BAR_EVERY if self._bar else _LINE_EVERY
+        self._bars = _Bars() if shown and sys.stderr.isatty() else None
+
+    @property
+    def every(self) -> float:
+        """Seconds between two reports of a stage."""
+        return _LINE_EVERY if self._bars is None else _BAR_EVERY
 
     @contextmanager
     def stage(self, name: str, total: float | None = None, unit: str = "") -> Iterator[Stage]:
@@ -109,13 +119,12 @@ class Progress:
         """One line a person should read."""
         self.event("note", text=text)
         if self._shown:
-            self._clear()
             print(text, file=sys.stderr, flush=True)
 
     def show(self, stage: Stage) -> None:
         self.event("progress", stage=stage.name, done=stage.done, total=stage.total, left=stage.seconds_left(), **stage.facts())
-        if self._bar:
-            print(f"\r\x1b[2K{_bar(stage)} {stage.line()}"[:400], end="", file=sys.stderr, flush=True)
+        if self._bars is not None:
+            self._bars.show(stage)
         elif self._shown:
             print(stage.line(), file=sys.stderr, flush=True)
 
@@ -130,18 +139,44 @@ class Progress:
     def into(self, events: Path) -> Progress:
         """The same display, with the events also written to a run's folder."""
         events.parent.mkdir(parents=True, exist_ok=True)
-        return Progress(shown=self._shown, events=events)
+        refuse_special(events)
+        other = copy(self)
+        other._events = events
+        return other
 
     def _close(self, stage: Stage, finished: bool) -> None:
-        if not self._shown:
-            return
-        self._clear()
-        if finished and stage.seconds() >= 0.5:
+        if self._bars is not None:
+            self._bars.close(stage)
+        if self._shown and finished and stage.seconds() >= 0.5:
             print(f"{stage.name}: {stage.done:,.0f} {stage.unit} in {duration(stage.seconds())}", file=sys.stderr, flush=True)
 
-    def _clear(self) -> None:
-        if self._bar:
-            print("\r\x1b[2K", end="", file=sys.stderr)
+
+class _Bars:
+    """One bar per stage under way, on a terminal. While any is shown, what is printed to standard error appears above them."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TaskID, TextColumn
+        from rich.progress import Progress as Display
+        from rich.table import Column
+
+        line = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+        console = Console(stderr=True)
+        self._display = Display(BarColumn(24), line, console=console, transient=True, auto_refresh=False, redirect_stdout=False)
+        self._tasks: dict[Stage, TaskID] = {}
+
+    def show(self, stage: Stage) -> None:
+        if stage not in self._tasks:
+            self._tasks[stage] = self._display.add_task(stage.line(), total=stage.total)
+            self._display.start()
+        self._display.update(self._tasks[stage], completed=stage.done, total=stage.total, description=stage.line(), refresh=True)
+
+    def close(self, stage: Stage) -> None:
+        task = self._tasks.pop(stage, None)
+        if task is not None:
+            self._display.remove_task(task)
+        if not self._tasks:
+            self._display.stop()
 
 
 def quiet() -> Progress:
@@ -158,6 +193,24 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
                 yield row
 
 
+@dataclass(frozen=True, slots=True)
+class Spent(Record):
+    """What a command took so far: wall time, and the largest resident memory of its process and of any finished child."""
+
+    seconds: float
+    peak_bytes: int
+
+    def __str__(self) -> str:
+        return f"Took {duration(self.seconds)}; peak memory {self.peak_bytes / 1e9:.1f} GB."
+
+
+def spent(since: float) -> Spent:
+    """Since a reading of time.monotonic()."""
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return Spent(round(time.monotonic() - since, 1), peak * unit)
+
+
 def duration(seconds: float, lang: str = "en") -> str:
     """12 s, 3 min 05 s, 2 h 10 min; 12초, 3분 05초, 2시간 10분."""
     hour, minute, second = ("시간", "분", "초") if lang == "ko" else (" h", " min", " s")
@@ -167,13 +220,6 @@ def duration(seconds: float, lang: str = "en") -> str:
     if whole < 3600:
         return f"{whole // 60}{minute} {whole % 60:02d}{second}"
     return f"{whole // 3600}{hour} {whole % 3600 // 60:02d}{minute}"
-
-
-def _bar(stage: Stage, width: int = 24) -> str:
-    if not stage.total:
-        return "·" * 3
-    full = int(width * min(1.0, stage.done / stage.total))
-    return "█" * full + "░" * (width - full)
 
 
 def _short(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import reprlib
 import types
 import typing
 from dataclasses import dataclass, field
@@ -115,7 +116,10 @@ class Estimate(Record):
 
 @dataclass(frozen=True, slots=True)
 class Provenance(Record):
-    """How a checkpoint came to be; written beside its weights as `training.json`."""
+    """How a checkpoint came to be; written beside its weights as `training.json`.
+
+    `planned_end`: the last step of a run of fixed length that looked at no evaluation set, so that nothing chose this checkpoint.
+    """
 
     run: str
     step: int
@@ -127,6 +131,8 @@ class Provenance(Record):
     seed: int
     dataset: str = ""
     dataset_bytes: str = ""
+    planned_end: bool = False
+    base_bytes: str = ""
 
     @property
     def data(self) -> str:
@@ -139,7 +145,8 @@ class Evaluation(Record):
     """One checkpoint on one evaluation set at one window length.
 
     `estimates` maps a metric's name (see evaluation/metrics) to its estimate; a metric that was not run is absent.
-    `fingerprints` name bytes: weights, items, tokenizer. `baselines` maps a baseline's name to its own estimates.
+    `fingerprints` name bytes: weights, items, tokenizer. `baselines` maps a baseline's name to its own estimates. `evalset_path`
+    is where the set stood when it was last evaluated on; empty in an archive.
     """
 
     checkpoint: str
@@ -158,6 +165,16 @@ class Evaluation(Record):
     provenance: Provenance | None = None
     evalset_path: str = ""
     schema: int = SCHEMA
+
+    @property
+    def condition(self) -> tuple[object, ...]:
+        """How it was scored, whatever the model: the items' bytes, scorer version, dtype, length."""
+        return self.fingerprints.get("items", ""), self.scorer, self.dtype, self.seq_len
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What it is, whatever it is called and wherever it stands: all bytes, scorer version, dtype, length."""
+        return tuple(sorted(self.fingerprints.items())), *self.condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +239,24 @@ def _value(kind: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         inner = [a for a in arguments if a is not types.NoneType]
-        return None if value is None else _value(inner[0], value, where)
+        return None if value is None and len(inner) < len(arguments) else _value(inner[0], value, where)
+    if (origin is tuple and not isinstance(value, list | tuple)) or (origin is dict and not isinstance(value, dict)):
+        raise _unlike(where, value)
     if origin is tuple:
+        if arguments[1:] != (...,) and len(arguments) != len(value):
+            raise InputError(f"{where} should have {len(arguments)} entries, not {len(value)}; the file was edited.")
         kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
         return tuple(_value(k, entry, where) for k, entry in zip(kinds, value, strict=True))
     if origin is dict:
         return {key: _value(arguments[1], entry, f"{where}.{key}") for key, entry in value.items()}
+    accepted = _ACCEPTED.get(kind)
+    if accepted is not None and (not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool)):
+        raise _unlike(where, value)
     return value
+
+
+_ACCEPTED: dict[Any, tuple[type, ...]] = {str: (str,), int: (int,), float: (float, int), bool: (bool,)}
+
+
+def _unlike(where: str, value: Any) -> InputError:
+    return InputError(f"{where} cannot be {reprlib.repr(value)}; the file was edited, or written by something else.")

@@ -8,9 +8,11 @@ import json
 import os
 import re
 import shutil
+import socket
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path, PurePath
 from typing import IO, Any
 
@@ -18,6 +20,7 @@ from coref_automl.errors import FolderError, InputError, StorageError
 
 DONE = "DONE"
 MANIFEST = "manifest.json"
+LOCK, HOLDER = ".lock", ".lock.json"
 _MARK = ".coref-automl"
 _CHUNK = 1 << 20
 
@@ -28,11 +31,15 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise StorageError(
+                f"{path} grows beyond the largest file allowed here (ulimit -f); raise the limit and run the same command again."
+            ) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageError(
                 f"The disk is full while writing {path}; free some space and run the same command again."
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
             raise StorageError(f"Cannot write {path} ({error.strerror}); choose another --out.") from error
         raise
 
@@ -40,7 +47,7 @@ def explained(path: Path) -> Iterator[None]:
 @contextmanager
 def written_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Write aside, flush to disk, rename: a reader sees the old file or the new one, never half of one."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    aside = path.with_name(f".{path.name}.{_host()}-{os.getpid()}.part")
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -53,6 +60,29 @@ def written_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
             aside.unlink(missing_ok=True)
 
 
+def sweep(folder: Path, *, deep: bool = True) -> None:
+    """Remove what killed processes left half written. What a live one is writing stays, and what another machine writes."""
+    for stray in folder.rglob(".*.part") if deep else folder.glob(".*.part"):
+        writer = re.search(r"\.([0-9a-f]{6})-(\d+)\.part$", stray.name)
+        if writer and writer[1] == _host() and not _is_alive(int(writer[2])):
+            stray.unlink(missing_ok=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # another user's
+    return True
+
+
+@cache
+def _host() -> str:
+    return fingerprint(socket.gethostname())[:6]
+
+
 def write_text(path: Path, text: str) -> None:
     with written_whole(path) as handle:
         handle.write(text)
@@ -62,13 +92,45 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
+def refuse_special(path: Path) -> None:
+    """Refuse to open a pipe, a socket or a device: one may never end, or never begin. What does not exist is not judged here."""
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "a pipe, a socket or a device"
+        raise InputError(f"{path} is {what}, and a regular file is needed; copy the content into one and pass that.")
+
+
 def read_json(path: Path) -> Any:
+    refuse_special(path)
     try:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist.") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON ({error}); it is damaged or belongs to something else.") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}).") from error
+    except NOT_JSON as error:
+        raise InputError(f"{path} is not JSON ({json_fault(error)}); it is damaged or belongs to something else.") from error
+
+
+def read_object(path: Path, **kinds: type) -> dict[str, Any]:
+    """A JSON object that has these keys, with values of these types; what is missing or of another type is named."""
+    held = read_json(path)
+    if not isinstance(held, dict):
+        raise InputError(f"{path} should hold an object, not {type(held).__name__}; it is damaged or belongs to something else.")
+    for key, kind in kinds.items():
+        if not isinstance(held.get(key), (int, float) if kind is float else kind):
+            state = f"a {key} that is none" if key in held else f"no {key}"
+            raise InputError(f"{path} has {state}; it is damaged or belongs to something else.")
+    return held
+
+
+NOT_JSON = (ValueError, RecursionError)
+"""What Python raises for text that is no JSON: wrong signs or bytes, a number of thousands of digits, thousands of brackets."""
+
+
+def json_fault(error: BaseException) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return str(error).split(";")[0]  # the rest is advice to programmers about a limit of the interpreter
 
 
 def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
@@ -79,6 +141,7 @@ def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
 
 def read_jsonl(path: Path) -> Iterator[Any]:
     """The rows of a JSONL file. A last line without its line break was cut off by a kill: it is left out."""
+    refuse_special(path)
     try:
         with path.open("rb") as handle:
             for number, line in enumerate(handle, 1):
@@ -86,8 +149,8 @@ def read_jsonl(path: Path) -> Iterator[Any]:
                     return
                 try:
                     yield json.loads(line)
-                except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                    raise InputError(f"{path}, line {number}, is not JSON: {error}.") from error
+                except NOT_JSON as error:
+                    raise InputError(f"{path}, line {number}, is not JSON: {json_fault(error)}.") from error
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist.") from error
 
@@ -97,6 +160,7 @@ class JsonlAppender:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        refuse_special(path)
         with explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._handle = path.open("ab")
@@ -172,7 +236,7 @@ def _refuse_other(folder: Path, kind: str, *, fresh: bool) -> None:
     with explained(folder):
         if folder.exists() and not folder.is_dir():
             raise FolderError(f"{folder} is a file; choose another --out.")
-        if folder.is_dir() and any(folder.iterdir()):
+        if folder.is_dir() and (contents(folder) or kind_of_folder(folder)):
             held = kind_of_folder(folder)
             if held != kind:
                 what = with_article(held) if held else "something that is not ours"
@@ -197,9 +261,14 @@ def kind_of_folder(folder: Path) -> str:
     return mark.read_text("utf-8").strip() if mark.is_file() else ""
 
 
+def contents(folder: Path) -> list[Path]:
+    """What a folder holds beside its mark and its lock."""
+    return [path for path in folder.iterdir() if path.name not in (_MARK, LOCK, HOLDER)]
+
+
 def leave_empty(folder: Path) -> None:
     """Give up a claimed folder into which nothing was written."""
-    if [path.name for path in folder.iterdir()] == [_MARK]:
+    if folder.is_dir() and kind_of_folder(folder) and not contents(folder):
         remove(folder)
 
 
@@ -225,13 +294,16 @@ def fingerprint(*parts: Any) -> str:
     return digest.hexdigest()
 
 
-def fingerprint_files(paths: Iterable[Path]) -> str:
-    """A short name of the bytes of some files, whatever the files are called."""
+def fingerprint_files(paths: Iterable[Path], *, on_bytes: Callable[[int], None] | None = None) -> str:
+    """A short name of the bytes of some files, whatever the files are called. `on_bytes` hears how many were read."""
     digest = hashlib.blake2b(digest_size=12)
     for path in paths:
+        refuse_special(path)
         with path.open("rb") as handle:
             while chunk := handle.read(_CHUNK):
                 digest.update(chunk)
+                if on_bytes is not None:
+                    on_bytes(len(chunk))
         digest.update(b"\0")
     return digest.hexdigest()
 
@@ -243,6 +315,32 @@ def short_names(folders: Iterable[PurePath]) -> dict[PurePath, str]:
         count = Counter(names.values())
         names |= {folder: "-".join(folder.parts[-depth:]) for folder, name in names.items() if count[name] > 1}
     return names
+
+
+def obey_umask(folder: Path) -> None:
+    """Let the files of a folder be read by whom the umask allows: the library that writes weights makes them private."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    for path in folder.iterdir():
+        if path.is_file():
+            path.chmod(0o666 & ~mask)
+
+
+def at_home(place: str) -> Path:
+    """A path whose `~` is expanded; one of a user that does not exist stays as it is, and is then found missing."""
+    try:
+        return Path(place).expanduser()
+    except RuntimeError:
+        return Path(place)
+
+
+def is_text(name: str) -> bool:
+    """Bytes that are no UTF-8 reach Python as half surrogates, which cannot be written to a file."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def natural_order(name: str | Path) -> list[tuple[int, str]]:

@@ -51,6 +51,11 @@ def devices_here() -> list[str]:
     return [f"cuda:{index}" for index in range(count)] or ["cpu"]
 
 
+def usable_cores() -> int:
+    """The cores this process may run on. Where the system keeps no such list (macOS), all of them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def environment_of(device: str) -> dict[str, str]:
     """What a process must be told so that it sees this device alone. Numbers count among the GPUs that are visible here."""
     if not device.startswith("cuda:"):

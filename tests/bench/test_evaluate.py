@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coref_automl.bench import evaluate
-from coref_automl.bench.memory import PeakMemory
+from coref_automl.bench.measurement import PeakMemory
 from coref_automl.cli.app import run as command
 from coref_automl.errors import EvalSetError
 from coref_automl.evaluation.nouns import build_table, save_table

@@ -15,6 +15,7 @@ import coref_automl
 from coref_automl.cli.app import run
 from coref_automl.evaluation import run as evaluation_run
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint
+from tests.masked import program
 
 ROOT = Path(__file__).parents[2]
 RUN = "runs/mlm_v2_scratch_1536"
@@ -78,7 +79,7 @@ def test_the_commands_of_the_guide_work_as_written(place: Path) -> None:
     assert every.returncode == 0, every.stderr
     results = next(place.glob("evaluation_results_*"))
     assert len(list(results.rglob("*_eval_results.json"))) == 3
-    if shutil.which("jq") is None:
+    if program("jq") is None:
         pytest.skip("jq is not installed; its two lines are not run")
     shown = shell(f"jq '{{checkpoint, real1, real5, lambada_top1}}' {RUN}/checkpoint-655_eval_results.json", place)
     assert set(json.loads(shown.stdout)) == {"checkpoint", "real1", "real5", "lambada_top1"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -107,3 +108,103 @@ def test_the_script_of_the_guide_prepares(corpus: Path, model: str, tmp_path: Pa
         runpy.run_path(str(script), run_name="__main__")
     assert stopped.value.code == 0
     assert (tmp_path / "prepared_datasets" / "mlm_v2_64" / "DONE").exists()
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """A file of one's own, to be changed."""
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows(12)), "utf-8")
+    return path
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("share", [[], ["--shard", "1/2"]])
+def test_a_finished_folder_whose_source_changed_is_refused_and_left_alone(
+    texts: Path, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], share: list[str]
+) -> None:
+    out = tmp_path / "out"
+    command = ["prepare", "mlm", "--source", f"local:{texts}", "--model", model, "--seq-len", "64", *share, "--out", str(out)]
+    assert run(command) == 0
+    before = bytes_of(out)
+    content = texts.read_bytes()
+    texts.write_bytes(content.replace("서울".encode(), "부산".encode()))  # of the same size
+    assert run(command) == 2
+    assert f"{out} is finished, but mine.jsonl has changed since it was made; choose another --out, or remove" in (
+        capsys.readouterr().err
+    )
+    assert bytes_of(out) == before
+    texts.write_bytes(content)
+    assert run(command) == 0
+
+
+def test_a_file_that_joins_or_leaves_a_folder_of_sources_is_a_change(
+    texts: Path, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "a.jsonl").write_bytes(texts.read_bytes())
+    command = ["prepare", "mlm", "--source", f"local:{folder}", "--model", model, "--seq-len", "64", "--exact-only"]
+    assert run([*command, "--out", str(tmp_path / "one")]) == 0
+    (folder / "b.jsonl").write_text(json.dumps(rows(1, first=40)[0], ensure_ascii=False) + "\n", "utf-8")
+    assert run([*command, "--out", str(tmp_path / "one")]) == 2
+    assert "b.jsonl is new since" in capsys.readouterr().err
+    assert run([*command, "--out", str(tmp_path / "two")]) == 0
+    (folder / "b.jsonl").unlink()
+    assert run([*command, "--out", str(tmp_path / "two")]) == 2
+    assert "b.jsonl is gone since" in capsys.readouterr().err
+
+
+def test_a_tokenizer_or_evaluation_set_that_changed_is_noticed_in_a_finished_folder(
+    texts: Path, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from coref_automl.models.build import train_tokenizer
+
+    own = tmp_path / "own"
+    shutil.copytree(model, own)
+    for seed in (0, 1):
+        held = ["prepare", "eval", "--source", f"local:{texts}", "--model", model, "--task", "real", "--seed", str(seed)]
+        assert run([*held, "--all-documents", "--limit", str(2 + seed), "--out", str(tmp_path / f"set-{seed}")]) == 0
+    shutil.copytree(tmp_path / "set-0", tmp_path / "set")
+    command = ["prepare", "mlm", "--source", f"local:{texts}", "--model", str(own), "--seq-len", "64", "--holdout", "0"]
+    command += ["--eval-set", str(tmp_path / "set"), "--out", str(tmp_path / "out")]
+    assert run(command) == 0
+    shutil.rmtree(tmp_path / "set")
+    shutil.copytree(tmp_path / "set-1", tmp_path / "set")
+    assert run(command) == 2
+    assert "the evaluation set set has changed since" in capsys.readouterr().err
+    train_tokenizer([row["text"] for row in rows(5)], vocab_size=300).save_pretrained(str(own))
+    assert run(command) == 2
+    assert "the tokenizer has changed since" in capsys.readouterr().err
+
+
+def test_shares_made_from_different_inputs_are_not_merged(
+    texts: Path, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (1, 2):
+        command = ["prepare", "mlm", "--source", f"local:{texts}", "--model", model, "--seq-len", "64"]
+        assert run([*command, "--shard", f"{number}/2", "--out", str(tmp_path / f"p{number}")]) == 0
+        texts.write_bytes(texts.read_bytes().replace("서울".encode(), "부산".encode()))
+    parts = [part for number in (1, 2) for part in ("--merge", str(tmp_path / f"p{number}"))]
+    assert run(["prepare", "mlm", *parts, "--out", str(tmp_path / "m")]) == 2
+    assert "made from different inputs (mine.jsonl has changed)" in capsys.readouterr().err
+
+
+def test_one_bad_line_costs_a_file_of_named_sources_that_line_alone(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [json.dumps(row, ensure_ascii=False) for row in (*rows(6, source="news"), *rows(6, first=6, source="novels"))]
+    for place in (0, 3, 9, 12):
+        path = tmp_path / f"mixed-{place}.jsonl"
+        path.write_text("\n".join([*lines[:place], "{broken", '{"title": "no text"}', *lines[place:]]) + "\n", "utf-8")
+        command = ["prepare", "mlm", "--source", f"local:{path}", "--model", model, "--seq-len", "64", "--holdout", "0"]
+        assert run([*command, "--out", str(tmp_path / f"out-{place}"), "--json"]) == 0
+        made = {source["name"]: source for source in json.loads(capsys.readouterr().out)["sources"]}
+        assert {name: source["kept"] for name, source in made.items()} == {"news": 6, "novels": 6}
+        assert made["novels" if place > 6 else "news"]["dropped"] == {"no field 'text'": 1, "not JSON": 1}
+    held = ["prepare", "eval", "--source", f"local:{tmp_path / 'mixed-0.jsonl'}", "--model", model, "--task", "real"]
+    assert run([*held, "--all-documents", "--out", str(tmp_path / "set"), "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["documents"]) == {"news", "novels"}

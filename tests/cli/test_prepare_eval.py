@@ -9,6 +9,7 @@ import pytest
 
 from coref_automl.cli.app import run
 from coref_automl.evaluation.items import EvalSet
+from coref_automl.models.vocabulary import entry_words
 from tests.evaluation.test_items import text_of, write
 from tests.evaluation.tiny import tokenizer_of
 
@@ -56,3 +57,31 @@ def test_noun_tables_alone_need_a_set_that_stands(
     model = arguments[arguments.index("--model") + 1]
     assert run(["prepare", "eval", "--model", model, "--out", str(tmp_path / "none")]) == 2
     assert "holds no finished evaluation set" in capsys.readouterr().err
+
+
+def test_answers_of_one_vocabulary_entry_and_more_nouns_a_document_can_be_asked_for(arguments: list[str], tmp_path: Path) -> None:
+    def items(name: str, *extra: str) -> list[tuple[str, str]]:
+        assert run([*arguments, "--task", "real", "--out", str(tmp_path / name), *extra]) == 0
+        return [(item.document, item.answer) for item in EvalSet.open(tmp_path / name).items["real"]]
+
+    words = set(entry_words(tokenizer_of("wordpiece")))
+    every, single, one = (
+        items("every", "--per-document", "99"),
+        items("single", "--per-document", "99", "--single-entry"),
+        items("one", "--per-document", "1"),
+    )
+    assert any(answer not in words for _, answer in every)
+    assert single == [(document, answer) for document, answer in every if answer in words]
+    assert len({document for document, _ in one}) == len(one) < len(every)
+    dropped = EvalSet.open(tmp_path / "single").manifest["tasks"]["real"]["drops"]
+    assert dropped["not one vocabulary entry"] == len(every) - len(single)
+
+
+def test_a_set_of_a_version_without_these_settings_is_still_recognised(arguments: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "set"
+    assert run([*arguments, "--out", str(out)]) == 0
+    manifest = json.loads((out / "manifest.json").read_text("utf-8"))
+    del manifest["settings"]["per_document"], manifest["settings"]["single_entry"]  # as such a version wrote it
+    (out / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    assert run([*arguments, "--out", str(out)]) == 0
+    assert run([*arguments, "--out", str(out), "--per-document", "1"]) == 2

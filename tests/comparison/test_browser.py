@@ -2,56 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coref_automl.cli.app import run as command
 from coref_automl.comparison.report import report
-
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--window-size=1280,1000",
-)  # fmt: skip
-SET = (
-    "const one = document.getElementById(arguments[0]); one.value = arguments[1];"
-    "one.dispatchEvent(new Event('input', {bubbles: true}))"
-)
+from tests.browser import SET, console, opened, requests_of_files, show
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    if not CHROMIUM or not DRIVER:
-        pytest.skip("chromium and chromedriver are not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(service=webdriver.ChromeService(DRIVER), options=options)
-    yield driver
-    driver.quit()
+    with opened(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")
 def page(browser: Any, study_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The report, opened from disk with every chart drawn."""
     pytest.importorskip("vl_convert", reason="the report extra is not installed")
-    made = report(study_source, tmp_path_factory.mktemp("page") / "out")
-    browser.get(Path(made).resolve().as_uri())
-    _until(browser, "return document.documentElement.dataset.drawn === 'yes'")
-    return browser
-
-
-def _until(browser: Any, script: str) -> None:
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    WebDriverWait(browser, 60).until(lambda driver: driver.execute_script(script))
+    return show(browser, Path(report(study_source, tmp_path_factory.mktemp("page") / "out")))
 
 
 def test_every_chart_is_drawn_with_marks(page: Any) -> None:
@@ -83,7 +55,23 @@ def test_the_filter_shows_what_it_says(page: Any) -> None:
     assert len(shown()) == 40
 
 
-def test_passages_show_gap_and_antecedent_and_stay_text(page: Any) -> None:
+def test_passages_show_gap_and_antecedent_and_stay_text(browser: Any, page: Any, scored: Path) -> None:
+    """The passages of what the commands wrote, in a window beside the page of the other tests."""
+    assert command(["report", "runs/a", "base", "--out", "out"]) == 0
+    before = browser.current_window_handle
+    browser.switch_to.new_window("tab")
+    try:
+        show(browser, scored / "out/report.html")
+        _look_at_passages(browser)
+    finally:
+        browser.close()
+        browser.switch_to.window(before)
+
+
+def _look_at_passages(page: Any) -> None:
+    page.execute_script(SET, "which", "all")
+    assert page.execute_script("return document.querySelectorAll('#items .item').length") == 5
+    assert page.execute_script("return document.querySelectorAll('#items .passage').length") == 5
     page.execute_script(SET, "search", "hacked")
     passage = page.execute_script("return document.querySelector('#items .passage').textContent")
     assert "<script>window.hacked" in passage
@@ -106,9 +94,7 @@ def test_the_theme_can_be_changed_and_the_page_fits_a_phone(page: Any) -> None:
 
 
 def test_no_console_message_and_no_request_beyond_the_file(page: Any) -> None:
-    assert [entry["message"] for entry in page.get_log("browser")] == []
-    events = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
-    sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
-    ours = [one["request"]["url"] for one in sent if one["documentURL"].startswith("file:")]
+    assert console(page) == []
+    ours = requests_of_files(page)
     assert ours
     assert all(url.startswith(("file:", "data:")) for url in ours)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,17 @@ def test_a_run_killed_by_the_system_resumes(tokenizer_folder: Path, write_rows: 
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
+def of_equal_size() -> list[dict[str, Any]]:
+    return [{**row, "text": row["text"].replace("서울", "부산")} for row in rows(20)]
+
+
+@pytest.mark.parametrize("changed", [lambda: rows(25, first=30), of_equal_size])
 def test_changed_inputs_begin_anew(
-    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tokenizer_folder: Path,
+    write_rows: WriteRows,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: Callable[[], list[dict[str, Any]]],
 ) -> None:
     path = write_rows("a.jsonl", rows(20))
     chosen = recipe(tokenizer_folder, path, portion=2500)
@@ -102,7 +112,7 @@ def test_changed_inputs_begin_anew(
         killed_at(patch, encode, "write_json", 1)
         with pytest.raises(_Killed):
             prepare(chosen, tmp_path / "out")
-    write_rows("a.jsonl", rows(25, first=30))
+    write_rows("a.jsonl", changed())
     prepare(chosen, tmp_path / "out")
     prepare(chosen, tmp_path / "whole")
     assert files(tmp_path / "out") == files(tmp_path / "whole")

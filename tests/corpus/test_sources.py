@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from coref_automl.corpus import sources
+from coref_automl.corpus import encode, sources
+from coref_automl.corpus.prepare import prepare
+from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import SOURCES, check_source, inputs_of, open_source
 from coref_automl.errors import MissingExtra, SourceError
 from coref_automl.records import Document
 from tests.corpus.conftest import WriteRows, rows
+from tests.corpus.test_resume import killed_at
 
 NAMED = {
     ("wikimedia/wikipedia", "20231101.ko"),
@@ -120,3 +124,24 @@ def test_flaws_are_an_error_for_those_who_do_not_count_them(write_rows: WriteRow
     counted: list[Any] = []
     assert list(open_source(f"local:{path}", on_flaw=counted.append)) == [Document("a-1", "a", "하나")]
     assert len(counted) == 1
+
+
+def test_a_hub_source_is_pinned_when_the_work_begins_and_asks_for_no_network_when_it_is_done(
+    hub: _Hub, tokenizer_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.outcome = rows(12)
+    now = ["first"]
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *_, **__: SimpleNamespace(sha=now[0]))
+    chosen = PrepareRecipe(mode="mlm", sources=("kowiki",), model=str(tokenizer_folder), seq_len=64, workers=1, portion=2000)
+    with monkeypatch.context() as patch:
+        killed_at(patch, encode, "write_json", 1)
+        with pytest.raises(BaseException, match=r"^$"):
+            prepare(chosen, tmp_path / "out")
+    now[0] = "second"
+    hub.asked.clear()
+    shutil.rmtree(tmp_path / "out" / "work" / "read")
+    made = prepare(chosen, tmp_path / "out")
+    assert made["inputs"][0]["bytes"] == "first"
+    assert hub.asked[-1][1]["revision"] == "first"
+    monkeypatch.setattr(sources, "_hub_answers", lambda: False)
+    assert prepare(chosen, tmp_path / "out") == made

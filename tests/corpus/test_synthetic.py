@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coref_automl.corpus.clean import normalise
-from coref_automl.corpus.particles import agree, attach
-from coref_automl.corpus.synthetic import REGISTERS, SyntheticDocument, documents, relation_rows
-from coref_automl.corpus.synthetic_texts import leads, register, relations, sections, unrelated
-from coref_automl.corpus.synthetic_words import number
-from coref_automl.corpus.synthetic_world import FACTS
-from coref_automl.corpus.templates import choose, render
+from coref_automl.corpus.synthetic.names import number
+from coref_automl.corpus.synthetic.particles import agree, attach
+from coref_automl.corpus.synthetic.phrasebook import REGISTERS, leads, register, relations, sections, unrelated
+from coref_automl.corpus.synthetic.statements import relation_rows
+from coref_automl.corpus.synthetic.templates import choose, render
+from coref_automl.corpus.synthetic.world import FACTS
+from coref_automl.corpus.synthetic.writer import SyntheticDocument, documents
 from coref_automl.errors import RecipeError
 from coref_automl.korean import ends_in_consonant
 

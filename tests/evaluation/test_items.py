@@ -112,7 +112,7 @@ def test_a_set_that_was_not_finished_is_built_anew(model: str, source: str, tmp_
 
 def test_other_settings_do_not_overwrite_a_frozen_set(model: str, source: str, tmp_path: Path) -> None:
     prepare_eval(recipe(model, source, least=4), tmp_path / "set")
-    with pytest.raises(FolderError, match="frozen"):
+    with pytest.raises(FolderError, match="frozen, but it was made with seed 0, and this command has 5"):
         prepare_eval(recipe(model, source, least=4, seed=5), tmp_path / "set")
 
 
@@ -121,7 +121,19 @@ def test_other_bytes_under_the_same_name_are_other_inputs(model: str, tmp_path: 
     asked = recipe(model, write(tmp_path / "news.jsonl", rows), all_documents=True)
     prepare_eval(asked, tmp_path / "set")
     write(tmp_path / "news.jsonl", rows[:3])
-    with pytest.raises(FolderError, match="other settings or inputs"):
+    with pytest.raises(FolderError, match=r"is frozen, but news\.jsonl has changed since it was made; choose another --out"):
+        prepare_eval(asked, tmp_path / "set")
+
+
+def test_of_two_inputs_of_one_name_both_are_known_by_their_bytes(model: str, tmp_path: Path) -> None:
+    for number, folder in enumerate(("first", "second")):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "news.jsonl", [{"id": f"{folder}{n}", "text": text_of(10 * number + n)} for n in range(4)])
+    sources = tuple(f"local:{tmp_path}/{folder}/news.jsonl" for folder in ("first", "second"))
+    asked = EvalRecipe(models=(model,), sources=sources, all_documents=True)
+    prepare_eval(asked, tmp_path / "set")
+    write(tmp_path / "first" / "news.jsonl", [{"id": "other", "text": text_of(5)}])
+    with pytest.raises(FolderError, match=r"news\.jsonl has changed"):
         prepare_eval(asked, tmp_path / "set")
 
 

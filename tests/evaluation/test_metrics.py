@@ -20,7 +20,7 @@ from coref_automl.evaluation.metrics import (
     summarise_all,
 )
 from coref_automl.records import ItemScore, Task
-from coref_automl.statistics import bootstrap_mean
+from coref_automl.statistics.intervals import bootstrap_mean
 
 
 def score(number: int, strict: int, lenient: int, word: int | None = None, task: Task = "real", **more: object) -> ItemScore:

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from coref_automl.corpus.synthetic import documents
+from coref_automl.corpus.synthetic.writer import documents
 from coref_automl.errors import RecipeError
 from coref_automl.korean import Tagger
 from coref_automl.models.build import SHAPES, build_masked_lm, shapes_as_wide, train_tokenizer
@@ -43,7 +43,7 @@ def test_an_unknown_shape_names_the_nearest() -> None:
 
 def test_the_same_texts_give_the_same_tokenizer_in_every_process() -> None:
     code = (
-        "import hashlib; from coref_automl.corpus.synthetic import documents;"
+        "import hashlib; from coref_automl.corpus.synthetic.writer import documents;"
         "from coref_automl.models.build import train_tokenizer;"
         "made = train_tokenizer((d.document.text for d in documents(40, 0)), vocab_size=3000);"
         "print(hashlib.sha256(made.backend_tokenizer.to_str().encode()).hexdigest())"

@@ -16,6 +16,7 @@ from coref_automl.errors import ModelError
 from coref_automl.models.context import lengthen
 from coref_automl.models.families import length_of
 from coref_automl.models.load import detect_seq_len, load_masked_lm
+from tests.close import assert_same
 from tests.models.conftest import FAMILIES, LENGTH, batch, build, write
 
 LONG = 80
@@ -37,7 +38,7 @@ def test_a_plain_reload_gives_the_same_logits(name: str, tmp_path: Path) -> None
     assert torch.isfinite(expected).all()
     again = AutoModelForMaskedLM.from_pretrained(write(model, tmp_path)).eval()
     assert length_of(again.config) == LONG
-    torch.testing.assert_close(logits(again, LONG), expected, rtol=0, atol=1e-6)
+    assert_same(logits(again, LONG), expected)
     assert detect_seq_len(str(tmp_path)) == LONG
 
 
@@ -114,7 +115,7 @@ def test_rescaling_is_another_map_written_into_the_config(tmp_path: Path) -> Non
     assert (logits(model, LENGTH) - within).abs().max() > 1e-3
     expected = logits(model, LONG)
     again = AutoModelForMaskedLM.from_pretrained(write(model, tmp_path)).eval()
-    torch.testing.assert_close(logits(again, LONG), expected, rtol=0, atol=1e-6)
+    assert_same(logits(again, LONG), expected)
 
 
 def test_impossible_policies_are_explained() -> None:

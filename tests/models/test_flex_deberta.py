@@ -18,6 +18,7 @@ from coref_automl.models.attention import packed_masks
 from coref_automl.models.documents import Documents
 from coref_automl.models.flex_deberta import install, installed, uninstall
 from coref_automl.models.heads import encode
+from tests.close import assert_same, assert_same_slopes
 from tests.models.conftest import batch, build
 
 pytestmark = [
@@ -64,13 +65,8 @@ def test_outputs_and_gradients_equal_eager(shape: str, padded: bool) -> None:
     mask = segments if padded else packed_masks(model, segments)
     assert padded or isinstance(mask, Documents)
     ours, our_slopes = result(model, ids, mask)
-    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5)
-    assert our_slopes.keys() == slopes.keys()
-    for weight, slope in slopes.items():
-        # a key's bias moves every score of a row alike, so its slope is nothing but rounding: hence the absolute tolerance
-        torch.testing.assert_close(
-            our_slopes[weight], slope, rtol=1e-3, atol=1e-2, msg=lambda text, weight=weight: f"{weight}: {text}"
-        )
+    assert_same(ours, expected)
+    assert_same_slopes(our_slopes, slopes)
 
 
 def test_the_library_s_own_forward_runs_through_it() -> None:
@@ -80,7 +76,7 @@ def test_the_library_s_own_forward_runs_through_it() -> None:
         expected = model(input_ids=ids, attention_mask=mask).logits
         install(model)
         ours = model(input_ids=ids, attention_mask=mask).logits
-    torch.testing.assert_close(ours[SEGMENTS > 0], expected[SEGMENTS > 0], rtol=0, atol=1e-4)
+    assert_same(ours[SEGMENTS > 0], expected[SEGMENTS > 0])
 
 
 def test_short_batches_stay_with_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,6 +137,5 @@ def test_compiled_it_follows_changing_lengths_and_gradient_checkpointing() -> No
         install(model)
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         ours, our_slopes = result(model, ids, packed_masks(model, segments), segments)
-        torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5)
-        for name, slope in slopes.items():
-            torch.testing.assert_close(our_slopes[name], slope, rtol=1e-3, atol=1e-2)
+        assert_same(ours, expected)
+        assert_same_slopes(our_slopes, slopes)

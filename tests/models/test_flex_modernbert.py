@@ -14,6 +14,7 @@ from torch.nn.attention import flex_attention
 from coref_automl.models import flex_modernbert
 from coref_automl.models.attention import packed_masks, use_attention
 from coref_automl.models.heads import encode
+from tests.close import assert_same, assert_same_slopes
 from tests.models.conftest import batch, build
 
 pytestmark = [
@@ -49,10 +50,8 @@ def test_outputs_and_gradients_equal_sdpa(padded: bool) -> None:
     usual, slopes = result(model, ids, mask)
     flex_modernbert.install(model)
     ours, found = result(model, ids, mask if padded else packed_masks(model, SEGMENTS))
-    torch.testing.assert_close(ours, usual, rtol=1e-4, atol=1e-5)
-    assert found.keys() == slopes.keys()
-    for name, slope in slopes.items():
-        torch.testing.assert_close(found[name], slope, rtol=1e-3, atol=1e-3 * float(slope.abs().max()))
+    assert_same(ours, usual)
+    assert_same_slopes(found, slopes)
 
 
 def test_short_rows_stay_with_sdpa(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +75,7 @@ def test_a_compiled_step_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     step = torch.compile(encode, backend="eager")
     with torch.no_grad():
         for _ in range(2):
-            torch.testing.assert_close(step(model, ids, packed_masks(model, SEGMENTS)), usual, rtol=1e-4, atol=1e-5)
+            assert_same(step(model, ids, packed_masks(model, SEGMENTS)), usual)
 
 
 def test_the_choice_is_not_saved(tmp_path: Any) -> None:

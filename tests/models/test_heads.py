@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from coref_automl.models.heads import encode, predict
+from tests.close import assert_same, assert_same_slopes
 from tests.models.conftest import TINY, batch, build
 
 
@@ -18,7 +19,7 @@ def test_encode_then_predict_equals_the_model_itself(name: str) -> None:
         whole = model(input_ids=ids, attention_mask=mask).logits
         hidden = encode(model, ids, mask)
         ours = predict(model, hidden[mask.bool()])
-    torch.testing.assert_close(ours, whole[mask.bool()], rtol=0, atol=1e-5)
+    assert_same(ours, whole[mask.bool()])
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -30,7 +31,7 @@ def test_the_head_runs_at_the_wanted_positions_alone(name: str) -> None:
         some = predict(model, hidden[[0, 1], [3, 7]])
         whole = model(input_ids=ids, attention_mask=mask).logits
     assert some.shape == (2, 100)
-    torch.testing.assert_close(some, whole[[0, 1], [3, 7]], rtol=0, atol=1e-5)
+    assert_same(some, whole[[0, 1], [3, 7]])
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -40,7 +41,7 @@ def test_positions_count_from_zero_in_every_family(name: str) -> None:
     with torch.no_grad():
         left_out = encode(model, ids, mask)
         given = encode(model, ids, mask, torch.arange(20).expand(2, -1))
-    torch.testing.assert_close(given, left_out)
+    assert_same(given, left_out)
 
 
 def test_gradients_reach_the_encoder_through_both_halves() -> None:
@@ -62,6 +63,4 @@ def test_gradient_checkpointing_changes_no_gradient(name: str) -> None:
     expected = slopes()
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     again = slopes()
-    assert again.keys() == expected.keys()
-    for key, slope in expected.items():
-        torch.testing.assert_close(again[key], slope)
+    assert_same_slopes(again, expected)

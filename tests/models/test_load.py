@@ -16,6 +16,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, ElectraConfig, Electra
 
 from coref_automl.errors import ModelError
 from coref_automl.models.load import load_encoder, load_masked_lm, load_tokenizer
+from tests.close import assert_same
 from tests.models.conftest import FAMILIES, LENGTH, batch, build, tokenizer, write
 
 Copied = Callable[[str], Path]
@@ -59,7 +60,7 @@ def test_a_checkpoint_loads_as_it_was_saved_and_without_a_word(
         ids = batch()
         expected = build(name)(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
         ours = loaded.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
-    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5)
+    assert_same(ours, expected)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -69,7 +70,7 @@ def test_the_encoder_alone_loads_from_a_masked_language_model(name: str, checkpo
     with torch.no_grad():
         hidden = encoder(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
         expected = build(name).base_model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-    torch.testing.assert_close(hidden, expected, rtol=0, atol=1e-5)
+    assert_same(hidden, expected)
     assert not any("pooler" in weight for weight in encoder.state_dict())
 
 

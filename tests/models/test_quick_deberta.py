@@ -11,6 +11,7 @@ from coref_automl.models import quick_deberta
 from coref_automl.models.attention import packed_masks
 from coref_automl.models.context import lengthen
 from coref_automl.models.heads import encode
+from tests.close import assert_same
 from tests.models.conftest import batch, build
 from tests.models.test_flex_deberta import SEGMENTS, SHAPES
 
@@ -37,7 +38,7 @@ def test_hidden_states_equal_the_library_s(shape: str, padded: bool, taken: list
     model, ids = build(name, **changes), batch(2, 30)
     quick, library = both_ways(model, ids, (SEGMENTS > 0).long() if padded else packed_masks(model, SEGMENTS))
     assert len(taken) == 2
-    torch.testing.assert_close(quick[SEGMENTS > 0], library[SEGMENTS > 0], rtol=0, atol=1e-5)
+    assert_same(quick[SEGMENTS > 0], library[SEGMENTS > 0])
 
 
 @pytest.mark.parametrize("length", [1, 2, 31, 80])
@@ -46,7 +47,7 @@ def test_every_length_agrees(length: int) -> None:
     lengthen(model, 80)
     ids = batch(2, length)
     quick, library = both_ways(model, ids, torch.ones_like(ids))
-    torch.testing.assert_close(quick, library, rtol=0, atol=1e-5)
+    assert_same(quick, library)
 
 
 def test_training_keeps_the_library_s_attention(taken: list[int]) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from coref_automl.models import quick_modernbert
 from coref_automl.models.heads import encode, encode_at
+from tests.close import assert_same
 from tests.models.conftest import build
 
 LENGTH = 300
@@ -46,7 +47,7 @@ def test_hidden_states_at_a_few_places_are_those_of_the_whole_forward(every: int
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
-    torch.testing.assert_close(ours, whole, rtol=0, atol=1e-5)
+    assert_same(ours, whole)
 
 
 def test_upper_layers_are_as_short_as_their_windows_allow() -> None:
@@ -68,4 +69,4 @@ def test_where_it_does_not_suit_the_library_runs() -> None:
             assert not quick_modernbert.suits(model.base_model, mask)
         left = encode_at(model, ids.flip(1), mask.flip(1), places[:, 0], LENGTH - 1 - places[:, 1])
         whole = encode(model, ids.flip(1), mask.flip(1))[places[:, 0], LENGTH - 1 - places[:, 1]]
-    torch.testing.assert_close(left, whole)
+    assert_same(left, whole)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ablation_runs import run_variants, variants_of
+from ablation_table import fill_section, markdown, table
 from coref_automl.errors import ComparisonError, EvaluationError, InputError
-from coref_automl.relation.ablation import run_variants, variants_of
-from coref_automl.relation.ablation_table import fill_section, markdown, table
 from coref_automl.relation.data import read_relations
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.store import remove

@@ -109,7 +109,7 @@ def test_hub_rows_are_read_and_an_unreachable_hub_is_one_sentence(monkeypatch: p
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
     read = read_relations("hub:klue/re:train")
-    assert asked == [("klue", "re", "train")]
+    assert asked == [("klue/klue", "re", "train")]
     assert (read.split, [row.label for row in read.rows]) == ("klue-re-train", [row["label"] for row in make_raw_rows(3)])
     with pytest.raises(RelationDataError, match=r"no route.*download klue-re"):
         read_relations("hub:klue/re:validation")
@@ -187,3 +187,29 @@ def test_a_soft_mask_is_the_log_share_of_the_pair(rows: tuple[RelationRow, ...])
     share = (seen.count("per:place_of_birth") + 1) / (len(seen) + 30)
     assert mask.bias[pair, INDEX["per:place_of_birth"]] == pytest.approx(math.log(share), abs=1e-5)
     assert not mask.forbids(rows).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("hub:klue/re:validation", ("klue/klue", "re", "validation")),
+        ("hub:someone/relations:test", ("someone/relations", None, "test")),
+        ("hub:someone/relations", ("someone/relations", None, "train")),
+        ("hub:someone/relations/news:dev", ("someone/relations", "news", "dev")),
+    ],
+)
+def test_a_hub_dataset_is_owner_and_name(
+    name: str, asked: tuple[str, str | None, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from coref_automl.cli.app import run
+
+    heard: list[tuple[str, str | None, str]] = []
+
+    def load_dataset(repository: str, config: str | None, *, split: str) -> Any:
+        heard.append((repository, config, split))
+        raise ConnectionError("no network")
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    assert run(["re", "explore", name, "--check"]) == 2
+    assert heard == [asked]
+    assert f"{name} cannot be fetched (no network)" in capsys.readouterr().err

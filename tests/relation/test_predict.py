@@ -247,3 +247,18 @@ def test_a_seeds_model_alone_answers_as_its_run_does(
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no relation run"):
         predict_text(tmp_path, BORN, "이순신", "서울", types=("PER", "LOC"))
+
+
+def test_a_run_or_a_folder_of_predictions_in_use_is_refused(
+    learned: RelationResult, dev_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from coref_automl.cli.app import run
+    from coref_automl.locks import claimed, locked
+
+    with locked(Path(learned.run)):
+        assert run(["re", "evaluate", learned.run, "--data", str(dev_file), "--device", "cpu"]) == 2
+        assert f"{learned.run} is in use by" in capsys.readouterr().err
+    out = tmp_path / "out"
+    with claimed(out, "relation predictions"):
+        assert run(["re", "predict", learned.run, "--data", str(dev_file), "--device", "cpu", "--out", str(out)]) == 2
+        assert f"{out} is in use by" in capsys.readouterr().err

@@ -24,6 +24,7 @@ from coref_automl.relation.results import RelationResult, read_predictions, read
 from coref_automl.relation.train import train_relation
 from coref_automl.store import written_whole
 from coref_automl.training.optimizer import groups_of
+from tests.close import assert_same
 
 from .conftest import make_raw_rows, raw_row
 
@@ -427,7 +428,7 @@ def test_a_head_reads_only_its_places_and_survives_saving(encoder_folder: Path, 
     save_model(tmp_path, model, marker, {"head": head, "dropout": 0.0, "scheme": "typed"})
     loaded, again, _ = load_model(tmp_path)
     with torch.inference_mode():
-        assert torch.allclose(loaded(ids, mask, torch.tensor([[1, 3]])), here, atol=1e-6)
+        assert_same(loaded(ids, mask, torch.tensor([[1, 3]])), here)
     assert again.marks == marker.marks
     (tmp_path / "head.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, match=r"head\.safetensors is missing or damaged .* train that seed again"):
@@ -451,7 +452,7 @@ def test_the_head_hears_of_the_distance_and_survives_saving(encoder_folder: Path
         assert not torch.equal(found[0], found[2])
         save_model(tmp_path, model, marker, {"head": "cls", "dropout": 0.0, "scheme": "typed", "distance": True})
         loaded, _, _ = load_model(tmp_path)
-        assert torch.allclose(loaded(ids, mask, far), found[1], atol=1e-6)
+        assert_same(loaded(ids, mask, far), found[1])
 
 
 def test_a_distance_needs_marks_in_the_sentence(recipe: RelationRecipe) -> None:
@@ -520,4 +521,4 @@ def test_a_padded_batch_gives_the_same_answers_as_single_rows(trained: RelationR
     _, marked, _ = RowCache().mark(rows[:10], marker, progress=quiet())
     side = Side(RowTensors(marked, marker.tokenizer.pad_token_id, "cpu"), np.zeros(10, np.int64))
     together, alone = (probabilities(model, side, "float32", tokens=tokens) for tokens in (4096, 1))
-    assert np.abs(together - alone).max() < 1e-5
+    assert_same(together, alone)

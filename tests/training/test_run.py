@@ -102,6 +102,8 @@ def test_a_checkpoint_loads_alone_and_says_how_it_came_to_be(recipe: Recipe) -> 
     result = train(recipe(epochs=1))
     newest = result.checkpoints[-1]
     assert AutoModelForMaskedLM.from_pretrained(newest).config.vocab_size == len(AutoTokenizer.from_pretrained(newest))
+    ends = [read_json(checkpoint / "training.json")["planned_end"] for checkpoint in result.checkpoints]
+    assert ends == [False] * (len(ends) - 1) + [True]
     made = Provenance.from_json(read_json(newest / "training.json"))
     assert (made.step, made.epoch, made.tokens, made.objective) == (3, 1.0, result.tokens, "mlm")
     assert (newest / "trainer_state.json").is_file()
@@ -197,7 +199,7 @@ def test_workers_change_nothing_that_is_learned(recipe: Recipe, tmp_path: Path) 
 def test_gradient_checkpointing_changes_nothing_that_is_learned(recipe: Recipe, tmp_path: Path, shape: str) -> None:
     plain = train(recipe(model=f"new:{shape}", out=str(tmp_path / "plain"), epochs=1))
     saving = train(recipe(model=f"new:{shape}", epochs=1, gradient_checkpointing=True))
-    assert losses(saving.run) == pytest.approx(losses(plain.run), rel=1e-6)
+    assert losses(saving.run) == pytest.approx(losses(plain.run), rel=1e-4)
 
 
 def test_a_budget_in_minutes_ends_with_a_checkpoint_and_a_small_rate(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.method_verdicts import MethodVerdict, seed_paired_verdict
 from coref_automl.progress import quiet
+from coref_automl.statistics.methods import MethodVerdict, seed_paired_verdict
 from coref_automl.store import write_json
 from coref_automl.tuning.hits import Report, decode_hits
 from coref_automl.tuning.problem import Job, job_key

@@ -18,6 +18,7 @@ from coref_automl.errors import InputError, RecipeError
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.space import read_space
 from coref_automl.tuning.storage import JOURNAL, counts, open_study, recover
+from tests.masked import postgres_programs
 from tests.tuning.scripted import ScriptedProblem, search
 
 
@@ -81,11 +82,11 @@ def test_a_resumed_study_does_not_draw_the_same_again(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
     """A private server, run by the user postgres, in a folder of the test."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-    if not found:
+    binaries = postgres_programs()
+    if binaries is None:
         pytest.skip("PostgreSQL is not installed (Debian: apt-get install postgresql)")
     pytest.importorskip("psycopg", reason="the `scale` extra is not installed")
-    binaries, folder = found[-1].parent, Path(tempfile.mkdtemp(prefix="coref-automl-postgres-"))  # pytest's own are root's alone
+    folder = Path(tempfile.mkdtemp(prefix="coref-automl-postgres-"))  # pytest's own are root's alone
     as_user: list[str] = []
     if os.getuid() == 0:
         if shutil.which("runuser") is None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from coref_automl.errors import FolderError, TuningError
+from coref_automl.errors import TuningError
 from coref_automl.tuning import storage, study
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.pruning import RECOMMENDED
 from coref_automl.tuning.recipe import REPORTS
-from coref_automl.tuning.storage import counts, only_one, queue_again
+from coref_automl.tuning.storage import counts, queue_again
 from coref_automl.tuning.study import Search, completed
 from tests.tuning.scripted import rate, search, steady
 
@@ -189,11 +189,6 @@ def test_only_the_best_and_the_recommended_keep_their_weights(tmp_path: Path) ->
     assert not dropped & {keys[trial.number] for trial in best[:2]}
     assert not dropped & {keys[0], keys[1]}
     assert keys[best[-1].number] in dropped or best[-1].user_attrs.get("origin") == RECOMMENDED
-
-
-def test_two_commands_on_one_folder_are_refused(tmp_path: Path) -> None:
-    with only_one(tmp_path), pytest.raises(FolderError, match="Another process works on"), only_one(tmp_path):
-        pass
 
 
 def test_a_machine_that_works_takes_over_the_trial_of_one_that_fell_silent(

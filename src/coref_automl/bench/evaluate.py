@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coref_automl.bench.memory import PeakMemory
-from coref_automl.bench.result import BenchResult
+from coref_automl.bench.measurement import BenchResult, PeakMemory
 from coref_automl.errors import EvalSetError, ModelError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.matching import matches
@@ -130,14 +129,16 @@ class _UsualWay:
         self._scorer, self._evalset, self._batch = scorer, evalset, batch_size
         self._words = entry_words(loaded.tokenizer)
         self._tagger = Tagger()
-        self._autocast = torch.autocast(device.split(":")[0], torch.bfloat16, enabled=dtype == "bfloat16")
+        self._place = device, torch.bfloat16 if dtype == "bfloat16" else None
 
     def candidates(self, items: Sequence[ClozeItem]) -> list[list[dict[str, Any]]]:
         rows = []
         for item in items:
             window = self._scorer.unit(item, self._evalset.documents[item.document], False).window
             rows.append({"ids": window.filled([self._scorer.mask_id]).tolist()})
-        with self._autocast:
+        from coref_automl.models.precision import rounded
+
+        with rounded(*self._place):
             found = self._pipeline(rows, batch_size=self._batch)
         return found if len(rows) > 1 else [found]
 

@@ -7,7 +7,6 @@ of both. Both tag with models of their own, and neither finds a tag in a cache.
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.bench.result import BenchResult
+from coref_automl.bench.measurement import BenchResult
 from coref_automl.corpus import encode
 from coref_automl.corpus.assemble import assemble
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.encode import EncodeSettings, encode_shard, tokenizer_of
+from coref_automl.corpus.inputs import made_from
 from coref_automl.corpus.prepare import ENCODE, kept_by_shard
 from coref_automl.corpus.read import ReadSettings, read_part
 from coref_automl.corpus.recipe import PrepareRecipe
@@ -33,6 +33,7 @@ from coref_automl.errors import SourceError
 from coref_automl.korean import Tagger, release_kiwi
 from coref_automl.progress import quiet
 from coref_automl.store import claim_folder, read_jsonl, remove
+from coref_automl.workers import usable_cores
 
 
 def run(
@@ -44,7 +45,7 @@ def run(
     workers: int = 0,
 ) -> BenchResult:
     """Prepare the same texts in both ways. Without a model, a tokenizer is trained on the texts first."""
-    workers = workers or len(os.sched_getaffinity(0))
+    workers = workers or usable_cores()
     texts = _texts(source, megabytes)
     size = sum(len(text.encode()) for text in texts) / 1e6
     with tempfile.TemporaryDirectory() as name:
@@ -122,9 +123,8 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
         took[f"encode, {processes} processes"] = _encoded(jobs, processes)
     made: list[dict[str, Any]] = []
     claim_folder(work / "out", KIND)
-    took["pack"] = _timed(
-        lambda: made.append(assemble(index, choice, recipe, [], work / "out", progress=quiet(), missing=[], hub=[]))
-    )
+    facts: dict[str, Any] = {"missing": [], "hub": [], "made": made_from(recipe, [part], quiet())}
+    took["pack"] = _timed(lambda: made.append(assemble(index, choice, recipe, [], work / "out", progress=quiet(), **facts)))
     return took, float(made[0]["padding_share"])
 
 

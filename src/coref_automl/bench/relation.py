@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from coref_automl.bench.result import BenchResult
+from coref_automl.bench.measurement import BenchResult, synchronize
 
 
 def run(
@@ -87,7 +87,7 @@ class _Trainer:
         from coref_automl.relation.forward import autocast
         from coref_automl.relation.losses import cross_entropy
 
-        _wait(tensors.device)
+        synchronize(tensors.device)
         began = time.perf_counter()
         for chosen in tensors.place(batches):
             batch = tensors.batch(chosen)
@@ -97,12 +97,5 @@ class _Trainer:
                 cross_entropy(logits, self.gold[chosen.rows]).backward()
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
-        _wait(tensors.device)
+        synchronize(tensors.device)
         return time.perf_counter() - began
-
-
-def _wait(device: str) -> None:
-    if device.startswith("cuda"):
-        import torch
-
-        torch.cuda.synchronize()

@@ -1,37 +1,40 @@
-"""Our training step beside the two usual ones. In: documents and a shape. Out: real tokens a second, peak memory.
+"""Our training step beside the two usual ones. In: documents and a shape. Out: real tokens/s, peak memory.
 
-Usual: a row a document, padded to the longest length; and Hugging Face's MLM example, which joins all documents and cuts
+Usual: one row per document, padded to the longest length; and Hugging Face's MLM example, which joins all documents and cuts
 the string into chunks. Both compute logits at every position. Ours packs documents and asks the head at masked positions alone.
 """
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import sys
+import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from coref_automl.bench.batches import Batch, chunk_batches, pack_documents, packed_batches, padded_batches
-from coref_automl.bench.memory import PeakMemory
-from coref_automl.bench.result import BenchResult
+from coref_automl.bench.measurement import BenchResult, PeakMemory, release_memory, synchronize
+from coref_automl.corpus.dataset import PackedDataset, smallest_type, write_dataset
+from coref_automl.corpus.pack import pack
 from coref_automl.corpus.sources import open_source
 from coref_automl.errors import DatasetError
 from coref_automl.models.attention import use_attention
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.models.families import family
-from coref_automl.models.load import load_masked_lm, load_tokenizer, pick_device
+from coref_automl.models.load import load_masked_lm, load_tokenizer, pick_device, tokenizer_fingerprint
+from coref_automl.training.batches import Collator, MaskedRows, expected_share
 from coref_automl.training.loss import prepare_model
+from coref_automl.training.masking import Masking
 from coref_automl.training.optimizer import adamw, groups_of
 
 _VOCABULARY = 16_000
+_RATE = 0.2
+Batch = dict[str, torch.Tensor]
 
 
 @dataclass(slots=True, eq=False)
@@ -139,17 +142,17 @@ def race(
         ]
         for way in ways:
             way.step(next(way.batches)[0])  # what is made once (compiled code, optimizer states) is not counted
-            _trim()
+            release_memory()  # so that the next way's peak is its own
             with PeakMemory(device) as memory:
                 way.step(next(way.batches)[0])
             way.memory = str(memory)
         for _ in range(steps):
             for way in ways:
                 made, real = next(way.batches)
-                _finish(device)
+                synchronize(device)
                 started = time.perf_counter()
                 way.step(made)
-                _finish(device)
+                synchronize(device)
                 way.seconds += time.perf_counter() - started
                 way.tokens += real
     return ways
@@ -172,13 +175,76 @@ def _stepper(model: Any, device: str) -> Callable[[Batch], None]:
     return step
 
 
-def _finish(device: str) -> None:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
+def pack_documents(texts: list[str], tokenizer: Any, seq_len: int, folder: Path, vocabulary: int) -> PackedDataset:
+    """Documents cut into pieces with their own [CLS] and [SEP], packed into blocks."""
+    pieces: list[list[int]] = []
+    for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]:
+        parts = max(1, math.ceil(len(ids) / (seq_len - 2)))
+        size = math.ceil(len(ids) / parts)
+        pieces += (
+            [[tokenizer.cls_token_id, *ids[at : at + size], tokenizer.sep_token_id] for at in range(0, len(ids), size)]
+            if ids
+            else []
+        )
+    placed = pack(np.array([len(piece) for piece in pieces], np.int64), seq_len)
+    blocks = np.full((placed.blocks, seq_len), tokenizer.pad_token_id, smallest_type(vocabulary))
+    table = []
+    for number in placed.order.tolist():
+        block, start, ids = int(placed.block[number]), int(placed.start[number]), pieces[number]
+        blocks[block, start : start + len(ids)] = ids
+        table.append((block, start, len(ids), number))
+    manifest = {"pad_id": tokenizer.pad_token_id, "tokenizer": "bench", "tokenizer_fingerprint": tokenizer_fingerprint(tokenizer)}
+    write_dataset(
+        folder,
+        blocks=blocks,
+        count=placed.blocks,
+        seq_len=seq_len,
+        dtype=blocks.dtype,
+        pieces=np.array(table, np.int32),
+        mentions=np.zeros((0, 4), np.int32),
+        manifest=manifest,
+    )
+    return PackedDataset.open(folder)
 
 
-def _trim() -> None:
-    """Give freed memory back, so that the next way's peak is its own."""
-    gc.collect()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)
+def packed_batches(dataset: PackedDataset, tokenizer: Any, model: Any, batch: int, seed: int) -> Iterator[tuple[Batch, int]]:
+    special = np.zeros(model.config.vocab_size, bool)
+    special[list(tokenizer.all_special_ids)] = True
+    masking = Masking("mlm", int(tokenizer.mask_token_id), special, special, min_prob=_RATE, max_prob=_RATE)
+    rows, collate = MaskedRows(dataset, masking, seed), Collator(expected_share(dataset, masking))
+    for numbers in _groups(len(dataset), batch, seed):
+        made = collate([rows[number] for number in numbers])
+        yield made, int((made["segments"] > 0).sum())
+
+
+def padded_batches(texts: list[str], tokenizer: Any, seq_len: int, batch: int, seed: int) -> Iterator[tuple[Batch, int]]:
+    read = tokenizer(texts, truncation=True, max_length=seq_len, padding="max_length", return_special_tokens_mask=True)
+    rows = [{key: read[key][row] for key in ("input_ids", "attention_mask", "special_tokens_mask")} for row in range(len(texts))]
+    yield from _collated(rows, tokenizer, batch, seed)
+
+
+def chunk_batches(texts: list[str], tokenizer: Any, seq_len: int, batch: int, seed: int) -> Iterator[tuple[Batch, int]]:
+    read = tokenizer(texts, return_special_tokens_mask=True, verbose=False)
+    keys = ("input_ids", "attention_mask", "special_tokens_mask")
+    joined = {key: [value for row in read[key] for value in row] for key in keys}
+    whole = len(joined["input_ids"]) // seq_len
+    if not whole:
+        raise DatasetError(f"The documents together are shorter than one row of {seq_len} tokens; pass more with --documents.")
+    rows = [{key: joined[key][at * seq_len : (at + 1) * seq_len] for key in keys} for at in range(whole)]
+    yield from _collated(rows, tokenizer, batch, seed)
+
+
+def _collated(rows: list[dict[str, Any]], tokenizer: Any, batch: int, seed: int) -> Iterator[tuple[Batch, int]]:
+    from transformers import DataCollatorForLanguageModeling
+
+    collate = DataCollatorForLanguageModeling(tokenizer, mlm_probability=_RATE, seed=seed)
+    for numbers in _groups(len(rows), batch, seed):
+        made = collate([rows[number] for number in numbers])
+        yield dict(made), int(made["attention_mask"].sum())
+
+
+def _groups(count: int, batch: int, seed: int) -> Iterator[list[int]]:
+    order = np.random.default_rng(seed).permutation(count).tolist()
+    endless = cycle(order)
+    while True:
+        yield list(islice(endless, batch))

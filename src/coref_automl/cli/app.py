@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import traceback
 from typing import Any
@@ -10,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from coref_automl.errors import CorefError
+from coref_automl.store import is_text
 
 try:
     from typer.exceptions import TyperException
@@ -18,7 +21,7 @@ except ImportError:  # older releases of Typer stand on Click's exceptions
 
 _IN_ORDER = (
     "demo", "adapt", "sources", "tokenizer", "prepare", "explore", "train", "watch", "evaluate", "predict", "grid",
-    "compare", "report", "archive", "fill", "tune", "re", "bench",
+    "compare", "report", "archive", "fill", "tune", "re", "coref", "bench",
 )  # fmt: skip
 
 
@@ -47,6 +50,8 @@ _INTERRUPTED = "Interrupted. The same command goes on from where it stopped."
 
 def main() -> None:
     """The installed command."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a script's background job inherits it: nobody could interrupt it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -56,6 +61,9 @@ def run(arguments: list[str]) -> int:
 
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
+    for argument in arguments:
+        if not is_text(argument):
+            return _report(f"{os.fsencode(argument)!r} is not UTF-8; rename the file.", 2, debug)
     try:
         result = app(arguments, standalone_mode=False)
     except CorefError as error:
@@ -65,14 +73,26 @@ def run(arguments: list[str]) -> int:
             print(error.format_message(), file=sys.stderr)
             return error.exit_code
         return _report(_usage(error), error.exit_code, debug)
-    except (typer.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt) as error:
+        if isinstance(error.__cause__, EOFError):  # Typer takes a file that ends too early for the end of what is typed
+            return _report(f"A file ends too early ({error.__cause__}); run it again with --debug to see which.", 1, debug)
         return _report(_INTERRUPTED, 130, debug)
+    except MemoryError:
+        return _report("Out of memory; close other programs, or give the command less at a time.", 1, debug)
+    except OSError as error:
+        if error.filename is None or not error.strerror:
+            return _report(_unforeseen(error), 1, debug)
+        return _report(f"{error.filename}: {error.strerror}; check the path.", 2, debug)
     except Exception as error:
-        first_line = f"{type(error).__name__}: {error}".splitlines()[0]
-        return _report(f"{first_line} (run it again with --debug for the whole stack)", 1, debug)
+        return _report(_unforeseen(error), 1, debug)
     if result == 130:  # newer Typer turns Ctrl-C into this status by itself, without a word
         return _report(_INTERRUPTED, 130, debug)
     return result if isinstance(result, int) else 0
+
+
+def _unforeseen(error: Exception) -> str:
+    first_line = f"{type(error).__name__}: {error}".splitlines()[0]
+    return f"{first_line} (run it again with --debug for the whole stack)"
 
 
 def _usage(error: TyperException) -> str:

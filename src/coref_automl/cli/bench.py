@@ -11,7 +11,7 @@ from coref_automl.cli.app import app
 from coref_automl.cli.options import AsJson, print_json
 
 if TYPE_CHECKING:
-    from coref_automl.bench.result import BenchResult
+    from coref_automl.bench.measurement import BenchResult
 
 bench_app = typer.Typer(help="Measure our speed against the usual way, as a ratio.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(bench_app, name="bench")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,11 +24,14 @@ def _checked(lang: str) -> str:
     return lang
 
 
-def _show(result: LineResult, as_json: bool) -> None:
+def _show(result: LineResult, since: float, as_json: bool) -> None:
+    from coref_automl.progress import spent
+
+    took = spent(since)
     if as_json:
-        print_json(result.to_json())
+        print_json({**result.to_json(), **took.to_json()})
     else:
-        print(result)
+        print(f"{result}\n\n{took}")
 
 
 @app.command()
@@ -39,14 +43,15 @@ def demo(
     lang: Lang = "ko",
     as_json: AsJson = False,
 ) -> None:
-    """The whole line on bundled data; ends with a recommendation and the report's path.
+    """The whole line on bundled data; ends with a verdict, the report's path, and what it took in time and memory.
 
     Example: coref-automl demo
     """
+    since = time.monotonic()
     from coref_automl.demo import demo as run_demo
     from coref_automl.progress import Progress
 
-    _show(run_demo(out or Path("demo"), quick=quick, lang=_checked(lang), progress=Progress()), as_json)
+    _show(run_demo(out or Path("demo"), quick=quick, lang=_checked(lang), progress=Progress()), since, as_json)
 
 
 @app.command()
@@ -68,7 +73,7 @@ def adapt(
     re_train: Annotated[str | None, typer.Option("--re-train", help="Relation rows to carry the chosen checkpoint into.")] = None,
     re_dev: Annotated[str | None, typer.Option("--re-dev", help="Relation rows that are scored once at the end.")] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Seed of everything random; 0 unless the recipe says otherwise.")
+        int | None, typer.Option("--seed", min=0, help="Seed of everything random; 0 unless the recipe says otherwise.")
     ] = None,
     lang: Annotated[
         str | None, typer.Option("--lang", help="Language of the report, ko or en; ko unless the recipe says otherwise.")
@@ -79,8 +84,8 @@ def adapt(
 
     Example: coref-automl adapt --model klue/roberta-base --source local:articles.jsonl --out adapted
     """
-    from coref_automl.line import run_line
-    from coref_automl.line_recipe import line_recipe
+    since = time.monotonic()
+    from coref_automl.line import line_recipe, run_line
     from coref_automl.progress import Progress
 
     asked = {
@@ -94,4 +99,4 @@ def adapt(
     }
     if out is None:
         raise RecipeError("Name the folder to write with --out.")
-    _show(run_line(line_recipe(recipe, asked), out, progress=Progress()), as_json)
+    _show(run_line(line_recipe(recipe, asked), out, progress=Progress()), since, as_json)

@@ -16,7 +16,7 @@ OptionalOut = Annotated[
     typer.Option("--out", "--output-dir", help="Folder to write; made if missing, refused if it holds something else."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 
 
 def print_json(value: Any) -> None:

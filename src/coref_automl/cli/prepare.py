@@ -165,6 +165,10 @@ def evaluation(
     ] = False,
     per_source: Annotated[int, typer.Option("--per-source", help="Most real items of a source.")] = 1_600,
     per_bucket: Annotated[int, typer.Option("--per-bucket", help="Most far items of a source and distance bucket.")] = 400,
+    per_document: Annotated[int, typer.Option("--per-document", help="Most real items of a document.")] = 3,
+    single_entry: Annotated[
+        bool, typer.Option("--single-entry", help="Only real items whose answer is one vocabulary entry of the first --model.")
+    ] = False,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -187,6 +191,8 @@ def evaluation(
         "all_documents": all_documents,
         "per_source": per_source,
         "per_bucket": per_bucket,
+        "per_document": per_document,
+        "single_entry": single_entry,
         "seed": seed,
     }
     built = prepare_eval(from_mapping(EvalRecipe, values, "prepare eval"), out, progress=Progress(shown=not as_json))

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from coref_automl.comparison.groups import flat_paths, not_evaluated, nothing_under, with_bases
+from coref_automl.comparison.doubles import of_weights_today
+from coref_automl.comparison.groups import not_evaluated, nothing_under, with_bases
 from coref_automl.comparison.relation_runs import RelationRun, archive_relation, find_relation, look_for_relation
+from coref_automl.config import as_paths
 from coref_automl.errors import InputError
 from coref_automl.evaluation.archive import archive_evaluations
 from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
+from coref_automl.locks import claimed
 from coref_automl.records import Record
-from coref_automl.store import claim_folder, natural_order, remove
+from coref_automl.store import contents, natural_order, remove
 
 KIND = "archive"
-_MARK = ".coref-automl"
 _NAMED = 5
 """How many an error names."""
 
@@ -43,21 +45,20 @@ def archive(*paths: Any, out: str | Path) -> Archive:
     The models that the checkpoints began from are kept with them where they were evaluated. A folder that holds others too is
     refused: nothing that is not written again is lost.
     """
-    names, folder = flat_paths(paths), Path(out)
-    stored = with_bases(names, find_evaluations(names))
+    names, folder = as_paths(paths, "paths"), Path(out)
+    stored = of_weights_today(with_bases(names, find_evaluations(names)))[0]
     if any(one.folder.resolve().is_relative_to(folder.resolve()) for one in stored):
         raise InputError(f"{folder} holds evaluations that would be archived into it; choose another --out.")
     relation, unread = look_for_relation(names)
     if unread:
         raise InputError(unread[0])  # what is kept is kept whole
-    claim_folder(folder, KIND)
-    _refuse_loss(folder, stored, relation)
-    for inside in folder.iterdir():
-        if inside.name != _MARK:
+    with claimed(folder, KIND):
+        _refuse_loss(folder, stored, relation)
+        for inside in contents(folder):
             remove(inside) if inside.is_dir() else inside.unlink()
-    archive_evaluations(stored, folder)
-    archive_relation(relation, folder)
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        archive_evaluations(stored, folder)
+        archive_relation(relation, folder)
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return Archive(str(folder), len(stored), len(relation), size / 1e6, tuple(not_evaluated(names)))
 
 

@@ -14,7 +14,7 @@ from coref_automl.comparison.sentences import tokens
 from coref_automl.comparison.study import SHOWN_METRICS, WORD_METRICS, Study
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Estimate
-from coref_automl.statistics import composite
+from coref_automl.statistics.intervals import composite
 
 _MOST_BARS = 40
 """Rows above which a table has numbers without bars: a page of a hundred checkpoints stays light."""
@@ -85,13 +85,16 @@ def checkpoint_map(study: Study) -> Section:
 
 
 def best_of_families(study: Study) -> Section | None:
-    """The peak of each run, found on select, judged on confirm against the model that the run began from."""
+    """The peak of each run, found on select, judged on confirm against the model that the run began from.
+
+    Where every run has its planned end alone, that is its peak without a choice, and all documents judge.
+    """
     runs, say = study.runs(), study.say
     if not runs:
         return None
     peaks = {run: study.peak(entries) for run, entries in runs.items()}
     answers = study.over_own_base(list(peaks.values()))
-    columns = study.group.columns(study.metric, half="confirm", entries=list(peaks.values()))
+    columns = study.group.columns(study.metric, half=study.group.judging, entries=list(peaks.values()))
     held = composite(columns.parts, seed=study.seed) if columns.items else [None] * len(peaks)
     values = estimate_cells(held)
     moved = estimate_cells([answer.difference if answer else None for answer in answers], difference=True)
@@ -105,11 +108,18 @@ def best_of_families(study: Study) -> Section | None:
     )  # fmt: skip
     count = sum(answer is not None for answer in answers)
     family = say(f" Holm, 학습 {count}개.", f", Holm over {count} {'run' if count == 1 else 'runs'}") if count else ""
+    ko, en = (
+        "최고는 선택 쪽 절반에서 찾고 값과 차이는 확인 쪽 절반의 것입니다.",
+        ("The best is found on the select half; values and differences are on confirm"),
+    )
+    if study.group.judging is None:
+        ko, en = (
+            "학습마다 마지막 체크포인트이며, 고른 것이 없으므로 모든 문서에서 잰 값입니다.",
+            ("The last checkpoint of each run on all documents: nothing was chosen"),
+        )
     note = say(
-        f"최고는 선택 쪽 절반에서 찾고 값과 차이는 확인 쪽 절반의 것입니다.{family} 체크포인트의 판정이지 방법의 판정이 "
-        "아닙니다.",
-        f"The best is found on the select half; values and differences are on confirm{family}. Verdicts are about checkpoints, "
-        "not about methods.",
+        f"{ko}{family} 체크포인트의 판정이지 방법의 판정이 아닙니다.",
+        f"{en}{family}. Verdicts are about checkpoints, not about methods.",
     )
     note += _other_bases(study, peaks)
     blocks = (Table(head, lines, frozenset({2, 3, 4, 5})), Text(note, "quiet"))
@@ -144,7 +154,7 @@ def _map_table(study: Study, title: str, metrics: list[str]) -> Table:
     columns = [[Cell(cell.text) for cell in estimate_cells(f)] if many else estimate_cells(f) for f in found]
     lines = []
     for number, entry in enumerate(ordered):
-        mark: Tone = "strong" if entry.name == study.recommendation.name else ""
+        mark: Tone = "strong" if entry is study.chosen else ""
         first = (
             Cell(entry.name, mark),
             _epoch(entry),

@@ -1,6 +1,6 @@
 """Which checkpoint is better, and is that more than noise? In: paths of evaluated checkpoints. Out: a ComparisonTable.
 
-Values and verdicts come from the `confirm` half: nothing was chosen on it.
+Values and verdicts come from the `confirm` half: nothing was chosen on it. Where nothing was chosen at all, from all documents.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from typing import Any, Literal
 import numpy as np
 
 from coref_automl.comparison.comparison_table import ComparisonRow, ComparisonTable
-from coref_automl.comparison.groups import flat_paths
 from coref_automl.comparison.pairing import choose_group, find_reference, references, settle_metric
 from coref_automl.comparison.scores import Columns, Entry, Group
+from coref_automl.config import as_paths, typed_options
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import Comparison, Half
-from coref_automl.statistics import (
+from coref_automl.records import Comparison
+from coref_automl.statistics.closed_forms import holm, mcnemar_exact
+from coref_automl.statistics.intervals import (
     composite,
     concentration,
     detectable,
     difference_intervals,
-    holm,
-    mcnemar_exact,
     sign_flip_ps,
     standard_error,
 )
@@ -34,6 +33,7 @@ SAME = "the same on every item"
 Finding = Literal["better", "worse", "same", "not shown"]
 
 
+@typed_options
 def compare(
     *paths: Any,
     metric: str | None = None,
@@ -53,7 +53,7 @@ def compare(
         evalset: the set to compare on, where the checkpoints have several.
         seed: of the resampling.
     """
-    group, notes = choose_group(flat_paths(paths), common=common, evalset=evalset)
+    group, notes = choose_group(as_paths(paths, "paths"), common=common, evalset=evalset)
     require_two(group)
     metric, more = settle_metric(group, metric)
     return compare_group(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
@@ -70,14 +70,14 @@ def compare_group(
     group: Group,
     metric: str,
     *,
-    reference: str | None = None,
+    reference: str | Entry | None = None,
     own: Sequence[Entry | None] | None = None,
     common: bool = False,
-    half: Half = "confirm",
     seed: int = 0,
     notes: Sequence[str] = (),
 ) -> ComparisonTable:
     """All against the reference, or each against the model it began from; `own` gives these where the caller knows them."""
+    half = group.judging
     columns = group.columns(metric, half=half)
     told = list(notes)
     if columns.dropped and not common:
@@ -86,13 +86,14 @@ def compare_group(
             "run coref-automl evaluate again, or pass --common to compare the rest."
         )
     if not columns.items:
-        raise ComparisonError(f"The {half} half has no item that all of these share, so nothing can be compared on {metric}.")
+        where = f"The {half} half has" if half else "There is"
+        raise ComparisonError(f"{where} no item that all of these share, so nothing can be compared on {metric}.")
     if common:
         told.append(f"Compared on the {columns.items:,} items that all have ({columns.dropped:,} left out).")
     lengths = sorted({entry.evaluation.seq_len for entry in group.entries})
     if len(lengths) > 1:
         told.append(f"Window lengths differ: {', '.join(map(str, lengths))} tokens.")
-    first = group.entries[find_reference(group.entries, reference)]
+    first = reference if isinstance(reference, Entry) else group.entries[find_reference(group.entries, reference)]
     if own is None:
         own = references(group.entries, first) if reference is None else [first] * len(group.entries)
     number = {id(entry): at for at, entry in enumerate(group.entries)}
@@ -107,7 +108,7 @@ def compare_group(
         for entry, value, answer in zip(group.entries, values, answers, strict=True)
     )
     name = (first if first in used or not used else used[0]).name
-    table = ComparisonTable(metric, group.evalset, half, columns.items, columns.documents, name, rows)
+    table = ComparisonTable(metric, group.evalset, half or "all", columns.items, columns.documents, name, rows)
     return replace(table, notes=(*told, *_own_notes(table, group)))
 
 
@@ -117,7 +118,7 @@ def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
     if len(table.references) > 1:
         listed = ", ".join(f"{number} {name}" for number, name in enumerate(table.references, 1))
         out.append(f"Each is compared with the model it began from ({listed}); --reference NAME compares all with one.")
-    unjudged = [entry for entry in group.entries if entry.name in table.unjudged]
+    unjudged = [entry for entry, row in zip(group.entries, table.rows, strict=True) if row.name in table.unjudged]
     if lost := dict.fromkeys(entry.run for entry in unjudged if not entry.scratch):
         out.append(
             f"What {', '.join(lost)} began from was not evaluated here in windows as long: evaluate it, or pass --reference."
@@ -180,9 +181,9 @@ def against_each(
 def over_own(
     group: Group, metric: str, entries: Sequence[Entry], own: Sequence[Entry | None], *, seed: int
 ) -> list[Comparison | None]:
-    """Entries against the models they began from on `confirm`, Holm over all; None without one, or where that half is empty."""
+    """Entries against the models they began from, Holm over all; None without one, or where no document may judge."""
     every = list(dict.fromkeys([*(one for one in own if one is not None), *entries]))
-    columns = group.columns(metric, half="confirm", entries=every)
+    columns = group.columns(metric, half=group.judging, entries=every)
     if not columns.items:
         return [None] * len(entries)
     bases = dict(zip(entries, own, strict=True))

@@ -32,7 +32,7 @@ class ComparisonRow(Record):
 class ComparisonTable(Record):
     """Checkpoints against their references on one metric. Prints as a table, on a terminal and in a notebook.
 
-    `reference` is the one for all, or the first of several.
+    `reference` is the one for all, or the first of several. `half` is the one that judges, or "all" where nothing was chosen.
     """
 
     metric: str
@@ -56,7 +56,8 @@ class ComparisonTable(Record):
 
     def heading(self) -> str:
         label = METRICS[self.metric].label
-        return f"{label} on {self.evalset}, {self.half} half: {self.items:,} items of {self.documents:,} documents"
+        where = "all documents" if self.half == "all" else f"{self.half} half"
+        return f"{label} on {self.evalset}, {where}: {self.items:,} items of {self.documents:,} documents"
 
     def titles(self) -> tuple[str, ...]:
         """Several references have numbers, and a row has the number of its own: names would take the room."""

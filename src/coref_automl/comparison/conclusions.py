@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from coref_automl.comparison.arms import arms
 from coref_automl.comparison.page import Answers, Block, Points, Section
 from coref_automl.comparison.question import Question
+from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study, shown
 
 
@@ -14,7 +15,7 @@ def conclusions(study: Study, questions: Sequence[Question]) -> Section | None:
     """Every question with its answer, then what follows for single checkpoints."""
     say = study.say
     out = []
-    better = [name for name, answer in study.against_base().items() if shown(answer) and answer.difference.value > 0]
+    better = [entry for entry, answer in study.against_base().items() if shown(answer) and answer.difference.value > 0]
     if study.base is not None and study.table is not None:
         count = len(study.against_base())
         several = len(study.table.references) > 1
@@ -47,19 +48,20 @@ def conclusions(study: Study, questions: Sequence[Question]) -> Section | None:
     return Section("conclusions", say("결론", "Conclusions"), tuple(blocks)) if blocks else None
 
 
-def _chosen_beside(study: Study, better: Sequence[str]) -> str:
+def _chosen_beside(study: Study, better: Sequence[Entry]) -> str:
     """Why the recommended one may not be among those shown better; and that single checkpoints are no methods."""
     say, name, out = study.say, study.recommendation.name, ""
-    if better and name not in better and name in study.against_base():
+    if better and study.chosen not in better and study.chosen in study.against_base():
         why = (
             say("최고에 가깝고 이르다는", "for coming early and near the best"),
             say("가장 높다는", "for standing highest there"),
         )
+        judge = ("모든 문서", "that of all documents") if study.group.judging is None else ("확인 쪽 절반", "the confirm half's")
         reason = why[0] if study.recommendation.saves else why[1]
         out += say(
-            f" 추천된 {name}은 그중에 없습니다. 선택 쪽 절반에서 {reason} 이유로 골랐고, 이 판정은 확인 쪽 절반의 것입니다.",
-            f" The recommended {name} is not among them: it was chosen on the select half, {reason}, and this verdict is the "
-            "confirm half's.",
+            f" 추천된 {name}은 그중에 없습니다. 선택 쪽 절반에서 {reason} 이유로 골랐고, 이 판정은 {judge[0]}의 것입니다.",
+            f" The recommended {name} is not among them: it was chosen on the select half, {reason}, and this verdict is "
+            f"{judge[1]}.",
         )
     if better and one_seed(study):
         out += say(
@@ -161,11 +163,22 @@ def how_to_read(study: Study) -> Section:
                         "“No difference shown” does not mean equal: a true difference of the stated points would be shown four "
                         "times in five, a smaller one is missed more often.",
                     ),
-                    say(
-                        "절반(select)으로 고르고 다른 절반(confirm)으로 판정합니다. 그래서 고른 것의 값이 부풀지 않습니다.",
-                        "One half (select) chooses and the other (confirm) judges, so the winner's number is not flattered.",
-                    ),
+                    _halves(study),
                 )
             ),
         ),
+    )
+
+
+def _halves(study: Study) -> str:
+    if study.group.judging is None:
+        return study.say(
+            "학습마다 마지막 체크포인트만 있어 고른 것이 없으므로, 원래 모델과의 차이는 모든 문서로 판정합니다. 추천은 "
+            "절반(select)으로 고르고, 추천된 것의 값은 다른 절반(confirm)에서 잽니다.",
+            "Each run has its last checkpoint alone: nothing was chosen, so all documents judge the differences from the base. "
+            "The recommended one is chosen on one half (select) and its value measured on the other (confirm).",
+        )
+    return study.say(
+        "절반(select)으로 고르고 다른 절반(confirm)으로 판정합니다. 그래서 고른 것의 값이 부풀지 않습니다.",
+        "One half (select) chooses and the other (confirm) judges, so the winner's number is not flattered.",
     )

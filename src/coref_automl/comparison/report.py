@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison import plan
-from coref_automl.comparison.groups import flat_paths, left_out, not_evaluated, read_groups
+from coref_automl.comparison.groups import left_out, not_evaluated, read_groups
 from coref_automl.comparison.page import Page, Say, Section, Table, row
 from coref_automl.comparison.recommend import MARGIN, checked_margin, recommend_group
 from coref_automl.comparison.relation_runs import look_for_relation
@@ -20,10 +20,11 @@ from coref_automl.comparison.study import Study, study_of
 from coref_automl.comparison.study_page import results_csv, study_page
 from coref_automl.comparison.table_page import table_page
 from coref_automl.comparison.tables import read_table
-from coref_automl.config import nearest
+from coref_automl.config import as_path, as_paths, nearest, typed_options
 from coref_automl.errors import ComparisonError, RecipeError
+from coref_automl.locks import claimed
 from coref_automl.records import Record
-from coref_automl.store import claim_folder, is_done, write_text
+from coref_automl.store import is_done, write_text
 
 KIND = "report"
 LANGUAGES = ("ko", "en")
@@ -49,6 +50,7 @@ class Report(Record):
         return f'<p><strong>{html.escape(self.sentence)}</strong></p><p><a href="{link}">{html.escape(self.page)}</a></p>'
 
 
+@typed_options
 def report(
     *paths: Any,
     out: str | Path | None = None,
@@ -75,20 +77,21 @@ def report(
     checked_margin(margin)
     say = Say("ko" if lang == "ko" else "en")
     goal = plan.parse_target(target) if isinstance(target, str) else dict(target or {})
-    if table is not None:
-        rows = read_table(Path(table))
-        page, results = table_page(rows, say, source=Path(table).name, target=goal), ""
-    else:
-        page, results = _study_page(flat_paths(paths), say, metric=metric, margin=margin, evalset=evalset, seed=seed, target=goal)
-    page = replace(page, title=title or page.title)
-    folder = Path(out)
-    claim_folder(folder, KIND)
-    write_text(folder / "report.md", render_markdown(page))
-    if results:
-        write_text(folder / "results.csv", results)
-    elif table is not None:
-        write_text(folder / "results.csv", Path(table).read_text("utf-8"))
-    write_text(folder / "report.html", render_html(page))
+    folder = as_path(out, "out")
+    with claimed(folder, KIND):
+        if table is not None:
+            rows = read_table(Path(table))
+            page, results = table_page(rows, say, source=Path(table).name, target=goal), ""
+        else:
+            chosen: dict[str, Any] = {"metric": metric, "margin": margin, "evalset": evalset, "seed": seed, "target": goal}
+            page, results = _study_page(as_paths(paths, "paths"), say, **chosen)
+        page = replace(page, title=title or page.title)
+        write_text(folder / "report.md", render_markdown(page))
+        if results:
+            write_text(folder / "results.csv", results)
+        elif table is not None:
+            write_text(folder / "results.csv", Path(table).read_text("utf-8"))
+        write_text(folder / "report.html", render_html(page))
     return Report(str(folder / "report.html"), str(folder / "report.md"), str(folder / "results.csv"), page.sentence)
 
 

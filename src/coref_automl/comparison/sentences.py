@@ -46,14 +46,62 @@ def verdict(comparison: Comparison | None, lang: Lang) -> str:
 
 
 def recommendation_sentence(it: Recommendation, lang: Lang) -> str:
-    """What to keep, why, and whether the other half of the set agrees."""
+    """What to keep, why, and whether the other half agrees. Where nothing was chosen, what beats the base comes first."""
+    if it.judged_on == "all" and it.over_bases:
+        return f"{ends_against_base(it, lang)} {_highest(it, lang) if it.best == it.name else _choice(it, lang)}"
     return " ".join(part for part in (_choice(it, lang), _against_base(it, lang), _confirmed(it, lang), _more(it, lang)) if part)
+
+
+def ends_against_base(it: Recommendation, lang: Lang) -> str:
+    """The ends of runs against the base they began from, on all documents: how many are shown better, and by how much."""
+    better = sum(finding(one) == "better" for one in it.over_bases)
+    count, changes = len(it.over_bases), ", ".join(f"{one.name} {points(one.difference)}" for one in it.over_bases)
+    items = it.over_bases[0].difference.n
+    if lang == "ko":
+        base = f"원래 모델({it.base})" if it.base else "각자의 원래 모델"
+        lead = (
+            f"학습 {count}개 중 {better}개가 {base}보다 나은 것으로 확인되었습니다"
+            if better
+            else f"{base}보다 나은 것으로 확인된 학습이 없습니다"
+        )
+        return f"{lead}: {changes}점 (문서 {it.documents:,}개의 문항 {items:,}개 전체, Holm 보정){_could(it, better, lang)}."
+    base = f"the base model {it.base}" if it.base else "the model it began from"
+    runs = "run is" if count == 1 else "runs are"
+    lead = f"{better} of {count} {runs} shown better than {base}" if better else f"Nothing here is shown to beat {base}"
+    told = f"{changes} points (all {items:,} items of {it.documents:,} documents, Holm-adjusted)"
+    return f"{lead}: {told}{_could(it, better, lang)}."
+
+
+def _could(it: Recommendation, better: int, lang: Lang) -> str:
+    """What the set could have shown, where it shows nothing."""
+    largest = max((one.detectable for one in it.over_bases if one.detectable), default=None)
+    if better or largest is None:
+        return ""
+    points = f"{100 * largest:.1f}"
+    return (
+        f"; 검출 가능한 차이 {points}점 (검정력 80%)" if lang == "ko" else f"; detectable difference {points} points (80% power)"
+    )
+
+
+def _highest(it: Recommendation, lang: Lang) -> str:
+    """Which one to keep. That it stands highest is no verdict about what it was trained with."""
+    label, value = METRICS[it.metric].label, percent(it.value)
+    if len(it.candidates) == 1:
+        return f"{label} {value}."
+    if lang == "ko":
+        return (
+            f"추천: {it.name}. 선택 쪽 절반에서 가장 높고, 다른 절반에서 {label} {value}입니다. "
+            "학습끼리의 우열은 검정하지 않았습니다."
+        )
+    return (
+        f"Keep {it.name}: highest on the select half, {label} {value} on the other. The runs are not tested against each other."
+    )
 
 
 def _choice(it: Recommendation, lang: Lang) -> str:
     label, margin, count = METRICS[it.metric].label, f"{100 * it.margin:g}", len(it.candidates)
-    by_name = {candidate.name: candidate for candidate in it.candidates}
-    ours, best = by_name[it.name].tokens, by_name[it.best].tokens
+    trained = {candidate.path: candidate.tokens for candidate in it.candidates}
+    ours, best = trained[it.chosen], trained[it.best_path]
     if lang == "ko":
         if count == 1:
             return f"{it.name} 하나만 평가되었습니다: {label} {percent(it.value)}."

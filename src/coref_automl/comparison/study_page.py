@@ -13,7 +13,7 @@ from coref_automl.comparison.recommend import Confirmation
 from coref_automl.comparison.sentences import percent, points, recommendation_sentence
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.statistics import DRAWS
+from coref_automl.statistics.intervals import DRAWS
 
 _TONES: dict[Finding | Confirmation, Tone] = {"better": "good", "worse": "bad", "confirmed": "good", "not confirmed": "bad"}
 
@@ -48,8 +48,8 @@ def study_page(study: Study, others: Section | None = None) -> Page:
             f"{study.group.evalset} · 평가 {count}개 · {METRICS[study.metric].label} · {latest}",
             f"{study.group.evalset} · {count} evaluations · {METRICS[study.metric].label} · {latest}",
         ),
-        lead=say("추천", "Recommendation") if len(it.candidates) > 1 else say("평가", "Evaluated"),
-        headline=it.name,
+        lead=_lead(study),
+        headline=_headline(study),
         sentence=recommendation_sentence(it, say.lang),
         tiles=_tiles(study),
         cannot_tell=conclusions.cannot_tell(study),
@@ -60,6 +60,23 @@ def study_page(study: Study, others: Section | None = None) -> Page:
     )
 
 
+def _lead(study: Study) -> str:
+    say, it = study.say, study.recommendation
+    if it.judged_on == "all" and it.over_bases:
+        return say("판정", "Verdict")
+    return say("추천", "Recommendation") if len(it.candidates) > 1 else say("평가", "Evaluated")
+
+
+def _headline(study: Study) -> str:
+    """The checkpoint to keep; where nothing was chosen among checkpoints, whether adapting the base helped."""
+    say, it = study.say, study.recommendation
+    if it.judged_on == "confirm" or not it.over_bases:
+        return it.name
+    if any(finding(one) == "better" for one in it.over_bases):
+        return say("적응한 모델이 원래 모델보다 낫습니다", "The adapted model beats the base")
+    return say("원래 모델보다 낫다고 확인되지 않았습니다", "Not shown to beat the base")
+
+
 def _tiles(study: Study) -> tuple[Tile, ...]:
     say, it = study.say, study.recommendation
     out = [Tile(METRICS[it.metric].label, *_split(percent(it.value)))]
@@ -67,7 +84,8 @@ def _tiles(study: Study) -> tuple[Tile, ...]:
         found = finding(it.over_base)
         told = {"better": say("보임", "shown"), "worse": say("더 나쁨", "worse")}.get(found, say("보이지 않음", "not shown"))
         value, interval = _split(points(it.over_base.difference))
-        detail = f"{interval} · {told}"
+        where = say(" · 모든 문서", " · all documents") if it.judged_on == "all" else ""
+        detail = f"{interval} · {told}{where}"
         out.append(
             Tile(
                 say("원래 모델보다 (점)", "over the base (points)"),
@@ -77,8 +95,7 @@ def _tiles(study: Study) -> tuple[Tile, ...]:
             )
         )
     if it.saves:
-        by_name = {candidate.name: candidate.tokens for candidate in it.candidates}
-        saved = 100 * (1 - by_name[it.name] / by_name[it.best])
+        saved = 100 * (1 - study.chosen.tokens / study.best.tokens)
         out.append(
             Tile(
                 say("아낀 학습", "training saved"),
@@ -88,7 +105,7 @@ def _tiles(study: Study) -> tuple[Tile, ...]:
             )
         )
     if len(it.candidates) > 1:
-        bound = next(candidate.bound for candidate in it.candidates if candidate.name == it.name)
+        bound = study.choice.candidates[study.chosen].bound
         told = say("선택 쪽에서, 95% 신뢰", "on select, 95% confidence")
         tone: Tone = "good" if bound <= it.margin else ""
         out.append(
@@ -152,7 +169,7 @@ def results_csv(study: Study) -> str:
         ]
         found = [entry.evaluation.estimates.get(name) for name in metrics]
         values = [v for e in found for v in ((f"{e.value:.6f}", f"{e.low:.6f}", f"{e.high:.6f}", e.n) if e else ("", "", "", ""))]
-        answer = answers.get(entry.name)
+        answer = answers.get(entry)
         last: list[Any] = [""] * len(judged)
         if answer is not None:
             change = answer.difference

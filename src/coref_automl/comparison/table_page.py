@@ -22,7 +22,7 @@ from coref_automl.comparison.page import (
 from coref_automl.comparison.sentences import points
 from coref_automl.comparison.tables import ALPHA, TableRow, Unpaired, between, curves, twins, within, wrong_composites
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.statistics import detectable
+from coref_automl.statistics.intervals import detectable
 
 _PARTS = ("real1", "real5", "lambada_top1")
 

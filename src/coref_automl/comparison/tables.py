@@ -15,7 +15,7 @@ from pathlib import Path
 from coref_automl.errors import InputError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Estimate
-from coref_automl.statistics import holm, unpaired, wilson
+from coref_automl.statistics.closed_forms import holm, unpaired, wilson
 
 _NUMBERS = ("seq_len", "epoch", "real1", "real5", "lambada_top1", "real_samples", "lambada_samples")
 _ROUNDING = 0.00015

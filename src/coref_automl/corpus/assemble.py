@@ -16,7 +16,8 @@ from coref_automl.corpus.card import card
 from coref_automl.corpus.counts import counted, refuse_sources
 from coref_automl.corpus.dataset import Ints, smallest_type, write_dataset
 from coref_automl.corpus.encode import special_of, tokenizer_of
-from coref_automl.corpus.overlap import evaluation_fingerprint, report
+from coref_automl.corpus.inputs import MadeFrom
+from coref_automl.corpus.overlap import report
 from coref_automl.corpus.pack import filled_blocks, pack
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.select import Choice
@@ -55,9 +56,8 @@ def assemble(
     progress: Progress,
     missing: list[str],
     hub: list[str],
+    made: MadeFrom,
 ) -> dict[str, Any]:
-    from coref_automl.models.load import tokenizer_fingerprint
-
     tokenizer = tokenizer_of(recipe.model)
     special = special_of(tokenizer, recipe.model)
     dtype = smallest_type(len(tokenizer))
@@ -74,7 +74,7 @@ def assemble(
     manifest = {
         "mode": recipe.mode,
         "tokenizer": recipe.model,
-        "tokenizer_fingerprint": tokenizer_fingerprint(tokenizer),
+        "tokenizer_fingerprint": made["tokenizer_fingerprint"],
         "vocabulary": len(tokenizer),
         "pad_id": special.pad,
         "cls_id": special.cls,
@@ -88,9 +88,12 @@ def assemble(
         "mentions": int(encoded.marks.sum()),
         "chains": int(encoded.chains.sum()),
         "sources": sources,
-        "inputs": [{key: entry[key] for key in ("label", "rows", "fingerprint")} for entry in index.inputs],
+        "inputs": [
+            {**part, **{key: entry[key] for key in ("rows", "fingerprint")}}
+            for part, entry in zip(made["inputs"], index.inputs, strict=True)
+        ],
         "missing": missing,
-        "eval_sets": [{"name": Path(name).name, "fingerprint": evaluation_fingerprint(Path(name))} for name in recipe.eval_sets],
+        "eval_sets": made["eval_sets"],
         "overlap": _overlap(index, choice, stems, evaluation),
         "examples": index.examples,
         "settings": recipe.settings(),

@@ -9,21 +9,24 @@ import gzip
 import io
 import json
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
 from coref_automl.errors import MissingExtra, SourceError
 from coref_automl.records import Document
-from coref_automl.store import natural_order
+from coref_automl.store import at_home, is_text, natural_order
 
 LONGEST = 16 << 20
 """Bytes of the longest line that is read as one document; a longer one is a broken export, and is counted."""
 
 TEXT = "text"
+_WAITING = 1_000
+"""Flaws at the head of a file that wait for its first document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +44,26 @@ Row = tuple[int, dict[str, Any] | str]
 
 def files_of(place: str) -> list[Path]:
     """The files that a path, a glob or a folder names, in natural order."""
-    path = Path(place).expanduser()
+    path = at_home(place)
     if path.is_dir():
         found = [file for file in path.rglob("*") if file.is_file() and _reader_of(file)]
     elif path.is_file():
         found = [path]
+    elif path.exists():
+        raise SourceError(f"local:{place} is a pipe, a socket or a device; copy its content into a file and give that.")
     else:
         found = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]  # noqa: PTH207 - absolute patterns
     if not found:
         raise SourceError(f"local:{place} names no file that can be read; give a file, a folder or a quoted glob of {_KNOWN}.")
+    for file in found:
+        if not is_text(str(file)):
+            raise SourceError(f"The name {os.fsencode(file)!r} is not UTF-8; rename the file.")
     return sorted(found, key=natural_order)
 
 
 def name_of(place: str) -> str:
     """What a local source is called where its rows do not say: the file, or the folder that holds the files."""
-    path = Path(place).expanduser()
+    path = at_home(place)
     if path.is_dir():
         return path.resolve().name
     return _stem(path) if path.is_file() else path.resolve().parent.name
@@ -64,50 +72,67 @@ def name_of(place: str) -> str:
 def read_file(path: Path, *, name: str, field: str | None = None, broken_ok: bool = False) -> Iterator[Document | Flaw]:
     """Every row of a file, in order: a document, or the flaw that keeps it from being one.
 
-    The first row must hold the field, otherwise the field is wrong and not the row. A file that breaks off is an error, or with
-    `broken_ok` one more flaw.
+    A field that none of the first thousand rows has is a wrong field, not a thousand wrong rows. A file that breaks off is an
+    error, or with `broken_ok` one more flaw. A flawed row without a source belongs to the source of the document before it, at
+    the head of a file to that of the first one.
     """
     reader = _reader_of(path)
     if reader is None:
         raise SourceError(f"{path} is of an unknown kind; known are {_KNOWN}.")
-    line, rows = 0, 0
+    field, line = field or TEXT, 0
+    source: str | None = None
+    lacking: SourceError | None = None
+    found = False
+    waiting: list[Flaw] = []
     try:
         for line, row in reader(path):
             where = f"{path.name}, line {line}"
             if isinstance(row, str):
-                rows += 1
-                yield Flaw(name, where, row)
+                entry: Document | Flaw = Flaw(source or name, where, row)
+            else:
+                entry = _document(row, where, f"{_stem(path)}-{line}", name, source, field)
+                found = found or field in row
+                lacking = lacking or _wrong_field(path, field, row)
+            if isinstance(entry, Document):
+                source = entry.source
+            elif source is None and len(waiting) < _WAITING:
+                waiting.append(entry)
                 continue
-            yield _document(row, path, where, f"{_stem(path)}-{line}", name, field or TEXT, first=rows == 0)
-            rows += 1
+            if lacking and not found:
+                raise lacking
+            yield from (replace(flaw, source=source or name) if flaw.source == name else flaw for flaw in waiting)
+            waiting.clear()
+            yield entry
     except _BROKEN as error:
         if not broken_ok:
             reason = f"{path} breaks off after line {line} ({error})"
             raise SourceError(
                 f"{reason}; fetch it again (prepare mlm, entity and combined keep what can be read under --allow-missing)."
             ) from error
-        yield Flaw(name, f"{path.name}, after line {line}", "the file breaks off")
-        rows += 1
-    if not rows:
-        yield Flaw(name if path.stem == name else _stem(path), path.name, "an empty file")
+        waiting.append(Flaw(source or name, f"{path.name}, after line {line}", "the file breaks off"))
+    if lacking and not found:
+        raise lacking
+    if not line and not waiting:
+        waiting.append(Flaw(name if path.stem == name else _stem(path), path.name, "an empty file"))
+    yield from waiting
 
 
-def _document(
-    row: dict[str, Any], path: Path, where: str, fallback: str, name: str, field: str, *, first: bool
-) -> Document | Flaw:
-    source = _clean(row["source"]) if isinstance(row.get("source"), str) and row["source"] else name
+def _wrong_field(path: Path, field: str, row: dict[str, Any]) -> SourceError:
+    return SourceError(f"{path} has no field {field!r}; its rows hold {', '.join(map(str, row)) or 'nothing'}. Pass --field.")
+
+
+def _document(row: dict[str, Any], where: str, fallback: str, name: str, before: str | None, field: str) -> Document | Flaw:
+    stated = _clean(row["source"]) if isinstance(row.get("source"), str) and row["source"] else None
     text = row.get(field)
     if not isinstance(text, str):
-        if first and field not in row:
-            raise SourceError(
-                f"{path} has no field {field!r}; its rows hold {', '.join(map(str, row)) or 'nothing'}. Pass --field."
-            )
-        return Flaw(source, where, f"no field {field!r}" if text is None else f"the field {field!r} is not text")
+        return Flaw(
+            stated or before or name, where, f"no field {field!r}" if text is None else f"the field {field!r} is not text"
+        )
     identity = row.get("id")
     title = row.get("title")
     return Document(
         id=_clean(str(identity)) if isinstance(identity, str | int) and str(identity) else fallback,
-        source=source,
+        source=stated or name,
         text=text,
         title=_clean(title) if isinstance(title, str) else "",
     )

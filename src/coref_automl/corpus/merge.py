@@ -12,14 +12,16 @@ from coref_automl.corpus.counts import refuse_empty
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import Mode
+from coref_automl.corpus.inputs import difference, was_noted
 from coref_automl.corpus.overlap import evaluation_documents
 from coref_automl.corpus.prepare import PART, WORK
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.select import choose_documents
 from coref_automl.corpus.shards import build_index
 from coref_automl.errors import DatasetError
+from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
-from coref_automl.store import MANIFEST, claim_folder, is_done, read_json, remove
+from coref_automl.store import MANIFEST, is_done, read_json, remove
 
 
 def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | None = None) -> dict[str, Any]:
@@ -35,13 +37,13 @@ def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | 
     if recipe.near_duplicates:
         require_near()
     evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
-    claim_folder(out, KIND, fresh=True)
-    index = build_index(works, holdout=recipe.holdout)
-    near = recipe.near_duplicates
-    choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=out / WORK)
-    refuse_empty(index, choice, recipe, progress)
-    manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **read_json(works[0] / "facts.json"))
-    remove(out / WORK)
+    with claimed(out, KIND, fresh=True):
+        index = build_index(works, holdout=recipe.holdout)
+        near = recipe.near_duplicates
+        choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=out / WORK)
+        refuse_empty(index, choice, recipe, progress)
+        manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **read_json(works[0] / "facts.json"))
+        remove(out / WORK)
     return manifest
 
 
@@ -53,7 +55,10 @@ def _part_in_order(parts: Sequence[Path]) -> list[Path]:
     for folder in parts:
         if not is_done(folder) or read_json(folder / MANIFEST).get("kind") != PART:
             raise DatasetError(f"{folder} is not a finished part; make it with: coref-automl prepare ... --shard 1/{total}")
-        settings = dict(read_json(folder / MANIFEST)["settings"])
+        manifest = read_json(folder / MANIFEST)
+        if not was_noted(manifest):
+            raise DatasetError(f"{folder} was made by an earlier version; prepare this share again.")
+        settings = dict(manifest["settings"])
         number, of = map(int, str(settings.pop("shard")).split("/"))
         if of != total or number - 1 in found:
             raise DatasetError(
@@ -62,5 +67,9 @@ def _part_in_order(parts: Sequence[Path]) -> list[Path]:
         if common is not None and common != settings:
             raise DatasetError(f"{folder} was prepared with other settings than {parts[0]}; prepare it again with the same ones.")
         common = settings
+        if changed := difference(read_json(parts[0] / MANIFEST), manifest):
+            raise DatasetError(
+                f"{folder} and {parts[0]} were made from different inputs ({changed}); prepare both from the same files."
+            )
         found[number - 1] = folder
     return [found[number] for number in range(total)]

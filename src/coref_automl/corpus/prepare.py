@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -20,25 +19,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl import errors
+from coref_automl.config import as_path, expect
 from coref_automl.corpus.assemble import assemble
 from coref_automl.corpus.counts import refuse_empty
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import EncodeSettings, special_of, tokenizer_of
+from coref_automl.corpus.inputs import MadeFrom, difference, made_from, pinned, readable_parts, was_noted
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
 from coref_automl.corpus.read import ReadSettings, finished_shards
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.select import Choice, choose_documents
 from coref_automl.corpus.shards import READ, Index, build_index
-from coref_automl.corpus.sources import BUNDLED, Input, check_source, inputs_of
-from coref_automl.errors import CorefError, FolderError, InputError, SourceError, WorkError
+from coref_automl.corpus.sources import BUNDLED, Input
+from coref_automl.errors import CorefError, FolderError, InputError, WorkError
 from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
+from coref_automl.locks import claimed
 from coref_automl.progress import Progress, Stage, quiet
 from coref_automl.records import Document
 from coref_automl.store import (
     MANIFEST,
-    claim_folder,
-    fingerprint,
     is_done,
     kind_of_folder,
     mark_done,
@@ -47,7 +47,7 @@ from coref_automl.store import (
     remove,
     write_json,
 )
-from coref_automl.workers import Job, Outcome, run_jobs
+from coref_automl.workers import Job, Outcome, run_jobs, usable_cores
 
 __all__ = ["PrepareRecipe", "prepare"]
 
@@ -56,21 +56,33 @@ PART = "dataset-part"
 _SMALL = 4 << 20
 
 
-def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
+def prepare(recipe: PrepareRecipe, out: str | Path, *, progress: Progress | None = None) -> dict[str, Any]:
     """Make the dataset, or go on making it; a finished one is returned as it stands."""
+    recipe, out = expect(recipe, PrepareRecipe, "prepare"), as_path(out, "out")
     progress = progress or quiet()
     _same_settings(recipe, out)
     if is_done(out) and kind_of_folder(out) in (KIND, PART):
-        return dict(read_json(out / MANIFEST))
+        return _as_it_stands(recipe, out, progress)
+    tokenizer_of.cache_clear()  # in one process too, a folder may hold another tokenizer than a while ago
     special_of(tokenizer_of(recipe.model), recipe.model)
     if recipe.near_duplicates:
         require_near()
     if recipe.mode != "mlm":
         require_kiwi()
     evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
-    parts, missing = _readable(recipe, progress)
-    claim_folder(out, PART if recipe.shard else KIND)
-    _begin(recipe, parts, evaluation, out, progress)
+    parts, missing = readable_parts(recipe, progress)
+    with claimed(out, PART if recipe.shard else KIND):
+        if is_done(out):  # by a command that ended just now
+            return _as_it_stands(recipe, out, progress)
+        return _prepare(recipe, parts, missing, evaluation, out, progress)
+
+
+def _prepare(
+    recipe: PrepareRecipe, parts: list[Input], missing: list[str], evaluation: list[Document], out: Path, progress: Progress
+) -> dict[str, Any]:
+    parts = pinned(parts, _begun(out))
+    made = made_from(recipe, parts, progress)
+    _begin(recipe, made, out, progress)
     work, workers = out / WORK, recipe.workers or _fitting_workers(parts)
 
     _read(parts, recipe, work, workers, progress)
@@ -86,10 +98,12 @@ def prepare(recipe: PrepareRecipe, out: Path, *, progress: Progress | None = Non
     if evaluation:
         write_grams(evaluation, work / "grams.npy")
     _encode(index, choice, recipe, work, workers, progress)
-    facts = {"missing": missing, "hub": sorted({part.name for part in parts if part.path is None})}
+    hub = sorted({part.name for part in parts if part.path is None})
+    facts: dict[str, Any] = {"missing": missing, "hub": hub, "made": made}
     write_json(work / "facts.json", facts)
     if recipe.shard:
-        manifest = {"kind": PART, "settings": recipe.settings(), "documents": len(index), "shards": len(index.shards)}
+        counts = {"documents": len(index), "shards": len(index.shards)}
+        manifest = {"kind": PART, "settings": recipe.settings(), **counts, **made}
         write_json(out / MANIFEST, manifest)
         mark_done(out)
         return manifest
@@ -117,45 +131,37 @@ def _shown(value: Any) -> str:
     return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
 
 
-def _begin(recipe: PrepareRecipe, parts: list[Input], evaluation: list[Document], out: Path, progress: Progress) -> None:
-    """Go on with what an earlier call left only if it saw the same inputs; what a kill left half written goes."""
-    from coref_automl.models.load import tokenizer_fingerprint
+def _as_it_stands(recipe: PrepareRecipe, out: Path, progress: Progress) -> dict[str, Any]:
+    """A finished dataset, if it would be made from the same inputs today; one of other inputs is never handed out in silence."""
+    manifest = dict(read_json(out / MANIFEST))
+    if not was_noted(manifest):
+        progress.note(
+            f"{out} was made by an earlier version, which did not note its inputs' bytes; whether they changed is unknown."
+        )
+        return manifest
+    parts, _ = readable_parts(recipe, progress, hub=False)
+    if changed := difference(manifest, made_from(recipe, parts, progress)):
+        raise FolderError(
+            f"{out} is finished, but {changed} since it was made; choose another --out, or remove {out} to make it again."
+        )
+    return manifest
 
+
+def _begun(out: Path) -> dict[str, Any]:
+    """What an unfinished dataset was begun from; empty where nothing was begun."""
+    held = out / WORK / INPUTS
+    return dict(read_json(held)) if held.is_file() else {}
+
+
+def _begin(recipe: PrepareRecipe, made: MadeFrom, out: Path, progress: Progress) -> None:
+    """Go on with what an earlier call left only if it saw the same inputs."""
     work = out / WORK
-    sizes = [part.path.stat().st_size if part.path else 0 for part in parts]
-    inputs = {
-        "parts": [[part.label, size] for part, size in zip(parts, sizes, strict=True)],
-        "evaluation": fingerprint([(document.id, document.text) for document in evaluation]),
-        "tokenizer": tokenizer_fingerprint(tokenizer_of(recipe.model)),
-        "allow_missing": recipe.allow_missing,
-    }
-    if (work / INPUTS).is_file() and read_json(work / INPUTS) != inputs:
+    inputs = {**made, "allow_missing": recipe.allow_missing}
+    if _begun(out) not in ({}, inputs):
         progress.note("The inputs have changed since this dataset was begun, so it is begun again.")
         remove(work)
-    for stray in out.glob(".*.part"):
-        stray.unlink()
     write_json(work / SETTINGS, recipe.settings())
     write_json(work / INPUTS, inputs)
-
-
-def _readable(recipe: PrepareRecipe, progress: Progress) -> tuple[list[Input], list[str]]:
-    """Every part of every source, before any work is done; what cannot be read is an error, or with `allow_missing` a note."""
-    parts: list[Input] = []
-    broken: list[str] = []
-    for name in recipe.sources:
-        checks = check_source(name, field=recipe.field)
-        fine = inputs_of(name) if any(check.readable for check in checks) else []
-        parts += [part for part, check in zip(fine, checks, strict=False) if check.readable]
-        broken += [check.message for check in checks if not check.readable]
-    if broken and not recipe.allow_missing:
-        raise SourceError(
-            "\n".join([*broken, "Nothing was done; prepare goes on without what cannot be read under --allow-missing."])
-        )
-    for message in broken:
-        progress.note(f"left out: {message}")
-    if not parts:
-        raise SourceError("None of the sources can be read, so there is nothing to prepare; see: coref-automl sources --check")
-    return parts, broken
 
 
 def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
@@ -219,7 +225,7 @@ def _fitting_workers(parts: list[Input]) -> int:
     """A process costs seconds to start: small inputs are done in this one."""
     known = sum(part.path.stat().st_size for part in parts if part.path is not None)
     small = known < _SMALL and all(part.path is not None or part.name in BUNDLED for part in parts)
-    return 1 if small else len(os.sched_getaffinity(0))
+    return 1 if small else usable_cores()
 
 
 def _each(target: str, jobs: list[dict[str, Any]], workers: int, stage: Stage) -> None:

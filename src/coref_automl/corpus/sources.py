@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -77,11 +78,15 @@ OnFlaw = Callable[[Flaw], None]
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One readable part of a source: a file, a hub dataset or a bundled text. `label` is the same on every machine."""
+    """One readable part of a source: a file, a hub dataset or a bundled text. `label` is the same on every machine.
+
+    `revision` pins a hub dataset, so that a run that was stopped goes on with the rows it began with.
+    """
 
     name: str
     label: str
     path: Path | None = None
+    revision: str | None = None
 
 
 def inputs_of(name: str) -> list[Input]:
@@ -98,7 +103,7 @@ def read_input(part: Input, *, field: str | None = None, broken_ok: bool = False
     if part.path is not None:
         name = name_of(part.name.removeprefix("local:"))
         return read_file(part.path, name=name, field=field, broken_ok=broken_ok)
-    return _bundled(part.name) if part.name in BUNDLED else _hub(part.name, field)
+    return _bundled(part.name) if part.name in BUNDLED else _hub(part.name, field, part.revision)
 
 
 def open_source(name: str, *, field: str | None = None, on_flaw: OnFlaw | None = None) -> Iterator[Document]:
@@ -168,14 +173,14 @@ def _bundled(name: str) -> Iterator[Document]:
 
         yield from passages()
         return
-    from coref_automl.corpus.synthetic import documents
+    from coref_automl.corpus.synthetic.writer import documents
 
     least, most = _SYNTHETIC_LENGTHS[name]
     for synthetic in documents(_SYNTHETIC_DOCUMENTS, 0, least=least, most=most):
         yield synthetic.document
 
 
-def _hub(name: str, field: str | None) -> Iterator[Document | Flaw]:
+def _hub(name: str, field: str | None, revision: str | None) -> Iterator[Document | Flaw]:
     source = SOURCES[name]
     fields = (field,) if field else source.fields
     try:
@@ -185,7 +190,8 @@ def _hub(name: str, field: str | None) -> Iterator[Document | Flaw]:
     if not _hub_answers():
         raise SourceError(f"{name} ({source.hub}) cannot be reached; check the network, or download it and pass local:PATH.")
     try:
-        rows = load_dataset(source.hub, source.config, split=source.split, streaming=True, token=os.environ.get("HF_TOKEN"))
+        options = {"split": source.split, "streaming": True, "token": os.environ.get("HF_TOKEN"), "revision": revision or None}
+        rows = load_dataset(source.hub, source.config, **options)
         for number, row in enumerate(rows):
             if number == 0 and (missing := [entry for entry in fields if entry not in row]):
                 raise SourceError(
@@ -196,6 +202,17 @@ def _hub(name: str, field: str | None) -> Iterator[Document | Flaw]:
         raise
     except Exception as error:  # the hub's libraries raise a score of kinds; each becomes one sentence
         raise _explained(name, source, error) from error
+
+
+def hub_revision(name: str) -> str:
+    """The commit that a hub source stands at; empty where the hub does not say."""
+    from huggingface_hub import HfApi
+
+    if not _hub_answers():
+        return ""
+    with suppress(Exception):  # it can be read without, only not be pinned
+        return str(HfApi().dataset_info(SOURCES[name].hub, timeout=10, token=os.environ.get("HF_TOKEN")).sha or "")
+    return ""
 
 
 @cache

@@ -10,13 +10,14 @@ from coref_automl.corpus.holdout import SHARE, limits, rank
 from coref_automl.corpus.sources import open_source
 from coref_automl.errors import RecipeError, SourceError
 from coref_automl.korean import Tagger, default_cache
+from coref_automl.locks import claimed
 from coref_automl.models.build import train_tokenizer
 from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document, Record
-from coref_automl.store import MANIFEST, claim_folder, mark_done, write_json
+from coref_automl.store import MANIFEST, mark_done, write_json
 
-LEAST_VOCABULARY = 1_000
+LEAST_VOCABULARY, MOST_VOCABULARY = 1_000, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,16 @@ class TokenizerCard(Record):
 def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | None = None) -> TokenizerCard:
     """Read, clean, leave out what is held out, learn, save."""
     progress = progress or quiet()
-    if recipe.vocab_size < LEAST_VOCABULARY:
-        raise RecipeError(f"vocab_size should be at least {LEAST_VOCABULARY:,}, not {recipe.vocab_size:,}.")
-    claim_folder(out, "tokenizer", fresh=True)
+    if not LEAST_VOCABULARY <= recipe.vocab_size <= MOST_VOCABULARY:
+        bounds = f"between {LEAST_VOCABULARY:,} and {MOST_VOCABULARY:,}"
+        raise RecipeError(f"vocab_size should lie {bounds}, not {recipe.vocab_size:,}; pass --vocab-size 16000.")
+    if recipe.tails is not None and not 0 <= recipe.tails <= recipe.vocab_size:
+        raise RecipeError(f"tails should lie between 0 and vocab_size ({recipe.vocab_size:,}), not {recipe.tails:,}.")
+    with claimed(out, "tokenizer", fresh=True):
+        return _learn(recipe, out, progress)
+
+
+def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerCard:
     texts = _texts(recipe, progress)
     if not texts:
         raise SourceError(f"No document of {', '.join(recipe.sources)} can be used; see the reasons with `coref-automl prepare`.")

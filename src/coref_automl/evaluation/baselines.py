@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coref_automl.records import ClozeItem, Estimate, ItemScore
-from coref_automl.statistics import bootstrap_mean
+from coref_automl.statistics.intervals import bootstrap_mean
 
 _TOP = 5
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from coref_automl.errors import EvaluationError
+from coref_automl.models.library import is_out_of_memory
 
 CPU_BUDGET = 4096
 """Tokens of a batch on a CPU: more is slower there (page faults)."""
@@ -45,11 +46,6 @@ def in_batches(
             _release()
             continue
         yield batch, result
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Torch has an exception of its own on a GPU and only a sentence on a CPU."""
-    return type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError) or "can't allocate memory" in str(error)
 
 
 def _take(queue: deque[T], size: Callable[[T], tuple[int, int]], budget: int) -> list[T]:

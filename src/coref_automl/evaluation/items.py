@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from coref_automl import config, store
 from coref_automl.corpus.holdout import LEAST, SHARE
-from coref_automl.errors import CorefError, EvalSetError, FolderError, RecipeError
+from coref_automl.errors import EvalSetError, FolderError, RecipeError
 from coref_automl.evaluation import manifest, nouns
 from coref_automl.evaluation.evalset import KIND, TASKS, EvalSet, bundled_eval_set, freeze
-from coref_automl.evaluation.far import bucket_of, far_items
+from coref_automl.evaluation.far import far_items
 from coref_automl.evaluation.gold import Annotated, annotated, gold_items
 from coref_automl.evaluation.lambada import Passage, lambada_items, open_rows, passages
+from coref_automl.evaluation.metrics import bucket_of
 from coref_automl.evaluation.reading import Found, ReadDocument, read_document, spread
-from coref_automl.evaluation.real import real_items
+from coref_automl.evaluation.real import PER_DOCUMENT, real_items
 from coref_automl.evaluation.rows import local_rows
 from coref_automl.evaluation.texts import read_texts
+from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import ClozeItem, Document, Task
 
@@ -39,7 +41,9 @@ class EvalRecipe:
     counted. `sources` give the texts of `real` and `real-far`; `gold` and `lambada` are files of those tasks (`local:PATH` or a
     plain path; for lambada also `ko-lambada` on the hub and `bundled:cloze`). Only held-out documents of a source are used, the
     same that `prepare mlm|entity|combined` leaves out; `all_documents` uses every one, for sets of texts that nothing trains on.
-    `limit` is rows a file or hub source. At most `per_source` real items a source, `per_bucket` far items a source and bucket.
+    `limit` is rows a file or hub source. At most `per_source` real items a source and `per_document` a document, `per_bucket` far
+    items a source and bucket. `single_entry` keeps real items whose answer is one vocabulary entry of the reference tokenizer:
+    no model of that vocabulary can hit the others under strict.
     """
 
     models: tuple[str, ...]
@@ -54,9 +58,12 @@ class EvalRecipe:
     all_documents: bool = False
     per_source: int = 1_600
     per_bucket: int = 400
+    per_document: int = PER_DOCUMENT
+    single_entry: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
+        config.typed(self)
         if not self.models:
             raise RecipeError("Name the model whose tokenizer is the reference, with --model.")
         for task in self.tasks:
@@ -68,15 +75,17 @@ class EvalRecipe:
                 raise RecipeError(f"The task {task} needs {option}; name one, or leave the task out.")
         if not 0 <= self.holdout <= 0.5:
             raise RecipeError(f"--holdout is a share between 0 and 0.5, not {self.holdout}.")
-        if min(self.per_source, self.per_bucket, self.limit or 1) < 1:
-            raise RecipeError("The limits of rows, of items a source and of items a bucket are 1 or more.")
+        if min(self.per_source, self.per_bucket, self.per_document, self.limit or 1) < 1:
+            raise RecipeError("The limits of rows, and of items per source, per bucket and per document, are 1 or more.")
+        if self.seed < 0:
+            raise RecipeError(f"--seed should be 0 or more, not {self.seed}.")
 
     @property
     def asks_for_items(self) -> bool:
         return bool(self.sources or self.gold or self.lambada)
 
 
-def prepare_eval(recipe: EvalRecipe, out: Path, *, progress: Progress | None = None) -> EvalSet:
+def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | None = None) -> EvalSet:
     """Build and freeze a set. A finished one of the same settings and inputs is returned as it is; new models add noun tables.
 
     Without sources, gold and lambada, `out` is a finished set and only gets the noun tables of the models.
@@ -84,22 +93,19 @@ def prepare_eval(recipe: EvalRecipe, out: Path, *, progress: Progress | None = N
     from coref_automl.korean import Tagger, default_cache
     from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 
+    recipe, out = config.expect(recipe, EvalRecipe, "prepare_eval"), config.as_path(out, "out")
     progress = progress or quiet()
     tokenizers = [load_tokenizer(model) for model in recipe.models]
     tagger = Tagger(default_cache())
     if recipe.asks_for_items:
         settings = manifest.settings(recipe, tokenizer_fingerprint(tokenizers[0]))
-        store.claim_folder(out, KIND)
-        if not store.is_done(out):
-            work = _Work(recipe, tokenizers[0], tagger, progress)
-            try:
+        with claimed(out, KIND):
+            if not store.is_done(out):
+                work = _Work(recipe, tokenizers[0], tagger, progress)
                 work.build()
-            except CorefError:
-                store.leave_empty(out)  # nothing was written: the folder is free for the corrected command, whatever it makes
-                raise
-            freeze(out, work.used(), work.items, manifest.facts(recipe, settings, work.items, work.drops, work.sources))
-        elif EvalSet.open(out).manifest["settings"] != settings:
-            raise FolderError(f"{out} holds a set of other settings or inputs, and sets are frozen; choose another --out.")
+                freeze(out, work.used(), work.items, manifest.facts(recipe, settings, work.items, work.drops, work.sources))
+        if changed := manifest.difference({**manifest.ADDED, **EvalSet.open(out).manifest["settings"]}, settings):
+            raise FolderError(f"{out} is frozen, but {changed}; choose another --out, or remove {out} to make it again.")
     built = EvalSet.open(out)
     for tokenizer in progress.track(tokenizers, "Noun tables", len(tokenizers), "tokenizers"):
         nouns.table_for(tokenizer, built.folder, {}, tagger)
@@ -177,9 +183,10 @@ class _Work:
                 "kept": texts.kept[source],
                 **texts.drops.get(source, {}),
             }
+        answers = nouns.answers(self.reference, self.tagger) if recipe.single_entry else None
         for _, read in self._read(map(_Plain, texts.documents), "Finding items in texts"):
             if "real" in recipe.tasks:
-                self._take("real", real_items(read, seed=recipe.seed))
+                self._take("real", real_items(read, seed=recipe.seed, per_document=recipe.per_document, answers=answers))
             if "real-far" in recipe.tasks:
                 self._take("real-far", far_items(read, seed=recipe.seed))
         self._limit("real", recipe.per_source, lambda item: item.source, "the limit of its source")

@@ -12,7 +12,7 @@ import numpy as np
 
 from coref_automl.evaluation.words import sample
 from coref_automl.records import Estimate, Record, Task
-from coref_automl.statistics import bootstrap_mean
+from coref_automl.statistics.intervals import bootstrap_mean
 
 if TYPE_CHECKING:
     from coref_automl.evaluation.evalset import EvalSet

@@ -11,7 +11,7 @@ from coref_automl import store
 from coref_automl.config import to_mapping
 from coref_automl.corpus.files import files_of, name_of
 from coref_automl.corpus.sources import inputs_of, licence_of
-from coref_automl.evaluation.far import BUCKETS, bucket_of
+from coref_automl.evaluation.metrics import BUCKETS, bucket_of
 from coref_automl.evaluation.reading import VERSIONS
 from coref_automl.korean import kiwi_version
 from coref_automl.records import ClozeItem, Task
@@ -20,14 +20,23 @@ if TYPE_CHECKING:
     from coref_automl.evaluation.items import EvalRecipe
 
 
+ADDED = {"per_document": 3, "single_entry": False}
+"""Settings that sets frozen by earlier versions do not name, with what held there."""
+
+
 def settings(recipe: EvalRecipe, reference: str) -> dict[str, Any]:
     """What decides the bytes of a set: the recipe without the names of this machine's folders, and the bytes of local inputs."""
     values = to_mapping(recipe)
     for key in ("models", "sources", "gold", "lambada"):
         values.pop(key)
-    inputs = {label: mark for name in recipe.sources for label, mark in _inputs(name)}
-    inputs.update({label: mark for name in (*recipe.gold, *recipe.lambada) for label, mark in _annotations(name)})
-    return {**values, "inputs": inputs, "reference": reference, "versions": {task: VERSIONS[task] for task in recipe.tasks}}
+    marks = [mark for name in recipe.sources for mark in _inputs(name)]
+    marks += [mark for name in (*recipe.gold, *recipe.lambada) for mark in _annotations(name)]
+    return {
+        **values,
+        "inputs": _by_label(marks),
+        "reference": reference,
+        "versions": {task: VERSIONS[task] for task in recipe.tasks},
+    }
 
 
 def facts(
@@ -82,6 +91,34 @@ def reasons(drops: Mapping[str, int]) -> str:
     """Reasons with their counts, most frequent first."""
     ranked = sorted(drops.items(), key=lambda entry: (-entry[1], entry[0]))
     return ", ".join(f"{reason} {count:,}" for reason, count in ranked) or "none"
+
+
+def difference(held: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """What a set was made from or with, and would not be today, as a clause; None where all is the same."""
+    before, after = held.get("inputs", {}), now["inputs"]
+    for label, mark in after.items():
+        if before.get(label) != mark:
+            return f"{label} {'has changed' if label in before else 'is new'} since it was made"
+    if gone := [label for label in before if label not in after]:
+        return f"{gone[0]} is gone since it was made"
+    for key in sorted({*held, *now} - {"inputs"}):
+        if held.get(key) != now.get(key):
+            was, asked = (_shown(values.get(key)) for values in (held, now))
+            return f"it was made with {key} {was}, and this command has {asked}"
+    return None
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _by_label(marks: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Fingerprints by file name; of several files of one name, the later ones are numbered."""
+    found: dict[str, str] = {}
+    for label, mark in marks:
+        same = sum(known == label or known.startswith(f"{label} (") for known in found)
+        found[f"{label} ({same + 1})" if same else label] = mark
+    return found
 
 
 def _inputs(name: str) -> list[tuple[str, str]]:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl import store
-from coref_automl.errors import EvalSetError, StorageError
+from coref_automl.arrays import read_array
+from coref_automl.errors import EvalSetError, InputError, StorageError
 from coref_automl.models.vocabulary import entry_words
 
 if TYPE_CHECKING:
@@ -28,11 +29,18 @@ def build_table(tokenizer: PreTrainedTokenizerFast, tagger: Tagger) -> NDArray[n
     return tagger.are_nouns([word or "" for word in words])
 
 
+def answers(tokenizer: PreTrainedTokenizerFast, tagger: Tagger) -> frozenset[str]:
+    """The words that one entry can answer: those of the table."""
+    words = entry_words(tokenizer)
+    return frozenset(words[entry] or "" for entry in np.flatnonzero(build_table(tokenizer, tagger)).tolist())
+
+
 def table_path(folder: Path, fingerprint: str) -> Path:
     return folder / f"nouns-{fingerprint}.npy"
 
 
 def save_table(folder: Path, fingerprint: str, table: NDArray[np.bool_]) -> None:
+    store.sweep(folder, deep=False)
     with store.written_whole(table_path(folder, fingerprint), "wb") as handle:
         np.save(handle, table)
 
@@ -54,7 +62,10 @@ def _read_or_build(
 ) -> NDArray[np.bool_]:
     path = table_path(folder, fingerprint)
     if path.is_file():
-        return _read(path, len(entry_words(tokenizer)))
+        table, size = read_table(path), len(entry_words(tokenizer))
+        if table.shape != (size,):
+            raise EvalSetError(f"{path} is not a noun table of {size} entries; delete it, and it is built again.")
+        return table
     try:
         import kiwipiepy  # noqa: F401 - asked for before any work, because scoring machines may lack it
     except ImportError as error:
@@ -70,11 +81,12 @@ def _read_or_build(
     return table
 
 
-def _read(path: Path, size: int) -> NDArray[np.bool_]:
+def read_table(path: Path) -> NDArray[np.bool_]:
+    """A stored table, whatever tokenizer it belongs to."""
     try:
-        table = np.load(path)
-    except (ValueError, EOFError, OSError) as error:
+        table = read_array(path)
+    except InputError as error:
         raise EvalSetError(f"{path} is damaged ({error}); delete it, and it is built again.") from error
-    if table.dtype != np.bool_ or table.shape != (size,):
-        raise EvalSetError(f"{path} is not a noun table of {size} entries; delete it, and it is built again.")
+    if table.dtype != np.bool_:
+        raise EvalSetError(f"{path} is not a noun table; delete it, and it is built again.")
     return np.asarray(table, np.bool_)

@@ -1,13 +1,14 @@
 """Real items. In: a read document. Out: second occurrences of its nouns, hidden, with the first one in reach.
 
 A mention that occurs at least twice; its second occurrence is hidden; no pronoun between the first and the hidden one; the first
-within 400 reference tokens, so that a 512-token model holds it; at most three nouns a document. The hidden one opens its word: a
-gap after a prefix (가처분) is filled by continuation pieces, which no noun of a vocabulary can equal.
+within 400 reference tokens, so that a 512-token model holds it; at most three nouns a document unless asked for more. The hidden
+one opens its word: a gap after a prefix (가처분) is filled by continuation pieces, which no noun of a vocabulary can equal.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from coref_automl.corpus.chains import Mention, chains
 from coref_automl.evaluation.reading import INSIDE_WORD, NO_CHOICE, Found, ReadDocument, apart, choose_candidates, lot, opens_word
@@ -17,12 +18,18 @@ REACH = 400
 PER_DOCUMENT = 3
 
 
-def real_items(read: ReadDocument, *, seed: int, per_document: int = PER_DOCUMENT) -> Found:
+def real_items(
+    read: ReadDocument, *, seed: int, per_document: int = PER_DOCUMENT, answers: Collection[str] | None = None
+) -> Found:
+    """The items of one document; with `answers`, only those that hide one of these words."""
     forms = {mention.form for mention in read.mentions}
     drops: Counter[str] = Counter()
     fit: list[tuple[Mention, Mention]] = []
     for first, hidden, *_ in chains(read.mentions, cap=None):
-        if reason := _unfit(read, first, hidden, forms):
+        reason = _unfit(read, first, hidden, forms)
+        if reason is None and answers is not None and hidden.form not in answers:
+            reason = "not one vocabulary entry"
+        if reason:
             drops[reason] += 1
         else:
             fit.append((first, hidden))

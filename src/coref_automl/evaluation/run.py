@@ -12,14 +12,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from coref_automl.config import from_mapping, to_mapping
-from coref_automl.errors import CorefError, EvaluationError, StorageError
+from coref_automl.config import as_paths, expect, from_mapping, to_mapping, typed
+from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.keep import Desk
 from coref_automl.evaluation.one import evaluate_one, pick
 from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
-from coref_automl.evaluation.targets import Target, base_targets, find_targets
+from coref_automl.evaluation.targets import Target, base_targets, find_targets, identity
 from coref_automl.evaluation.words import WordMode
+from coref_automl.locks import locked
+from coref_automl.models.families import too_long
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Evaluation
 from coref_automl.store import claim_folder
@@ -50,10 +52,19 @@ class EvaluateRecipe:
     seed: int = 0
     engine: Engine = "local"
 
+    def __post_init__(self) -> None:
+        typed(self)
+        least = {"--seq-len": (self.seq_len, 1), "--batch-tokens": (self.budget, 1), "--seed": (self.seed, 0)}
+        for option, (value, low) in least.items():
+            if value is not None and value < low:
+                raise RecipeError(f"{option} should be {low} or more, not {value}.")
+        if self.seq_len is not None and (why := too_long(self.seq_len)):
+            raise RecipeError(f"seq_len {why}.")
+
 
 def evaluate(
-    paths: Sequence[str | Path],
-    recipe: EvaluateRecipe,
+    paths: str | Path | Sequence[str | Path],
+    recipe: EvaluateRecipe | None = None,
     *,
     progress: Progress | None = None,
     on_result: Callable[[Evaluation], None] | None = None,
@@ -62,22 +73,27 @@ def evaluate(
 
     `on_result` is called with each evaluation of the first set as it is finished.
     """
+    from coref_automl.models.precision import rounding_note
+
+    recipe = expect(recipe or EvaluateRecipe(), EvaluateRecipe, "evaluate")
     progress = progress or quiet()
     sets = [EvalSet.open(folder) for folder in recipe.eval_sets or (bundled_eval_set(),)]
-    targets = find_targets(paths, recipe.out)
+    targets = find_targets(as_paths(paths, "paths"), recipe.out)
     if recipe.out:
         claim_folder(recipe.out, "evaluations")
     if recipe.engine == "local":
-        pick(recipe.device, recipe.dtype)  # what no checkpoint can be scored with is said once
+        slow = rounding_note(*pick(recipe.device, recipe.dtype))  # what no checkpoint can be scored with is said once
+        if slow:
+            progress.note(slow)
     devices = _devices(recipe, len(targets))
     tally = _Tally(progress, on_result, alone=len(targets) == 1)
     if recipe.base:
         _evaluate_bases(targets, sets, recipe, devices, progress)
     _evaluate_all(targets, sets, recipe, devices, tally)
-    order = {target.name: place for place, target in enumerate(targets)}
+    order = {target.model: place for place, target in enumerate(targets)}
     if tally.failures:
         _raise(tally.failures, len(targets))
-    return sorted(tally.done, key=lambda evaluation: order[evaluation.checkpoint])
+    return sorted(tally.done, key=lambda evaluation: order[evaluation.path])
 
 
 @dataclass(slots=True)
@@ -143,19 +159,21 @@ def _evaluate_target(
     seq_len = recipe.seq_len or desk.seq_len()
     out = []
     for number, evalset in enumerate(sets):
-        evaluation = desk.known(evalset, seq_len, dtype, recipe.words)
-        if evaluation is None and only_known:
+        if only_known and desk.known(evalset, seq_len, dtype, recipe.words) is None:
             return None
-        if evaluation is None:
-            evaluation = desk.score(
-                evalset, seq_len, device, dtype, recipe.words, budget=recipe.budget, seed=recipe.seed, progress=progress
-            )
-        evaluation = desk.with_base(evaluation, evalset, seq_len, dtype)
-        desk.write(evaluation, evalset, summary=number == 0)
-        if recipe.words == "l2r" and not only_known:
-            for check in desk.check_left_to_right(evalset, seq_len, device, dtype, recipe.budget, recipe.seed):
-                progress.note(f"{target.name}, {check}")
-        out.append(evaluation)
+        with locked(target.folder(evalset.name, seq_len), on_wait=progress.note):  # what another process scores is waited for
+            target.sweep(evalset.name, seq_len)
+            evaluation = desk.known(evalset, seq_len, dtype, recipe.words)
+            if evaluation is None:
+                evaluation = desk.score(
+                    evalset, seq_len, device, dtype, recipe.words, budget=recipe.budget, seed=recipe.seed, progress=progress
+                )
+            evaluation = desk.with_base(evaluation, evalset, seq_len, dtype)
+            desk.write(evaluation, evalset, summary=number == 0)
+            if recipe.words == "l2r" and not only_known:
+                for check in desk.check_left_to_right(evalset, seq_len, device, dtype, recipe.budget, recipe.seed):
+                    progress.note(f"{target.name}, {check}")
+            out.append(evaluation)
     return out
 
 
@@ -164,11 +182,11 @@ def _evaluate_bases(
 ) -> None:
     """The models that the checkpoints started from, where they are at hand: every table shows them. Never a reason to fail."""
     wanted: dict[tuple[str, int], None] = {}
-    mine = {target.model for target in targets}
+    mine = {identity(target.model) for target in targets}
     for target in targets:
         try:
             provenance = target.provenance()
-            if provenance is None or not _at_hand(provenance.base) or provenance.base in mine:
+            if provenance is None or not _at_hand(provenance.base) or identity(provenance.base) in mine:
                 continue
             seq_len = recipe.seq_len or Desk(target, recipe.out).seq_len()
             wanted[provenance.base, seq_len] = None

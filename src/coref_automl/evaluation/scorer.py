@@ -8,7 +8,6 @@ never does, because rounded logits tie.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ from coref_automl.evaluation.matching import MatchTable
 from coref_automl.evaluation.windows import Ids, Window, maker_for
 from coref_automl.evaluation.words import Ask, Candidates, Row, left_to_right_rows, masked_rows, read_candidates
 from coref_automl.models.heads import encode_at, predict
-from coref_automl.models.precision import products
+from coref_automl.models.precision import products, rounded
 from coref_automl.models.vocabulary import entry_words, word_ids
 from coref_automl.records import ClozeItem, ItemScore, Task
 
@@ -158,9 +157,8 @@ class Scorer:
         for at, tokens in enumerate(rows):
             ids[at, : len(tokens)] = tokens
             real[at, : len(tokens)] = 1
-        cast = torch.autocast(self._device.type, self._autocast) if self._autocast else nullcontext()
         at = torch.tensor([(place.row, place.column) for place in places]).to(self._device)
-        with cast:
+        with rounded(self._device.type, self._autocast):
             batch = torch.from_numpy(ids).to(self._device), torch.from_numpy(real).to(self._device)
             return encode_at(self._model, *batch, at[:, 0], at[:, 1]), places
 

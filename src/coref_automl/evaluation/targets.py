@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coref_automl.errors import ModelError
 from coref_automl.records import Provenance
-from coref_automl.store import fingerprint, natural_order, read_json
+from coref_automl.store import fingerprint, natural_order, read_json, read_object, sweep
 
 EVALUATIONS = "evaluations"
 CHECKPOINT = re.compile(r"checkpoint-\d+")
@@ -26,17 +26,32 @@ class Target:
     base: Path
     in_run: bool
 
-    def folder(self, evalset: str, seq_len: int) -> Path:
-        inside = f"{evalset}-{seq_len}"
+    def folder(self, evalset: str, seq_len: int, mark: str = "") -> Path:
+        """Where an evaluation is written; `mark` tells it from another one that has the plain name already."""
+        inside = folder_name(evalset, seq_len, mark)
         return self.base / EVALUATIONS / inside / self.label if self.in_run else self.base / inside
+
+    def holds(self, folder: Path) -> bool:
+        """Is this folder one of the model's own evaluations, whatever set it is named after?"""
+        home = folder.parents[1] / folder.name if self.in_run else folder.parent
+        return home.resolve() == (self.base / EVALUATIONS / self.label if self.in_run else self.base).resolve()
 
     @property
     def summary(self) -> Path:
         return self.base / f"{self.label}_eval_results.json"
 
+    def sweep(self, evalset: str, seq_len: int) -> None:
+        """Remove what killed processes left half written where this model's evaluation is written."""
+        for folder in (self.folder(evalset, seq_len), self.base):
+            sweep(folder, deep=False)
+
     def provenance(self) -> Provenance | None:
         path = Path(self.model) / "training.json"
         return Provenance.from_json(read_json(path)) if path.is_file() else None
+
+
+def folder_name(evalset: str, seq_len: int, mark: str = "") -> str:
+    return f"{evalset}-{seq_len}-{mark}" if mark else f"{evalset}-{seq_len}"
 
 
 def find_targets(paths: Sequence[str | Path], out: Path | None = None) -> list[Target]:
@@ -103,6 +118,8 @@ def checkpoints_of(folder: Path) -> list[Path]:
 def _models(path: str) -> list[str]:
     """A path as the models it stands for; what is no folder is left to the loader, which knows hub ids and bundled names."""
     folder = Path(path)
+    if not path:
+        raise ModelError("A path is empty; pass a checkpoint, a run, runs, or . for this folder.")
     if not folder.is_dir():
         from coref_automl.models.load import resolve
 
@@ -152,5 +169,5 @@ def _owner(target: Target) -> str | None:
     """Whose evaluations stand in the target's folder already, if that model still exists; a moved model keeps its own."""
     if not target.summary.is_file():
         return None
-    path = str(read_json(target.summary).get("path", ""))
+    path = str(read_object(target.summary).get("path", ""))
     return _home(path, target.in_run) if path and (Path(path).is_dir() or not Path(target.model).is_dir()) else None

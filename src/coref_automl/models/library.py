@@ -1,4 +1,4 @@
-"""The library's own lines. In: whether its errors are wanted. Out: silence otherwise, for as long as a block runs."""
+"""What the library says. Its lines: silence, for as long as a block runs. Its errors: whether one means that memory is short."""
 
 from __future__ import annotations
 
@@ -20,3 +20,8 @@ def quiet_library(*, errors: bool = False) -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Torch has an exception of its own on a GPU and only a sentence on a CPU."""
+    return type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError) or "can't allocate memory" in str(error)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coref_automl.errors import ModelError
-from coref_automl.models.checks import check_tokenizer, is_discriminator, judge, or_new
-from coref_automl.models.families import family, length_of
+from coref_automl.errors import ModelError, WorkError
+from coref_automl.models.checks import check_ids, check_layers, check_size, check_tokenizer, is_discriminator, judge, or_new
+from coref_automl.models.families import family, length_of, too_long
 from coref_automl.models.files import (
     BUNDLED,
     config_of,
@@ -22,11 +22,12 @@ from coref_automl.models.files import (
     has_tokenizer,
     resolve,
     trained_length,
+    vocabulary_ids,
     weight_files,
     weight_shapes,
     weights_fingerprint,
 )
-from coref_automl.models.library import quiet_library
+from coref_automl.models.library import is_out_of_memory, quiet_library
 from coref_automl.store import fingerprint
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
     folder = folder_of(model, weights=False)
     if not has_tokenizer(folder):
         raise ModelError(f"{folder} has no tokenizer (tokenizer.json or a vocabulary); copy it there from the base model.")
+    check_ids(model, vocabulary_ids(folder))
     try:
         with quiet_library():
             tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
@@ -99,6 +101,8 @@ def load_masked_lm(
 
     if seq_len is not None and seq_len < 1:
         raise ModelError(f"A model cannot read {seq_len} tokens; pass --seq-len 512 or another length above 0.")
+    if seq_len is not None and (why := too_long(seq_len)):
+        raise ModelError(f"A model's length {why}.")
     folder = folder_of(model)
     shapes = weight_shapes(folder)
     config, notes = _config(folder, shapes)
@@ -108,7 +112,7 @@ def load_masked_lm(
     check_tokenizer(model, tokenizer, config)
     if is_discriminator(shapes) and not new_head:
         raise ModelError(f"{model} is an ELECTRA discriminator, which has no mask head; pass its generator{or_new(new_head)}.")
-    loaded, info = _weights(AutoModelForMaskedLM, folder, config, dtype=dtype, device=device)
+    loaded, info = _weights(AutoModelForMaskedLM, folder, config, shapes, dtype=dtype, device=device)
     notes += judge(model, loaded, info, new_head=new_head)
     notes += position_faults(loaded)
     longest = length_of(loaded.config)
@@ -128,11 +132,12 @@ def load_encoder(model: str, *, device: str = "cpu", dtype: str = "float32") -> 
     from coref_automl.models.attention import use_attention
 
     folder = folder_of(model)
-    config, _ = _config(folder, weight_shapes(folder))
+    shapes = weight_shapes(folder)
+    config, _ = _config(folder, shapes)
     tokenizer = load_tokenizer(model)
     check_tokenizer(model, tokenizer, config)
     options = {"add_pooling_layer": False} if family(config.model_type).pooler else {}
-    loaded, info = _weights(AutoModel, folder, config, dtype=dtype, device=device, **options)
+    loaded, info = _weights(AutoModel, folder, config, shapes, dtype=dtype, device=device, **options)
     judge(model, loaded, info, new_head=False)
     use_attention(loaded, "auto")
     loaded.eval()
@@ -155,6 +160,8 @@ def pick_device(device: str) -> str:
         wanted = torch.device(device)
     except RuntimeError as error:
         raise ModelError(f"There is no device {device!r}; choose cpu, cuda, cuda:0 ... or auto.") from error
+    if wanted.type not in ("cpu", "cuda"):  # Apple's MPS among them: nothing here was ever run on it
+        raise ModelError(f"The device {device} is not supported; pass --device cpu, or cuda where there is an NVIDIA GPU.")
     if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
         raise ModelError(f"There is no such CUDA device here, so --device {device} cannot be used; pass --device cpu.")
     return device
@@ -179,6 +186,7 @@ def _config(folder: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Any, list
 
     written = config_of(folder)
     family(written["model_type"], str(folder))
+    check_layers(folder, written, shapes)
     try:
         with quiet_library():
             config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
@@ -198,12 +206,15 @@ def _config(folder: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Any, list
     return config, repair_config(config, shapes)
 
 
-def _weights(kind: Any, folder: Path, config: Any, *, dtype: str, device: str, **options: Any) -> tuple[Any, dict[str, Any]]:
+def _weights(
+    kind: Any, folder: Path, config: Any, shapes: dict[str, tuple[int, ...]], *, dtype: str, device: str, **options: Any
+) -> tuple[Any, dict[str, Any]]:
     import torch
 
     device = pick_device(device)
     try:
         with quiet_library(), torch.random.fork_rng(devices=[]):
+            check_size(folder, kind, config, shapes, **options)
             torch.manual_seed(0)  # a new head starts the same way in every process
             loaded, info = kind.from_pretrained(
                 str(folder),
@@ -216,13 +227,15 @@ def _weights(kind: Any, folder: Path, config: Any, *, dtype: str, device: str, *
                 output_loading_info=True,
                 **options,
             )
+            return loaded.to(device), info
     except ModelError:
         raise
     except Exception as error:  # the library raises many kinds; what was asked for and the reason are what a user needs
+        if is_out_of_memory(error):
+            raise WorkError(f"{folder} does not fit in the memory of {device}; free some, or pass another device.") from error
         raise ModelError(
             f"{folder} cannot be loaded as {config.model_type} ({_first_line(error)}); pass another checkpoint."
         ) from error
-    return loaded.to(device), info
 
 
 def _first_line(error: Exception) -> str:

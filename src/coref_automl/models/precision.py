@@ -1,15 +1,20 @@
-"""How exact a GPU's float32 products are. In: whether TF32 may round their inputs. Out: that, for as long as a block runs.
+"""How exact products are. In: a device and a precision. Out: that precision, for as long as a block runs.
 
-torch has an old and a new way to say so, and refuses to answer the old question once the new one was answered; transformers
-answers the new one where torch has it. So do we.
+float32 on a GPU: torch has an old and a new way to allow TF32, and refuses to answer the old question once the new one was
+answered; transformers answers the new one where torch has it. So do we. bfloat16 on a CPU: one without the instructions rounds
+in software, with the same result; torch then warns at every product, and we say it once.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+
+_FALLBACK = r".*failed, switching to (BLAS gemm|baddbmm)"
+"""torch's warning where oneDNN has no bfloat16 product for this CPU; the product it makes instead is as good."""
 
 
 @contextmanager
@@ -24,3 +29,32 @@ def products(*, tf32: bool) -> Iterator[None]:
         yield
     finally:
         setattr(settings, name, before)
+
+
+@contextmanager
+def rounded(device: str, dtype: torch.dtype | None) -> Iterator[None]:
+    """Products in half precision (autocast); None leaves them as they are."""
+    if dtype is None:
+        yield
+        return
+    with software_rounding(), torch.autocast(torch.device(device).type, dtype):
+        yield
+
+
+@contextmanager
+def software_rounding() -> Iterator[None]:
+    """Half precision without a warning at every product of a CPU that has no instructions for it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", _FALLBACK, UserWarning)
+        yield
+
+
+def rounding_note(device: str, dtype: str) -> str | None:
+    """What a person should know before bfloat16 runs on this device, if anything."""
+    if dtype != "bfloat16" or torch.device(device).type != "cpu" or _cpu_has_bfloat16():
+        return None
+    return "This CPU has no bfloat16 instructions: bfloat16 is computed in software, and float32 is faster and more exact."
+
+
+def _cpu_has_bfloat16() -> bool:
+    return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

@@ -20,7 +20,7 @@ from coref_automl.errors import MissingExtra, RelationDataError
 from coref_automl.records import Record
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.rows import LONGER, BadRow, RelationRow, parse_row
-from coref_automl.store import fingerprint
+from coref_automl.store import NOT_JSON, fingerprint, json_fault, refuse_special
 
 BUNDLED = {"bundled:relations": (1200, 0), "bundled:relations-dev": (300, 1)}
 """Generated rows: how many, and the seed."""
@@ -158,11 +158,12 @@ def _raw_rows(name: str) -> Iterable[Any]:
         raise RelationDataError(f"Cannot read {name} ({error.strerror or error}); give the path of a KLUE-RE file.") from error
     except UnicodeDecodeError as error:
         raise RelationDataError(f"{name} is not UTF-8 (at byte {error.start:,}); save it as UTF-8.") from error
-    except (lzma.LZMAError, EOFError, csv.Error, json.JSONDecodeError) as error:
-        raise RelationDataError(f"{name} is damaged or not {kind}: {error}.") from error
+    except (lzma.LZMAError, EOFError, csv.Error, *NOT_JSON) as error:
+        raise RelationDataError(f"{name} is damaged or not {kind}: {json_fault(error)}.") from error
 
 
 def _text(path: Path) -> str:
+    refuse_special(path)
     raw = path.read_bytes()
     return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8-sig")
 
@@ -182,8 +183,8 @@ def _jsonl(text: str) -> list[Any]:
         if line.strip():
             try:
                 rows.append(json.loads(line))
-            except json.JSONDecodeError as error:
-                raise RelationDataError(f"Line {number} is no JSON: {error.msg} at column {error.colno}.") from error
+            except NOT_JSON as error:
+                raise RelationDataError(f"Line {number} is no JSON: {json_fault(error)}.") from error
     return rows
 
 
@@ -200,7 +201,7 @@ _READERS = {"json": _json, "jsonl": _jsonl, "csv": _csv}
 
 
 def _bundled(name: str) -> list[dict[str, Any]]:
-    from coref_automl.corpus.synthetic import relation_rows
+    from coref_automl.corpus.synthetic.statements import relation_rows
 
     if name not in BUNDLED:
         raise RelationDataError(f"There is no {name}; known: {', '.join(BUNDLED)}.")
@@ -208,15 +209,28 @@ def _bundled(name: str) -> list[dict[str, Any]]:
     return relation_rows(count, seed)
 
 
+def hub_parts(name: str) -> tuple[str, str | None, str]:
+    """Repository, configuration and split of `hub:OWNER/NAME:SPLIT`, `hub:OWNER/NAME/CONFIG:SPLIT` or `hub:klue/re:SPLIT`."""
+    place, _, split = name.removeprefix("hub:").partition(":")
+    if place in _SHORT:
+        return (*_SHORT[place], split or "train")
+    owner, _, rest = place.partition("/")
+    repository, _, config = rest.partition("/")
+    return f"{owner}/{repository}" if repository else owner, config or None, split or "train"
+
+
+_SHORT = {"klue/re": ("klue/klue", "re")}
+"""Names that say a configuration where a repository is expected, because everyone calls the data so."""
+
+
 def _hub(name: str) -> Iterable[Any]:
     try:
         import datasets
     except ImportError as error:
         raise MissingExtra("datasets", "hub", "Reading a hub dataset") from error
-    repository, _, split = name.removeprefix("hub:").partition(":")
-    repository, _, config = repository.partition("/")
+    repository, config, split = hub_parts(name)
     try:
-        return datasets.load_dataset(repository, config or None, split=split or "train")  # type: ignore[no-any-return]
+        return datasets.load_dataset(repository, config, split=split)  # type: ignore[no-any-return]
     except Exception as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RelationDataError(

@@ -6,6 +6,7 @@ One seed's model by itself (the best-model of a study) is scored too; nothing is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from coref_automl.errors import ModelError
+from coref_automl.locks import locked
 from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.cache import RowCache
@@ -29,8 +31,18 @@ from coref_automl.relation.scoring import (
     rows_fingerprint,
     run_settings,
     seed_probabilities,
+    settings_of,
 )
-from coref_automl.store import fingerprint, kind_of_folder, natural_order, read_json, write_json, write_jsonl, written_whole
+from coref_automl.store import (
+    fingerprint,
+    kind_of_folder,
+    natural_order,
+    read_json,
+    read_object,
+    write_json,
+    write_jsonl,
+    written_whole,
+)
 
 KIND = "relation run"
 UNDER_PRIOR = "Answers are under the label prior that the model estimates on the rows it labels; no gold label entered."
@@ -66,11 +78,16 @@ def evaluate_relation(
 ) -> RelationResult:
     """Every finished seed of a run, or one seed's model, on a labelled file: micro-F1, AUPRC, accuracy, n, split."""
     progress, cache, run = progress or quiet(), cache or RowCache(), Path(run)
+    with nullcontext() if is_model(run) or not run.is_dir() else locked(run):
+        return _evaluate(run, data, skip_bad, device, progress, cache)
+
+
+def _evaluate(run: Path, data: str, skip_bad: bool, device: str, progress: Progress, cache: RowCache) -> RelationResult:
     read = cache.read(data, skip_bad=skip_bad)
     seeds = seeds_of(run)
     if skip_bad:
         path = run_settings(seeds[0])
-        settings = read_json(path)
+        settings = settings_of(seeds[0])
         marker = Marker(load_tokenizer(str(path.parent)), settings["scheme"], settings["max_length"])
         rows, _, problems = cache.mark(read.rows, marker, progress=quiet(), skip_bad=True)
         read = RelationData(read.split, rows, (*read.problems, *problems))
@@ -118,7 +135,7 @@ def keep_result(run: Path, data: RelationData, result: RelationResult) -> None:
 
 def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> RelationResult:
     """The mean over the seeds that have predictions for these rows. `chosen_here`: the same rows also chose the epoch."""
-    manifest = read_json(run / "manifest.json")
+    manifest = read_object(run / "manifest.json", model=str, scheme=str, head=str, train_sentences=list)
     seeds = [folder for folder in finished_seeds(run) if has_predictions(folder, data)]
     stacked = np.stack([read_probabilities(seed / "predictions", data.split) for seed in seeds])
     held = [SeedResult.from_json(read_json(seed / "result.json")) for seed in seeds]
@@ -127,7 +144,7 @@ def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> Re
 
 def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationResult:
     """The scores of one seed's model by itself, with what it knows in place of a run's manifest."""
-    settings = read_json(run_settings(folder))
+    settings = settings_of(folder)
     alone = (
         f"{folder} is the model of seed {settings['seed']} alone: it does not say what it was trained on, so rows whose sentence "
         "is in train are not counted."

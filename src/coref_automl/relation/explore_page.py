@@ -8,9 +8,10 @@ from typing import Any
 from coref_automl.comparison.page import Charts, Page, Points, Say, Section, Table, Text, Tile, row
 from coref_automl.comparison.render import render_html, render_markdown
 from coref_automl.comparison.sentences import Lang
+from coref_automl.locks import claimed
 from coref_automl.relation.explore import QUANTILES, Exploration, SplitFacts
 from coref_automl.relation.labels import LABELS
-from coref_automl.store import claim_folder, write_json, write_text
+from coref_automl.store import write_json, write_text
 
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _SHOWN_CONFLICTS = 30
@@ -18,11 +19,11 @@ _SHOWN_CONFLICTS = 30
 
 def write_exploration(found: Exploration, out: Path, *, lang: Lang = "ko") -> Path:
     """explore.html, explore.md and explore.json in a folder; returns the page's path."""
-    claim_folder(out, "relation exploration")
-    page = exploration_page(found, Say(lang))
-    write_json(out / "explore.json", found.to_json())
-    write_text(out / "explore.md", render_markdown(page))
-    write_text(out / "explore.html", render_html(page))
+    with claimed(out, "relation exploration"):
+        page = exploration_page(found, Say(lang))
+        write_json(out / "explore.json", found.to_json())
+        write_text(out / "explore.md", render_markdown(page))
+        write_text(out / "explore.html", render_html(page))
     return out / "explore.html"
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from coref_automl.comparison.sentences import Lang
 from coref_automl.config import from_mapping, to_mapping, to_yaml
 from coref_automl.errors import CorefError, EvaluationError, FolderError, RecipeError
+from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.cache import RowCache
@@ -28,7 +29,7 @@ from coref_automl.relation.recipe import FREE, RelationRecipe
 from coref_automl.relation.results import RESULTS, RelationResult
 from coref_automl.relation.scoring import rows_fingerprint
 from coref_automl.relation.train import VALIDATION, train_relation
-from coref_automl.store import MANIFEST, claim_folder, fingerprint, is_done, mark_done, read_json, remove, write_json, write_text
+from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, read_json, remove, write_json, write_text
 
 KIND = "relation grid"
 SIDES = ("model", "train", "dev", "out", "learning_rate", "batch_size", "epochs", "scheme")
@@ -156,6 +157,13 @@ def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, lang: Lang
     """Run what is not done yet; the table is written after every cell, so that it can be read while the grid runs."""
     out, progress, cache = Path(recipe.out), progress or quiet(), RowCache()
     recipes = cells_of(recipe)
+    with claimed(out, KIND):
+        return _run(recipe, recipes, out, cache, progress, lang)
+
+
+def _run(
+    recipe: GridRecipe, recipes: dict[str, RelationRecipe], out: Path, cache: RowCache, progress: Progress, lang: Lang
+) -> GridResult:
     begun = _begin(recipe, cache)
     cells: dict[str, GridCell] = {}
     with progress.stage("grid", len(recipes), "cells") as stage:
@@ -180,7 +188,6 @@ def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, lang: Lang
 def _begin(recipe: GridRecipe, cache: RowCache) -> Begun:
     """Write down what the grid is begun with, or refuse a folder whose finished cells do not go with it, before any writing."""
     out, now = Path(recipe.out), Begun.of(recipe, cache)
-    claim_folder(out, KIND)
     if (held := _held(out)) is not None:
         same = "give the same to go on, or choose another --out"
         for name, value in now.settings.items():

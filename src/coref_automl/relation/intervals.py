@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.method_verdicts import MethodVerdict
-from coref_automl.method_verdicts import method_verdict as judge
 from coref_automl.records import Estimate
 from coref_automl.relation.labels import LABELS, NO_RELATION
 from coref_automl.relation.metrics import Floats, Ints, areas_by_draw, auprc, micro_f1
-from coref_automl.resampling import resampled_f1
-from coref_automl.statistics import bootstrap_mean
+from coref_automl.statistics.intervals import bootstrap_mean
+from coref_automl.statistics.methods import MethodVerdict
+from coref_automl.statistics.methods import method_verdict as judge
+from coref_automl.statistics.resampling import resampled_f1
 
 F1_DRAWS = 10_000
 AUPRC_DRAWS = 1_000

@@ -17,7 +17,7 @@ from coref_automl.models.load import load_encoder
 from coref_automl.models.vocabulary import word_ids
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import ROLE_WORDS, TYPE_WORDS, Marker, special_tokens
-from coref_automl.store import read_json, write_json
+from coref_automl.store import obey_umask, read_object, write_json
 from coref_automl.training.loss import with_dropout
 
 HeadKind = Literal["cls", "starts", "both"]
@@ -125,6 +125,7 @@ def save_model(folder: Path, model: RelationModel, marker: Marker, settings: dic
     marker.tokenizer.save_pretrained(folder)
     own = model.head.state_dict() | ({_DISTANCE: model.distance.weight} if model.distance is not None else {})
     save_file({name: value.detach().cpu().contiguous() for name, value in own.items()}, folder / "head.safetensors")
+    obey_umask(folder)
     write_json(folder / "relation.json", {**settings, "max_length": marker.max_length, "labels": list(LABELS)})
 
 
@@ -149,7 +150,7 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker
 
     if not (folder / "relation.json").is_file():
         raise ModelError(f"{folder} holds no trained relation model; pass the RUN folder of `coref-automl re train`.")
-    settings = read_json(folder / "relation.json")
+    settings = read_object(folder / "relation.json", scheme=str, head=str, dropout=float, max_length=int, labels=list)
     if settings["labels"] != list(LABELS):
         raise ModelError(f"{folder} was trained for other labels; train it again with this version.")
     encoder, tokenizer = load_encoder(str(folder))

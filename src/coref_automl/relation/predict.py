@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.errors import FolderError, RelationDataError
+from coref_automl.locks import claimed
 from coref_automl.models.load import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
@@ -28,8 +30,8 @@ from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import SCHEMES
 from coref_automl.relation.results import SeedResult
 from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow, parse_row
-from coref_automl.relation.scoring import rows_fingerprint, run_model, run_settings
-from coref_automl.store import MANIFEST, check_folder, claim_folder, fingerprint_files, read_json, write_json, write_text
+from coref_automl.relation.scoring import rows_fingerprint, run_model, run_settings, settings_of
+from coref_automl.store import MANIFEST, fingerprint_files, read_json, read_object, write_json, write_text
 
 KIND = "relation predictions"
 SUBMISSION = "submission.csv"
@@ -72,18 +74,22 @@ def predict_file(
     """
     read, seeds = read_relations(data, labelled=False, skip_bad=skip_bad), _seeds(run, ensemble)
     made_from = {"weights": _weights(seeds), "rows": rows_fingerprint(read.rows)}
-    _refuse_another(out, made_from)
-    rows, probabilities, problems = _predict(seeds, read.rows, skip_bad, device, progress or quiet())
-    claim_folder(out, KIND)
+    with claimed(out, KIND):
+        _refuse_another(out, made_from)
+        rows, probabilities, problems = _predict(seeds, read.rows, skip_bad, device, progress or quiet())
+        named = {"run": str(run), "data": data, "seeds": list(_numbers(seeds))}
+        write_json(out / MANIFEST, {"kind": KIND, **named, "binding": made_from})
+        write_text(out / SUBMISSION, _table(rows, probabilities))
+    return Submission(str(out / SUBMISSION), len(rows), _numbers(seeds), (*read.problems, *problems))
+
+
+def _table(rows: Sequence[RelationRow], probabilities: Any) -> str:
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(("id", "pred_label", "probs"))
     for row, line in zip(rows, probabilities, strict=True):
         writer.writerow((row.guid, LABELS[int(line.argmax())], json.dumps([round(float(p), 6) for p in line])))
-    named = {"run": str(run), "data": data, "seeds": list(_numbers(seeds))}
-    write_json(out / MANIFEST, {"kind": KIND, **named, "binding": made_from})
-    write_text(out / SUBMISSION, table.getvalue())
-    return Submission(str(out / SUBMISSION), len(rows), _numbers(seeds), (*read.problems, *problems))
+    return table.getvalue()
 
 
 def predict_text(
@@ -185,14 +191,13 @@ def _predict(
 
 def _refuse_another(out: Path, made_from: dict[str, str]) -> None:
     """Nothing is written over a submission of other weights or rows, nor over one that does not say what it is of."""
-    check_folder(out, KIND)
     path, remedy = out / SUBMISSION, "choose another --out, or remove it first"
     if not path.is_file():
         return
     if not (out / MANIFEST).is_file():
         raise FolderError(f"{path} stands there and does not say what it was made from; {remedy}.")
-    held = read_json(out / MANIFEST)
-    if other := [name for name, value in made_from.items() if held["binding"][name] != value]:
+    held = read_object(out / MANIFEST, binding=dict, seeds=list, run=str, data=str)
+    if other := [name for name, value in made_from.items() if held["binding"].get(name) != value]:
         seeds = ", ".join(map(str, held["seeds"]))
         raise FolderError(
             f"{path} was made from other {' and '.join(other)} ({held['run']}, seeds {seeds}, on {held['data']}); {remedy}."
@@ -213,12 +218,12 @@ def _seeds(run: Path, ensemble: bool) -> list[Path]:
 
 
 def _numbers(seeds: list[Path]) -> tuple[int, ...]:
-    return tuple(int(read_json(run_settings(seed))["seed"]) for seed in seeds)
+    return tuple(int(settings_of(seed)["seed"]) for seed in seeds)
 
 
 def _reader_of_types(seeds: list[Path]) -> str:
     """What of a run depends on entity types; empty when nothing does."""
-    settings = read_json(run_settings(seeds[0]))
+    settings = settings_of(seeds[0])
     if SCHEMES[settings["scheme"]].marks in ("typed", "typed-punct"):
         return f"scheme {settings['scheme']}"
     return f"label mask {settings['label_mask']}" if settings.get("label_mask", "off") != "off" else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from coref_automl.config import choose
+from coref_automl.config import choose, typed
 from coref_automl.errors import RecipeError
 from coref_automl.relation.labels import MaskKind
 from coref_automl.relation.markers import SCHEMES
@@ -72,6 +72,7 @@ class RelationRecipe:
     compact: bool = False
 
     def __post_init__(self) -> None:
+        typed(self)
         scheme = choose(self.scheme, SCHEMES, "scheme")
         if self.head in ("starts", "both") and not scheme.has_starts:
             raise RecipeError(f"The scheme {self.scheme!r} has no start marks for the head {self.head!r} to read; use head: cls.")

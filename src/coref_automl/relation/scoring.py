@@ -21,7 +21,7 @@ from coref_automl.relation.metrics import Scores, score
 from coref_automl.relation.prior import LEAST_ROWS, corrected, share, temperature
 from coref_automl.relation.results import write_compact, write_predictions
 from coref_automl.relation.rows import RelationRow
-from coref_automl.store import fingerprint, read_json, write_json
+from coref_automl.store import fingerprint, read_object, write_json
 
 MODEL = ("relation.json", "head.safetensors")
 """What tells a seed's model from any other folder of weights."""
@@ -42,14 +42,19 @@ def rows_fingerprint(rows: Sequence[RelationRow]) -> str:
     return fingerprint("\n".join(lines).encode("utf-8", "surrogatepass"))
 
 
+def settings_of(seed: Path) -> dict[str, Any]:
+    """What a seed's model was trained with."""
+    return read_object(run_settings(seed), scheme=str, max_length=int, seed=int)
+
+
 def has_predictions(seed: Path, data: RelationData) -> bool:
     held = seed / "predictions" / f"{data.split}.json"
-    return held.is_file() and read_json(held)["rows"] == rows_fingerprint(data.rows)
+    return held.is_file() and read_object(held, rows=str)["rows"] == rows_fingerprint(data.rows)
 
 
 def stored_scores(seed: Path, data: RelationData) -> Scores:
     """The scores that stand beside a seed's predictions, from the probabilities before they were rounded to be kept."""
-    held = read_json(seed / "predictions" / f"{data.split}.json")
+    held = read_object(seed / "predictions" / f"{data.split}.json")
     return Scores.from_json({name: value for name, value in held.items() if name != "rows"})
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coref_automl.config import to_mapping, to_yaml
+from coref_automl.config import expect, to_mapping, to_yaml
 from coref_automl.errors import FolderError
+from coref_automl.locks import claimed
 from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device, weights_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.cache import RowCache
@@ -35,7 +36,7 @@ from coref_automl.relation.scoring import (
     settle_prior,
     store_predictions,
 )
-from coref_automl.store import MANIFEST, claim_folder, is_done, mark_done, read_json, write_json, write_text
+from coref_automl.store import MANIFEST, is_done, mark_done, read_json, read_object, write_json, write_text
 
 VALIDATION = "train-holdout"
 
@@ -65,9 +66,22 @@ def train_relation(
 
     `on_epoch(seed, epoch, scores)` hears of every epoch on the held-out slice; what it raises stops the run; it can go on later.
     """
+    from coref_automl.models.precision import rounding_note
+
+    recipe = expect(recipe, RelationRecipe, "train_relation")
+    slow = rounding_note(pick_device(recipe.device), recipe.precision)
     cache = cache or RowCache()
     work = replace(_begin(recipe, cache), on_epoch=on_epoch)
-    progress = (progress or quiet()).into(work.run / "events.ndjson")
+    with claimed(work.run, KIND):
+        return _train(work, progress or quiet(), cache, slow)
+
+
+def _train(work: _Work, progress: Progress, cache: RowCache, slow: str | None) -> RelationResult:
+    recipe = work.recipe
+    _bind(work)
+    progress = progress.into(work.run / "events.ndjson")
+    if slow:
+        progress.note(slow)
     for data in (work.train, work.dev):
         if data is not None:
             list_problems(work.run, data, progress)
@@ -82,9 +96,10 @@ def train_relation(
 def train_one_seed(
     recipe: RelationRecipe, seed: int, *, progress: Progress | None = None, cache: RowCache | None = None
 ) -> SeedResult:
-    """One seed of a run, without summing up: for an ablation that goes through its variants seed by seed."""
+    """One seed of a run whose folder is held: for an ablation that goes through its variants seed by seed. Does not sum up."""
     cache = cache or RowCache()
     work = _begin(recipe, cache)
+    _bind(work)
     return _run_seed(work, seed, (progress or quiet()).into(work.run / "events.ndjson"), cache)
 
 
@@ -96,10 +111,7 @@ def _begin(recipe: RelationRecipe, cache: RowCache) -> _Work:
     kept, held = split_by_sentence(whole.rows, recipe.holdout)
     mask = None if recipe.label_mask == "off" else LabelMask.learn(kept, recipe.label_mask, support=recipe.mask_support)
     train, valid = RelationData(whole.split, kept, whole.problems), RelationData(VALIDATION, held)
-    work = _Work(run, recipe, train, valid, dev, mask, max_length)
-    claim_folder(run, KIND)
-    _bind(work)
-    return work
+    return _Work(run, recipe, train, valid, dev, mask, max_length)
 
 
 def _run_seed(work: _Work, seed: int, progress: Progress, cache: RowCache) -> SeedResult:
@@ -187,7 +199,7 @@ def _bind(work: _Work) -> None:
     prints = {"weights": weights_fingerprint(recipe.model), "train": rows_fingerprint(rows)}
     path = work.run / MANIFEST
     if path.is_file():
-        held = read_json(path)["binding"]
+        held = read_object(path, binding=dict)["binding"]
         for name, value in {**settings, **prints}.items():
             before = {**held["settings"], **held["fingerprints"]}.get(name)
             if before != value:

@@ -21,6 +21,7 @@ from coref_automl.store import (
     leave_empty,
     natural_order,
     read_json,
+    read_object,
     write_json,
     write_text,
 )
@@ -59,7 +60,7 @@ def check_run(recipe: TrainRecipe, prints: dict[str, str]) -> None:
     check_folder(run, KIND)
     if not (run / MANIFEST).is_file():
         return
-    held, whole = read_json(run / MANIFEST)["binding"], _binding(recipe, prints)
+    held, whole = read_object(run / MANIFEST, binding=dict)["binding"], _binding(recipe, prints)
     for key in sorted(set(held) | set(whole)):
         if held.get(key) != whole.get(key):
             raise FolderError(
@@ -77,7 +78,7 @@ def standing(run: Path) -> str:
 
 
 def give_up(run: Path) -> None:
-    """Free the folder of a run whose model cannot be loaded: where nothing was trained, nothing binds the corrected command."""
+    """Free the folder of a run whose model or data cannot be used: where nothing was trained, nothing binds the next command."""
     if checkpoints_of(run):
         return
     for name in (MANIFEST, "recipe.yaml", "events.ndjson"):
@@ -116,7 +117,7 @@ def _is_whole(path: Path) -> bool:
 def best_of(run: Path) -> Path | None:
     """The checkpoint that the run's evaluations chose, if it was scored."""
     chosen = run / BEST
-    return run / str(read_json(chosen)["checkpoint"]) if chosen.is_file() else None
+    return run / str(read_object(chosen, checkpoint=str)["checkpoint"]) if chosen.is_file() else None
 
 
 def drop_states(checkpoint: Path) -> None:

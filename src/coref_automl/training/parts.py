@@ -19,6 +19,7 @@ from coref_automl.training.folder import WRITING
 from coref_automl.training.loss import with_dropout
 from coref_automl.training.masking import Masking
 from coref_automl.training.setup import Prepared, known
+from coref_automl.workers import usable_cores
 
 
 def load_model(work: Prepared, resume: Path | None) -> LoadedModel:
@@ -74,9 +75,7 @@ def arguments_of(work: Prepared, run: Path, micro: int) -> Any:
     recipe, cuda = work.recipe, work.device.startswith("cuda")
     bf16 = recipe.dtype == "bfloat16" or (recipe.dtype == "auto" and cuda and torch.cuda.is_bf16_supported())
     workers = (
-        recipe.workers
-        if recipe.workers is not None
-        else (min(8, max(1, (os.cpu_count() or 2) - 1) // work.processes) if cuda else 0)
+        recipe.workers if recipe.workers is not None else (min(8, max(1, usable_cores() - 1) // work.processes) if cuda else 0)
     )
     if workers:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else the library warns about every process that is forked

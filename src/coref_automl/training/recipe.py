@@ -6,8 +6,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from coref_automl.config import typed
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW
+from coref_automl.models.families import LONGEST
 from coref_automl.training.masking import Objective
 from coref_automl.training.recommended import recommended
 
@@ -68,6 +70,9 @@ class TrainRecipe:
     keep_best: bool = False
     log_every: int = 10
     report_to: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        typed(self)
 
     @property
     def shape(self) -> str | None:
@@ -170,7 +175,7 @@ def check(recipe: TrainRecipe) -> None:
     for name, low, high in _RANGES:
         value = getattr(recipe, name)
         if value is not None and not low <= value <= high:
-            bound = f"from {low:g} to {high:g}" if high < _HUGE else f"at least {low:g}"
+            bound = f"from {low:,g} to {high:,g}" if high < _HUGE else f"at least {low:g}"
             raise RecipeError(f"{name} should be {bound}, not {value:g}; correct it.")
     for name in ("epochs", "max_minutes", "max_tokens"):
         value = getattr(recipe, name)
@@ -207,5 +212,5 @@ _RANGES = (
     ("checkpoints", 1, _HUGE),
     ("log_every", 1, _HUGE),
     ("seed", 0, 2**63 - 1),
-    ("seq_len", 8, _HUGE),
+    ("seq_len", 8, LONGEST),
 )

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from coref_automl.errors import ModelError, TrainingError
+from coref_automl.config import expect
+from coref_automl.errors import DatasetError, ModelError, TrainingError
+from coref_automl.locks import claimed
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.library import quiet_library
+from coref_automl.models.precision import software_rounding
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Provenance
-from coref_automl.store import is_done, mark_done, read_json, write_json
+from coref_automl.store import is_done, mark_done, read_json, read_object, write_json
 from coref_automl.training.batches import Collator, MaskedRows, expected_share
 from coref_automl.training.callbacks import RunCallback
 from coref_automl.training.card import write_card
-from coref_automl.training.folder import best_of, checkpoints_of, claim_run, give_up, resumable, standing
+from coref_automl.training.crew import Crew
+from coref_automl.training.folder import KIND, best_of, checkpoints_of, claim_run, give_up, resumable, standing
 from coref_automl.training.judge import Judge
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
@@ -37,15 +42,23 @@ from coref_automl.training.trainer import MaskedTrainer
 
 def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResult:
     """Train, or go on training, until the budget is spent; a finished run is returned as it stands."""
+    recipe = expect(recipe, TrainRecipe, "train")
     started = time.monotonic()
     main = int(os.environ.get("RANK", "0")) == 0
     progress = progress if progress is not None and main else quiet()
     work = prepare_run(recipe)
-    _join(work)
+    crew = Crew(work.processes, work.device)
+    run = Path(work.recipe.out)
+    with claimed(run, KIND) if main else nullcontext():  # the other processes work for the first one
+        return _train(work, run, main, crew, progress, started)
+
+
+def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress, started: float) -> TrainResult:
     if main:
         claim_run(work.recipe, work.prints, work.summary())
-    _wait(work)
-    run = Path(work.recipe.out)
+        if not is_done(run):
+            _verify(work, run, progress)
+    crew.wait()
     if main:
         progress = progress.into(run / "events.ndjson")
     if is_done(run):
@@ -56,7 +69,7 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
     micro = work.micro
     while True:
         try:
-            return _attempt(work, run, micro, progress, started)
+            return _attempt(work, crew, run, micro, progress, started)
         except ModelError:
             if main:
                 give_up(run)
@@ -76,7 +89,15 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
         _release()
 
 
-def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started: float) -> TrainResult:
+def _verify(work: Prepared, run: Path, progress: Progress) -> None:
+    try:
+        work.dataset.verify(progress)
+    except DatasetError:
+        give_up(run)
+        raise
+
+
+def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progress, started: float) -> TrainResult:
     """Train with one micro-batch size from the newest checkpoint, or from the beginning."""
     recipe, plan = work.recipe, work.plan
     resume = resumable(run)
@@ -94,7 +115,7 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
         progress.note(line)
     prepare_model(model, cross_document=recipe.cross_document, compiled=recipe.compile)
     masking = masking_of(work, model)
-    past = read_json(resume / "clock.json") if resume else {"seconds": 0.0, "lost": 0.0}
+    past = read_object(resume / "clock.json", seconds=float, lost=float) if resume else {"seconds": 0.0, "lost": 0.0}
     clock = Clock(
         work.last,
         recipe.max_minutes,
@@ -115,6 +136,7 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
         schedule=(recipe.schedule, known(recipe.warmup)),
         tokenizer=work.tokenizer,
         finish=lambda folder, step: _complete(work, run, clock, folder, step),
+        wait=crew.wait,
         keep_states=recipe.keep_states,
     )
     if work.processes > 1:
@@ -124,8 +146,13 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
     for line in work.lines(micro):
         progress.note(line)
     total, unit = (work.last, "steps") if work.last < OPEN_END else (60 * known(recipe.max_minutes), "s")
-    judge = Judge(recipe, run, progress, trainer.accelerator)
-    with quiet_library(errors=True), without_cudnn(work.dataset.seq_len), progress.stage("train", total, unit) as stage:
+    judge = Judge(recipe, run, progress, trainer.accelerator, crew)
+    with (
+        quiet_library(errors=True),
+        software_rounding(),
+        without_cudnn(work.dataset.seq_len),
+        progress.stage("train", total, unit) as stage,
+    ):
         callback = RunCallback(
             plan=plan,
             clock=clock,
@@ -146,7 +173,7 @@ def _attempt(work: Prepared, run: Path, micro: int, progress: Progress, started:
                 trainer.close_workers()
     if trainer.is_world_process_zero():
         mark_done(run)
-    trainer.accelerator.wait_for_everyone()
+    crew.wait()
     return _result(run, callback.last_loss, callback.stopped)
 
 
@@ -170,6 +197,8 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
         seed=recipe.seed,
         dataset=recipe.dataset,
         dataset_bytes=work.dataset.fingerprint,
+        planned_end=step == work.last and recipe.eval_set is None,
+        base_bytes=work.prints.get("weights", ""),
     )
     far = round(clock.progress(step), 4)
     write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3), "lost": round(clock.lost, 3), "progress": far})
@@ -180,7 +209,7 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
 def _result(run: Path, loss: float | None, stopped: str | None) -> TrainResult:
     checkpoints = checkpoints_of(run)
     made = Provenance.from_json(read_json(checkpoints[-1] / "training.json")) if checkpoints else None
-    seconds = float(read_json(checkpoints[-1] / "clock.json")["seconds"]) if checkpoints else 0.0
+    seconds = float(read_object(checkpoints[-1] / "clock.json", seconds=float)["seconds"]) if checkpoints else 0.0
     return TrainResult(
         run=run,
         checkpoints=tuple(checkpoints),
@@ -206,20 +235,6 @@ def _agree(trainer: MaskedTrainer, progress: float) -> float:
     torch.distributed.broadcast(told, 0)
     agreed: float = told.item()
     return agreed
-
-
-def _join(work: Prepared) -> None:
-    if work.processes > 1:
-        from accelerate import PartialState
-
-        PartialState(cpu=not work.device.startswith("cuda"))
-
-
-def _wait(work: Prepared) -> None:
-    if work.processes > 1:
-        from accelerate import PartialState
-
-        PartialState().wait_for_everyone()
 
 
 def _release() -> None:

@@ -22,6 +22,7 @@ from coref_automl.models.load import (
     tokenizer_fingerprint,
     weights_fingerprint,
 )
+from coref_automl.models.precision import rounding_note
 from coref_automl.progress import duration
 from coref_automl.store import kind_of_folder
 from coref_automl.training.folder import KIND, best_of, checkpoints_of
@@ -124,7 +125,9 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
         prints["words"] = weights_fingerprint(recipe.words_from)
     if recipe.shape is None:
         prints["weights"] = weights_fingerprint(recipe.model)
-    return Prepared(recipe, dataset, tokenizer, plan, last, device, micro, processes, prints, (*found, *filled))
+    slow = rounding_note(device, recipe.dtype)
+    notes = (*found, *filled, *([slow] if slow else []))
+    return Prepared(recipe, dataset, tokenizer, plan, last, device, micro, processes, prints, notes)
 
 
 def _check_tokenizer(recipe: TrainRecipe, tokens_print: str) -> None:

@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from coref_automl.errors import StorageError, TrainingError
+from coref_automl.store import obey_umask
 from coref_automl.training.batches import Collator, MaskedRows
 from coref_automl.training.folder import checkpoints_of, drop_states
 from coref_automl.training.optimizer import Group, adamw
@@ -37,6 +38,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         schedule: tuple[str, float],
         tokenizer: Any,
         finish: Callable[[Path, int], None],
+        wait: Callable[[], None],
         keep_states: bool,
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=rows, data_collator=collator, processing_class=tokenizer)
@@ -47,6 +49,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         self._groups = groups
         self._schedule = schedule
         self._finish = finish
+        self._wait = wait
         self._keep_states = keep_states
         self._first_bad = torch.full((), -1, dtype=torch.long, device=args.device)
 
@@ -126,9 +129,10 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         name = f"checkpoint-{self.state.global_step}"
         try:
             super()._save_checkpoint(model, trial)
-            self.accelerator.wait_for_everyone()
+            self._wait()
             if self.is_world_process_zero():
                 self._finish(writing / name, self.state.global_step)
+                obey_umask(writing / name)
                 flush_folder(writing / name)
                 older = checkpoints_of(writing.parent)
                 (writing / name).replace(writing.parent / name)
@@ -142,7 +146,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
                 f"{name} could not be saved ({str(error).splitlines()[0]}); earlier checkpoints are intact: "
                 f"free some space and run the same command again."
             ) from error
-        self.accelerator.wait_for_everyone()
+        self._wait()
 
 
 def flush_folder(folder: Path) -> None:
@@ -156,8 +160,12 @@ def flush_folder(folder: Path) -> None:
 def is_disk_trouble(error: BaseException) -> bool:
     """The ways in which torch, safetensors and the system say that a file cannot be written."""
     if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES)
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EFBIG)
     text = str(error)
-    return any(
-        part in text for part in ("No space left", "StorageFull", "PytorchStreamWriter failed", "os error 28", "Disk quota")
-    )
+    return any(part in text for part in _DISK)
+
+
+_DISK = (
+    "No space left", "StorageFull", "Disk quota", "File too large", "os error 27", "os error 28",
+    "PytorchStreamWriter failed", "iostream error", "unexpected pos",
+)  # fmt: skip

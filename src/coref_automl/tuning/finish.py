@@ -13,9 +13,9 @@ from typing import Any
 
 from coref_automl.comparison.page import Say
 from coref_automl.errors import InputError
-from coref_automl.method_verdicts import MethodVerdict
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
+from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.tuning.follow import Follower
 from coref_automl.tuning.launch import Launcher, Running
 from coref_automl.tuning.problem import Job, Problem

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from coref_automl.store import write_json
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.trial import OUTCOME, failure, run_apart, run_in_process
-from coref_automl.workers import Engine, devices_here, environment_of, ray_remote
+from coref_automl.workers import Engine, devices_here, environment_of, ray_remote, usable_cores
 
 PRELOAD = ["torch", "transformers", "coref_automl.training.run", "coref_automl.relation.train"]
 
@@ -52,7 +52,7 @@ class LocalLauncher:
     def __init__(self, workers: int, devices: Sequence[str]) -> None:
         self.slots = workers
         self._devices = devices
-        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // workers)))
         # the server looks for GPUs while it imports; asked through NVML they stay untouched, and only then may it fork
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         self._context: Any = get_context("forkserver")

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.method_verdicts import MethodVerdict
 from coref_automl.records import Record
+from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import fingerprint
 from coref_automl.tuning.hits import Report
 from coref_automl.tuning.space import Space

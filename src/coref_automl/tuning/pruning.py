@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.resampling import Part
-from coref_automl.statistics import sign_flip_ps
+from coref_automl.statistics.intervals import sign_flip_ps
+from coref_automl.statistics.resampling import Part
 from coref_automl.tuning.hits import Report, decode_hits
 from coref_automl.tuning.recipe import REPORTS
 

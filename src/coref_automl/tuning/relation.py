@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from coref_automl.config import choose, from_mapping, to_mapping
 from coref_automl.errors import RecipeError
-from coref_automl.method_verdicts import MethodVerdict
 from coref_automl.progress import Progress
 from coref_automl.relation.data import RelationData, read_relations, sentence_key, split_by_sentence
 from coref_automl.relation.intervals import Scored, method_verdict
@@ -27,6 +26,7 @@ from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.results import read_predictions
 from coref_automl.relation.scoring import rows_fingerprint
 from coref_automl.relation.train import VALIDATION
+from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import read_json, remove
 from coref_automl.tuning.defaults import relation_space
 from coref_automl.tuning.follow import Follower

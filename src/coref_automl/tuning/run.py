@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -13,15 +14,16 @@ import yaml
 
 from coref_automl.config import from_mapping, nearest, read_yaml, to_mapping
 from coref_automl.errors import FolderError, InputError, RecipeError
+from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
-from coref_automl.store import check_folder, claim_folder, is_done, remove, write_text
+from coref_automl.store import check_folder, is_done, remove, write_text
 from coref_automl.tuning.finish import finish, pause
 from coref_automl.tuning.launch import Launcher, launcher_of
 from coref_automl.tuning.outputs import StudyResult, named, states, write_outputs
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import Sampler, TuneRecipe
 from coref_automl.tuning.space import read_space, refuse_idle
-from coref_automl.tuning.storage import arms, only_one, open_study
+from coref_automl.tuning.storage import arms, open_study
 from coref_automl.tuning.study import Search, running_elsewhere
 
 __all__ = ["StudyResult", "read_tune_recipe", "recipe_text", "run_study", "settled"]
@@ -81,8 +83,8 @@ def run_study(
     progress = progress or quiet()
     _check_first(recipe, out)
     new = not out.exists()
-    claim_folder(out, KIND)
-    with only_one(out) as owner:
+    owner = f"{socket.gethostname()}:{out.resolve()}"
+    with claimed(out, KIND):
         try:
             _same_as_begun(recipe, out, owner)
             progress = progress.into(out / "events.ndjson")

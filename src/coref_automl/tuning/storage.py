@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from coref_automl.errors import FolderError, InputError, MissingExtra, RecipeError
+from coref_automl.errors import InputError, MissingExtra, RecipeError
 from coref_automl.store import JsonlAppender, fingerprint
 from coref_automl.tuning.pruning import RECOMMENDED, halving
 from coref_automl.tuning.recipe import TuneRecipe
@@ -29,22 +28,6 @@ SIGN_EVERY = 30.0
 """Seconds between two signs of life of a trial, and between two looks for trials that others have left."""
 
 _PATIENCE = 30.0
-
-
-@contextmanager
-def only_one(out: Path) -> Iterator[str]:
-    """Hold the study's folder: two commands on one folder would train the same trial twice. Gives the owner's name."""
-    import fcntl
-
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise FolderError(
-                f"Another process works on {out}; wait for it, or give this one its own --out and a shared --storage."
-            ) from error
-        yield f"{socket.gethostname()}:{out.resolve()}"
 
 
 def open_study(

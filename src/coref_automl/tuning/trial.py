@@ -5,7 +5,6 @@ The process ends with the study that started it: a study that is killed leaves n
 
 from __future__ import annotations
 
-import fcntl
 import os
 import platform
 import re
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.errors import FolderError
+from coref_automl.locks import locked
 from coref_automl.progress import Progress
 from coref_automl.records import Record
 from coref_automl.store import is_done, read_json, remove, write_json
@@ -96,8 +96,7 @@ def run_job(job: dict[str, Any]) -> TrialOutcome:
     folder = Path(work.folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "job.json", job)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder, on_wait=print):
         (folder / OUTCOME).unlink(missing_ok=True)
         try:
             _WORK[work.task](work)

@@ -1,0 +1,103 @@
+"""Closed forms. In: counts, values, p-values. Out: Wilson and unpaired intervals, McNemar, Holm, Student's t, sizes."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from coref_automl.records import Estimate
+from coref_automl.statistics.resampling import Floats
+
+LEVEL = 0.95
+POWER = 0.80
+NORMAL = NormalDist()
+
+
+def wilson(hits: float, n: int, level: float = LEVEL) -> Estimate:
+    """The score interval of a share of independent trials; honest at 0 and n hits."""
+    z = NORMAL.inv_cdf((1 + level) / 2)
+    share = hits / n
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return Estimate(share, centre - half if hits > 0 else 0.0, centre + half if hits < n else 1.0, n)
+
+
+def mcnemar_exact(a: ArrayLike, b: ArrayLike) -> float:
+    """Exact McNemar p, which treats items as independent: reported beside the verdict, never used for it."""
+    right, other = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
+    only_a, only_b = int((right & ~other).sum()), int((other & ~right).sum())
+    n, low = only_a + only_b, min(only_a, only_b)
+    if n == 0:
+        return 1.0
+    logs = [math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2) for k in range(low + 1)]
+    return min(1.0, 2 * math.fsum(math.exp(value) for value in logs))
+
+
+def holm(ps: ArrayLike) -> Floats:
+    """Holm's adjusted p-values, in the order given."""
+    raw = np.asarray(ps, dtype=np.float64)
+    order = np.argsort(raw, kind="stable")
+    stepped = np.maximum.accumulate(raw[order] * np.arange(len(raw), 0, -1))
+    out = np.empty_like(raw)
+    out[order] = np.minimum(1.0, stepped)
+    return out
+
+
+def unpaired(a: Estimate, b: Estimate) -> tuple[Estimate, float]:
+    """Difference a - b of two shares on different items, known by value and n alone: interval, and the p of the pooled z test."""
+    spread = math.sqrt(a.value * (1 - a.value) / a.n + b.value * (1 - b.value) / b.n)
+    pooled = (a.value * a.n + b.value * b.n) / (a.n + b.n)
+    error = math.sqrt(pooled * (1 - pooled) * (1 / a.n + 1 / b.n))
+    difference, z = a.value - b.value, NORMAL.inv_cdf((1 + LEVEL) / 2)
+    p = 2 * (1 - NORMAL.cdf(abs(difference) / error)) if error > 0 else 1.0
+    return Estimate(difference, difference - z * spread, difference + z * spread, min(a.n, b.n)), p
+
+
+def items_needed(effect: float, differing: float, *, design: float = 1.0, family: int = 1, power: float = POWER) -> int:
+    """How many paired items detect a true difference `effect` between two shares of hits with the given power.
+
+    `differing` is the share of items on which exactly one of the two models is right. Over n items the sum of differences (+1,
+    0 or -1) has mean n x effect and variance n x (differing - effect^2); under sign flips its variance is n x differing, and it
+    moves in steps of 2, half a step of which is lost. So n is the least with
+
+        n x effect >= z(1 - 0.05 / (2 x family)) x sqrt(n x differing) + z(power) x sqrt(n x (differing - effect^2)) + 1
+
+    (Connor's sample size for McNemar's test, corrected for continuity), times `design`: the clustered variance over that of
+    independent items. `family` is how many comparisons Holm adjusts together, taken at its hardest step.
+    """
+    if not 0 < effect <= differing <= 1:
+        raise ValueError(f"An effect of {effect} cannot come from a share of {differing} differing items.")
+    level, found = NORMAL.inv_cdf(1 - (1 - LEVEL) / (2 * family)), NORMAL.inv_cdf(power)
+    reach = level * math.sqrt(differing) + found * math.sqrt(differing - effect**2)
+    root = (reach + math.sqrt(reach**2 + 4 * effect)) / (2 * effect)
+    return math.ceil(design * root**2)
+
+
+def t_cdf(t: float, degrees: int) -> float:
+    """Student's distribution for whole degrees of freedom, by its finite series."""
+    angle = math.atan2(t, math.sqrt(degrees))
+    sine, squared = math.sin(angle), math.cos(angle) ** 2
+    if degrees % 2:
+        steps = np.arange(2, degrees - 2, 2)
+        series = (
+            math.cos(angle) * float(np.sum(np.cumprod(np.append(1.0, steps / (steps + 1) * squared)))) if degrees > 1 else 0.0
+        )
+        return 0.5 + (angle + sine * series) / math.pi
+    steps = np.arange(1, degrees - 2, 2)
+    return 0.5 + sine * float(np.sum(np.cumprod(np.append(1.0, steps / (steps + 1) * squared)))) / 2
+
+
+@lru_cache(maxsize=4096)
+def t_quantile(share: float, degrees: int) -> float:
+    """Where Student's distribution reaches `share` (above a half)."""
+    low, high = 0.0, 1.0
+    while t_cdf(high, degrees) < share:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_cdf(middle, degrees) < share else (low, middle)
+    return high

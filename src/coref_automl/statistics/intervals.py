@@ -1,0 +1,215 @@
+"""Intervals and paired tests. In: arrays of values and the document of each item. Out: Estimates and p-values. Pure.
+
+The document is the unit of resampling: items of one document are dependent, so whole documents are drawn, flipped and counted.
+The same seed gives the same numbers. docs/statistics.md explains each choice and shows the simulations behind it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coref_automl.records import Estimate
+from coref_automl.statistics.closed_forms import (
+    LEVEL,
+    NORMAL,
+    POWER,
+    t_quantile,
+    wilson,
+)
+from coref_automl.statistics.resampling import Floats, Gathered, Part, flipped_sums, gather, resampled_means
+
+DRAWS = 10_000
+_CELLS = 1 << 21
+
+
+def bootstrap_mean(values: ArrayLike, clusters: ArrayLike, *, seed: int, draws: int = DRAWS) -> Estimate:
+    """A share of hits with its 95% interval, documents resampled; Wilson on documents at 0 or n hits."""
+    return composite([Part(values, clusters)], seed=seed, draws=draws)[0]
+
+
+def composite(parts: Sequence[Part], *, seed: int, draws: int = DRAWS) -> list[Estimate]:
+    """`bootstrap_mean` of every column at once: the means of the parts are summed, documents are drawn within each part.
+
+    One part is a plain metric; the composite has the tasks as its parts and its weights in their values.
+    """
+    gathered = [gather(part) for part in parts]
+    fewest = min(part.documents for part in gathered)
+    out = _intervals(gathered, seed=seed, draws=draws)
+    for column, estimate in enumerate(out):
+        share = min(1.0, max(0.0, estimate.value))
+        if fewest == 1 or share == 0 or math.isclose(share, 1):
+            near = wilson(fewest * share, fewest)
+            out[column] = Estimate(estimate.value, near.low, near.high, estimate.n)
+    return out
+
+
+def paired_bootstrap(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, *, seed: int, draws: int = DRAWS) -> Estimate:
+    """The difference a - b on the same items with its 95% interval, documents resampled."""
+    return difference_intervals([Part(_minus(a, b), clusters)], seed=seed, draws=draws)[0]
+
+
+def difference_intervals(parts: Sequence[Part], *, seed: int, draws: int = DRAWS) -> list[Estimate]:
+    """`paired_bootstrap` for columns that are differences already."""
+    gathered = [gather(part) for part in parts]
+    if min(part.documents for part in gathered) > 1:
+        return _intervals(gathered, seed=seed, draws=draws)
+    items = sum(part.items for part in gathered)
+    return [Estimate(float(mean), -1.0, 1.0, items) for mean in _means(gathered)]  # one document says nothing about the next
+
+
+def sign_flip_p(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, *, seed: int, family: int = 1) -> float:
+    """Two-sided p of "no difference": how often one random sign per document gives a difference as large as the one seen."""
+    return float(sign_flip_ps([Part(_minus(a, b), clusters)], seed=seed, family=family)[0])
+
+
+def sign_flip_ps(parts: Sequence[Part], *, seed: int, family: int = 1) -> Floats:
+    """`sign_flip_p` of every column of differences. `family` is the number of comparisons that Holm adjusts together."""
+    gathered = [gather(part) for part in parts]
+    seen = np.abs(_means(gathered)) - 1e-12
+    hits = np.zeros(len(seen))
+    draws = permutation_draws(family)
+    for block in flipped_sums(gathered, seed=seed, draws=draws):
+        hits += (np.abs(block) >= seen).sum(axis=0)
+    return np.asarray((1 + hits) / (1 + draws))
+
+
+def pairwise_ps(parts: Sequence[Part], *, seed: int) -> Floats:
+    """Sign-flip p for every pair of columns (not differences), as a symmetric matrix with 1 on its diagonal."""
+    gathered = [gather(part) for part in parts]
+    means = _means(gathered)
+    first, second = np.triu_indices(len(means), 1)
+    seen = np.abs(means[first] - means[second]) - 1e-12
+    hits = np.zeros(len(first))
+    draws = permutation_draws(len(first))
+    for block in flipped_sums(gathered, seed=seed, draws=draws):
+        for start in range(0, len(block), rows := max(1, _CELLS // max(1, len(first)))):
+            some = block[start : start + rows]
+            hits += (np.abs(some[:, first] - some[:, second]) >= seen).sum(axis=0)
+    out = np.ones((len(means), len(means)))
+    out[first, second] = out[second, first] = (1 + hits) / (1 + draws)
+    return out
+
+
+def permutation_draws(family: int) -> int:
+    """Enough that the smallest p of a family can survive Holm."""
+    return max(DRAWS, 400 * family)
+
+
+def standard_error(parts: Sequence[Part]) -> Floats:
+    """The clustered standard error of every column's mean: each document is left out once (the jackknife)."""
+    return np.asarray(np.sqrt(sum((gather(part).left_out() ** 2).sum(axis=0) for part in parts)))
+
+
+def detectable_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, alpha: float = 0.05) -> float | None:
+    """The true difference that is detected with 80% power on this set; None where a and b never differ."""
+    parts = [Part(_minus(a, b), clusters)]
+    return detectable(float(standard_error(parts)[0]), alpha, concentration(parts))
+
+
+def detectable(error: float, alpha: float = 0.05, concentration: float = 0.0) -> float | None:
+    """(z(1 - alpha/2) + z(0.8)) standard errors. For a family under Holm, alpha is 0.05 over the family: its hardest step.
+
+    With few documents the test's own spread grows with the difference d, to error^2 + d^2 x concentration; the answer allows for
+    that. None where the error is 0, and where there are too few documents to detect any difference.
+    """
+    level, power = NORMAL.inv_cdf(1 - alpha / 2), NORMAL.inv_cdf(POWER)
+    left = 1 - level * level * concentration
+    if error <= 0 or left <= 0:
+        return None
+    return error * (power + math.sqrt(power * power + left * (level * level - power * power))) / left
+
+
+def concentration(parts: Sequence[Part]) -> float:
+    """How much of a set lies in single documents: the sum of their squared shares of the items; 1/n for n documents alike."""
+    return max(1 / gather(part).alike for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Simultaneous upper bounds of (best - it): `upper` now, and `at(f)` were there f times as many documents alike."""
+
+    gaps: Floats
+    reach: Floats
+    documents: int
+
+    @property
+    def upper(self) -> Floats:
+        return self.at(1.0)
+
+    def at(self, factor: float) -> Floats:
+        """`gaps[j, i]` is how far j leads i, `reach[j, i]` what chance may have hidden; the best may be any j."""
+        return np.asarray((self.gaps + self.reach / math.sqrt(factor)).max(axis=0))
+
+
+def simultaneous_bounds(parts: Sequence[Part], *, seed: int, draws: int = DRAWS, level: float = LEVEL) -> Bounds:
+    """For every column, how far the truly best column may lie above it: with 95% confidence none of the bounds is too low.
+
+    Multiple comparisons with the best (Hsu): for each column j taken as the best, c_j is the quantile of the largest studentised,
+    recentred bootstrap difference (j - i) over all i; the bound of i is the largest (j - i) + c_j x standard error over j.
+    Whichever column is truly best, its own c_j covers: choosing the winner on the same data is paid for.
+    """
+    gathered = [gather(part) for part in parts]
+    means = _means(gathered)
+    recentred = (resampled_means(gathered, seed=seed, draws=draws) - means).astype(np.float32)
+    squared = [_of_pairs(part.left_out()) for part in gathered]
+    errors, spreads = np.sqrt(sum(squared)), np.sqrt(sum(_of_pairs(part.pulls()) for part in gathered))
+    documents = min(part.documents for part in gathered)
+    if documents == 1:
+        return Bounds(means[:, None] - means[None, :], np.ones_like(errors), documents)  # says nothing about the next document
+    scales = np.divide(1, spreads, out=np.zeros_like(spreads), where=spreads > 1e-12).astype(np.float32)
+    largest = np.empty((len(means), draws), np.float32)
+    for start in range(0, draws, rows := max(1, (1 << 18) // len(means))):  # blocks that stay in the processor's cache
+        block = recentred[start : start + rows]
+        for best, scale in enumerate(scales):
+            largest[best, start : start + rows] = ((block - block[:, best : best + 1]) * scale).max(axis=1)
+    widen = _student(squared, [part.alike - 1 for part in gathered], level) / NORMAL.inv_cdf(level)
+    reach = np.maximum(0.0, np.quantile(largest, level, axis=1))[:, None] * widen * errors
+    return Bounds(means[:, None] - means[None, :], reach, documents)
+
+
+def _intervals(gathered: Sequence[Gathered], *, seed: int, draws: int) -> list[Estimate]:
+    """Percentile intervals at levels widened for few documents (Hesterberg's expanded percentile).
+
+    Draws vary less than the means do. Hesterberg's factor for n documents of equal size, sqrt(n / (n - 1)), is what leaving each
+    document out once gives there; where sizes differ it gives more.
+    """
+    variances = [(part.left_out() ** 2).sum(axis=0) for part in gathered]
+    of_draws = np.asarray(sum((part.pulls() ** 2).sum(axis=0) for part in gathered))
+    wider = np.divide(np.asarray(sum(variances)), of_draws, out=np.ones_like(of_draws), where=of_draws > 0)
+    reaches = np.sqrt(wider) * _student(variances, [part.documents - 1 for part in gathered], (1 + LEVEL) / 2)
+    items, out = sum(part.items for part in gathered), []
+    for mean, reach, drawn in zip(_means(gathered), reaches, resampled_means(gathered, seed=seed, draws=draws).T, strict=True):
+        tail = NORMAL.cdf(-reach)
+        low, high = np.quantile(drawn, [tail, 1 - tail])
+        out.append(Estimate(float(mean), float(low), float(high), items))
+    return out
+
+
+def _student(variances: Sequence[Floats], degrees: Sequence[float], share: float) -> Floats:
+    """Student's quantile in the shape of the variances, one array per part. Each part has its own degrees of freedom and counts
+    by its variance (Satterthwaite, rounded down)."""
+    total, own = np.asarray(sum(variances)), [max(1.0, each) for each in degrees]
+    spent = np.asarray(sum(one**2 / each for one, each in zip(variances, own, strict=True)))
+    found = np.divide(total**2, spent, out=np.full(total.shape, float(min(own))), where=spent > 0)
+    whole, place = np.unique((found + 1e-6).astype(np.int64), return_inverse=True)
+    return np.array([t_quantile(share, int(each)) for each in whole])[place].reshape(total.shape)
+
+
+def _of_pairs(moves: Floats) -> Floats:
+    """The sum of squares of the difference of every pair of columns."""
+    products = moves.T @ moves
+    squares = np.diag(products)
+    return np.asarray(np.maximum(0.0, squares[:, None] + squares[None, :] - 2 * products))
+
+
+def _means(gathered: Sequence[Gathered]) -> Floats:
+    return np.asarray(sum(part.means() for part in gathered))
+
+
+def _minus(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
+    return np.asarray(np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64))

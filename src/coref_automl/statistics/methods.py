@@ -1,0 +1,123 @@
+"""Verdicts about methods. In: differences of runs paired by seed, item by item. Out: MethodVerdicts. Pure.
+
+Another seed or other documents might make a difference vanish: it is shown only if neither can explain it, nor both together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from coref_automl.records import Estimate, Record
+from coref_automl.statistics.closed_forms import LEVEL, POWER, t_cdf, t_quantile
+from coref_automl.statistics.intervals import concentration, detectable, difference_intervals, standard_error
+from coref_automl.statistics.resampling import Floats, Part
+
+_NO_SPREAD = 1e-12
+_MANY = 200
+"""Degrees of freedom from which on Student's distribution is as good as the normal one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodVerdict(Record):
+    """Is one way of training better than another? `over_seeds` is the t interval over runs, `over_documents` the bootstrap,
+    `over_both` the one that adds both variances; the difference is shown if none of them holds 0.
+
+    `over_seeds` is None for one pair of runs, and where the others are copies of it: without a spread nothing is shown.
+    `detectable` is about the true difference that would be shown four times in five; None under three pairs of runs.
+    """
+
+    difference: float
+    over_seeds: Estimate | None
+    over_documents: Estimate
+    p_seeds: float | None
+    shown: bool
+    detectable: float | None = None
+    over_both: Estimate | None = None
+
+    @property
+    def interval(self) -> Estimate:
+        """All in one, from the lowest end to the highest: the difference is shown if and only if it excludes 0."""
+        held = [interval for interval in (self.over_seeds, self.over_documents, self.over_both) if interval is not None]
+        return Estimate(self.difference, min(i.low for i in held), max(i.high for i in held), self.over_documents.n)
+
+
+def seed_paired_verdict(a: Sequence[ArrayLike], b: Sequence[ArrayLike], clusters: ArrayLike, *, seed: int) -> MethodVerdict:
+    """Runs of two methods paired by seed: `a[k]` and `b[k]` are the items' values of the k-th pair, on the same items."""
+    differences = np.stack([np.asarray(one, float) - np.asarray(other, float) for one, other in zip(a, b, strict=True)])
+    return seed_paired_verdicts([differences], clusters, seed=seed)[0]
+
+
+def seed_paired_verdicts(pairs: Sequence[Floats], clusters: ArrayLike, *, seed: int) -> list[MethodVerdict]:
+    """Several at once on the same items, one matrix of differences each: one row per pair of runs, one column per item."""
+    return composite_verdicts([[pair] for pair in pairs], [clusters], seed=seed)
+
+
+def composite_verdicts(pairs: Sequence[Sequence[Floats]], clusters: Sequence[ArrayLike], *, seed: int) -> list[MethodVerdict]:
+    """The same for sums of means over several sets of items (a composite's tasks, weights in the values): a matrix per set.
+
+    Each set is resampled by documents of its own: those of one say nothing about another's, not even where names are the same.
+    """
+    parts = [
+        Part(np.stack([pair[number].mean(axis=0) for pair in pairs], axis=1), marks) for number, marks in enumerate(clusters)
+    ]
+    errors, held = standard_error(parts), concentration(parts)
+    return [
+        method_verdict(_per_seed(pair), documents, float(error), held, by_items=_spread_by_items(pair))
+        for pair, documents, error in zip(pairs, difference_intervals(parts, seed=seed), errors, strict=True)
+    ]
+
+
+def _per_seed(pair: Sequence[Floats]) -> Floats:
+    return np.asarray(np.sum([matrix.mean(axis=1) for matrix in pair], axis=0))
+
+
+def _spread_by_items(pair: Sequence[Floats]) -> float:
+    """How far sums of means would spread over seeds if items changed from seed to seed independently of each other."""
+    if len(pair[0]) < 2:
+        return 0.0
+    return math.sqrt(sum(float(matrix.var(axis=0, ddof=1).sum()) / matrix.shape[1] ** 2 for matrix in pair))
+
+
+def method_verdict(
+    per_seed: Floats, over_documents: Estimate, error: float, held: float = 0.0, *, by_items: float = 0.0
+) -> MethodVerdict:
+    """Another seed or other documents might make the difference vanish; it is shown only if neither can explain it, nor both.
+
+    `per_seed` are the differences of the pairs of runs; `error` is the standard error of their mean over documents, `held` their
+    `concentration`. `by_items` stands in for the spread where different items happen to give every pair the same difference:
+    whole numbers of hits do meet.
+    """
+    k, mean = len(per_seed), float(per_seed.mean())
+    spread = float(per_seed.std(ddof=1)) if k > 1 else 0.0
+    by_seeds = (spread if spread > _NO_SPREAD else by_items) / math.sqrt(k)
+    if by_seeds <= _NO_SPREAD:  # one pair; or as many as one likes that are copies of each other
+        return MethodVerdict(mean, None, over_documents, None, False)
+    both, degrees = _both(by_seeds, k - 1, error, held)
+    seeds = _student(mean, by_seeds, k - 1, k)
+    together = _student(mean, both, degrees, over_documents.n)
+    shown = all(interval.low > 0 or interval.high < 0 for interval in (seeds, over_documents, together))
+    could = max(_showable(by_seeds, k - 1), _showable(both, degrees), detectable(error, concentration=held) or 0.0)
+    p = 2 * (1 - t_cdf(abs(mean) / by_seeds, k - 1))
+    return MethodVerdict(mean, seeds, over_documents, p, shown, could if k > 2 else None, together)
+
+
+def _both(by_seeds: float, seed_degrees: int, by_documents: float, held: float) -> tuple[float, int]:
+    """The standard error from seeds and documents together, and its degrees of freedom (Satterthwaite, whole ones)."""
+    total = by_seeds**2 + by_documents**2
+    documents = max(1.0, 1 / held - 1) if held else math.inf
+    degrees = total**2 / (by_seeds**4 / seed_degrees + by_documents**4 / documents)
+    return math.sqrt(total), max(1, min(int(degrees), _MANY))
+
+
+def _student(mean: float, error: float, degrees: int, n: int) -> Estimate:
+    reach = t_quantile((1 + LEVEL) / 2, degrees) * error
+    return Estimate(mean, mean - reach, mean + reach, n)
+
+
+def _showable(error: float, degrees: int) -> float:
+    return (t_quantile((1 + LEVEL) / 2, degrees) + t_quantile(POWER, degrees)) * error

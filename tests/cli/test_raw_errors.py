@@ -1,0 +1,251 @@
+"""What no one should type, through the commands: each is refused in a sentence, and never with an exception's own words."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.cli.app import run
+from tests.corpus.conftest import rows
+from tests.evaluation.tiny import freeze_tiny, save_checkpoint
+
+DEEP = "[" * 100_000
+DIGITS = "9" * 5_000
+LONG = "a" * 300
+MODEL = "model"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, an evaluation set, a dataset and an evaluated run, as the commands make them."""
+    place = tmp_path_factory.mktemp("made")
+    freeze_tiny(place / "set")
+    save_checkpoint(place / MODEL, seed=1)
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows(8))
+    (place / "texts.jsonl").write_text(text, "utf-8")
+    source = ["--source", f"local:{place / 'texts.jsonl'}", "--exact-only", "--holdout", "0"]
+    data = ["--model", str(place / MODEL), "--seq-len", "64", "--out", str(place / "data")]
+    assert run(["prepare", "mlm", *source, *data]) == 0
+    training = ["--dataset", str(place / "data"), "--epochs", "1", "--batch", "8", "--save-every", "0.5", "--device", "cpu"]
+    assert run(["train", "--model", str(place / MODEL), *training, "--out", str(place / "run")]) == 0
+    how = ["--eval-set", str(place / "set"), "--device", "cpu", "--words", "none", "--no-base"]
+    assert run(["evaluate", str(place / "run"), *how]) == 0
+    return place
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy to damage, as the working folder."""
+    monkeypatch.chdir(shutil.copytree(made, tmp_path / "place"))
+    return Path.cwd()
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    def call(*arguments: str | Path, status: int = 2) -> str:
+        capsys.readouterr()
+        found = run([str(argument) for argument in arguments])
+        shown = capsys.readouterr().err
+        assert "run it again with --debug" not in shown
+        assert found == status, shown
+        assert len(shown) < 2_000
+        return shown
+
+    return call
+
+
+EVALUATE = ("evaluate", MODEL, "--eval-set", "set", "--device", "cpu", "--out", "out")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (DEEP, "nested too deeply"),
+        (f'{{"a": {DIGITS}}}', "Exceeds the limit"),
+        ("[1, 2]", ""),
+        ('"text"', ""),
+        ("{}", ""),
+    ],
+    ids=["deep", "digits", "list", "text", "empty"],
+)
+def test_json_that_cannot_be_read_or_is_something_else(place: Path, said: Callable[..., str], text: str, reason: str) -> None:
+    for name, command in {
+        "set/manifest.json": EVALUATE,
+        f"{MODEL}/config.json": EVALUATE,
+        "data/manifest.json": ("train", "--model", MODEL, "--dataset", "data", "--out", "other", "--device", "cpu"),
+        "run/manifest.json": ("train", "--model", MODEL, "--dataset", "data", "--out", "run", "--device", "cpu"),
+    }.items():
+        before = Path(name).read_text("utf-8")
+        Path(name).write_text(text, "utf-8")
+        shown = said(*command)
+        assert name.partition("/")[0] in shown
+        assert reason in shown
+        Path(name).write_text(before, "utf-8")
+    Path("rows.json").write_text(text, "utf-8")
+    assert "rows.json" in said("re", "train", "--model", MODEL, "--train", "rows.json", "--out", "relation", "--device", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a: " + "[" * 20_000, "nested too deeply"),
+        (f"seed: {DIGITS}", "is not YAML"),
+        (f"seed: 0x{'f' * 6_000}", "seed"),
+        ("1: 2\n", "unknown key 1"),
+        ("? [a, b]\n: 2\n", ""),
+        ("~: 2\n", "unknown key None"),
+        ("max_minutes: .inf\n", "max_minutes should be a number, not inf"),
+        ("learning_rate: .nan\n", "learning_rate should be a number, not nan"),
+        ("seed: 2020-13-45\n", ""),
+        ("model: [a]\n", "model should be text"),
+        ("out: {a: 1}\n", "out should be text"),
+        ("- a\n", "key: value"),
+        ('model: "a\\0b"\n', ""),
+    ],
+)
+def test_recipes_that_are_none(place: Path, said: Callable[..., str], text: str, reason: str) -> None:
+    Path("recipe.yaml").write_text(text, "utf-8")
+    options = {"model": MODEL, "dataset": "data", "out": "out"}
+    options.pop(text.partition(":")[0], None)  # an option of the command line goes before the recipe
+    assert reason in said(
+        "train", "--recipe", "recipe.yaml", *(part for name in options for part in (f"--{name}", options[name]))
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--seq-len", "0"), "--seq-len should be 1 or more, not 0"),
+        (("--batch-tokens", "-5"), "--batch-tokens should be 1 or more, not -5"),
+        (("--seed", "-1"), "--seed"),
+        (("--eval-set", LONG), "File name too long"),
+        (("--out", LONG), "File name too long"),
+        (("--device", LONG), "There is no device"),
+        (("--eval-set", "~nosuchuser/set"), "~nosuchuser/set"),
+        (("--out", "\udcff"), "is not UTF-8"),
+    ],
+)
+def test_options_of_evaluate(place: Path, said: Callable[..., str], options: tuple[str, ...], reason: str) -> None:
+    assert reason in said(*EVALUATE, *options)
+
+
+@pytest.mark.parametrize("model", [LONG, f"{LONG}/{LONG}", "~nosuchuser/model", "\udcff", "", "/", "a\nb", "set", "texts.jsonl"])
+def test_names_of_models(place: Path, said: Callable[..., str], model: str) -> None:
+    said("evaluate", model, "--eval-set", "set", "--device", "cpu", "--out", "out")
+    said("fill", "시민은 [MASK]을 찾았다.", "--model", model, "--device", "cpu")
+    said("train", "--model", model, "--dataset", "data", "--out", "new", "--device", "cpu")
+    said("prepare", "mlm", "--source", "local:texts.jsonl", "--model", model, "--out", "new-data")
+
+
+@pytest.mark.parametrize(
+    "source", [LONG, f"local:{LONG}", "local:~nosuchuser/texts.jsonl", "local:\udcff", "local:", "local:set"]
+)
+def test_names_of_sources(place: Path, said: Callable[..., str], source: str) -> None:
+    said("prepare", "mlm", "--source", source, "--model", MODEL, "--out", "new")
+    said("prepare", "eval", "--source", source, "--model", MODEL, "--task", "real", "--out", "new")
+
+
+def test_rows_with_half_a_surrogate_are_rows(place: Path, said: Callable[..., str]) -> None:
+    texts = [json.dumps({**row, "id": "\ud800", "title": "\udfff", "source": "\ud800"}) for row in rows(4)]
+    texts.append(json.dumps({"text": rows(5)[4]["text"] + "\ud800"}))
+    Path("half.jsonl").write_text("\n".join(texts) + "\n", "utf-8")
+    said(
+        "prepare",
+        "mlm",
+        "--source",
+        "local:half.jsonl",
+        "--model",
+        MODEL,
+        "--seq-len",
+        "64",
+        "--holdout",
+        "0",
+        "--out",
+        "n",
+        status=0,
+    )
+
+
+def test_a_file_whose_name_is_not_utf8_is_named(place: Path, said: Callable[..., str]) -> None:
+    Path("folder").mkdir()
+    shutil.copy("texts.jsonl", b"folder/\xff.jsonl".decode("utf-8", "surrogateescape"))
+    shown = said("prepare", "mlm", "--source", "local:folder", "--model", MODEL, "--out", "new")
+    assert "is not UTF-8" in shown
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"estimates": 5}, "Evaluation.estimates cannot be 5"),
+        ({"estimates": {"real1": {"value": "x", "low": 0, "high": 1, "n": 1}}}, "Evaluation.estimates.real1.value cannot be 'x'"),
+        ({"seq_len": "64"}, "Evaluation.seq_len cannot be '64'"),
+        ({"fingerprints": []}, "Evaluation.fingerprints cannot be []"),
+        ({"checkpoint": None}, "Evaluation.checkpoint cannot be None"),
+        ({"seconds": True}, "Evaluation.seconds cannot be True"),
+    ],
+)
+def test_a_stored_result_of_other_types(place: Path, said: Callable[..., str], change: dict[str, Any], reason: str) -> None:
+    path = next(Path("run/evaluations").rglob("result.json"))
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **change}), "utf-8")
+    for command in (
+        ("compare", path.parent),
+        ("report", path.parent, "--out", "page"),
+        ("archive", path.parent, "--out", "kept"),
+    ):
+        shown = said(*command)
+        assert reason in shown
+        assert str(path) in shown
+
+
+def test_weights_that_do_not_fit_in_memory_are_no_bad_checkpoint(
+    place: Path, said: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import AutoModelForMaskedLM
+
+    def short(*_: Any, **__: Any) -> None:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:128] data. DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(AutoModelForMaskedLM, "from_pretrained", short)
+    shown = said(*EVALUATE, status=1)
+    assert "does not fit in the memory of cpu" in shown
+    assert "another checkpoint" not in shown
+
+
+@pytest.mark.slow
+def test_a_limit_on_the_size_of_files_stops_in_a_sentence_and_leaves_earlier_checkpoints(made: Path, tmp_path: Path) -> None:
+    """The weights fit under the limit and the optimizer, which holds two numbers a weight, does not."""
+    weights = (made / MODEL / "model.safetensors").stat().st_size
+    command = ["train", "--model", made / MODEL, "--dataset", made / "data", "--out", tmp_path / "run", "--device", "cpu"]
+    done = subprocess.run(
+        [sys.executable, "-m", "coref_automl.cli", *map(str, command), "--epochs", "1", "--batch", "8"],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (int(1.5 * weights), int(1.5 * weights))),
+    )
+    assert done.returncode == 1, done.stderr
+    assert "could not be saved" in done.stderr
+    assert "earlier checkpoints are intact" in done.stderr
+    assert not list((tmp_path / "run").glob("checkpoint-*"))
+
+
+def test_saved_weights_obey_the_umask(made: Path, tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        command = ["train", "--model", str(made / MODEL), "--dataset", str(made / "data"), "--out", str(tmp_path / "run")]
+        assert run([*command, "--epochs", "1", "--batch", "16", "--save-every", "1", "--device", "cpu"]) == 0
+    finally:
+        os.umask(before)
+    written = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert {path.name for path in written} >= {"model.safetensors", "optimizer.pt"}
+    assert {oct(path.stat().st_mode & 0o777) for path in written} == {"0o640"}

@@ -1,0 +1,80 @@
+"""The first five minutes: the demo, what it says on the screen, and every control of its report."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.config import to_mapping
+from coref_automl.demo import RECIPE
+from tests.browser import console, requests_of_files, show
+from tests.journeys import widgets
+from tests.journeys.shell import Screen, Shell
+
+TOOK = re.compile(r"Took ((\d+) h )?((\d+) min )?[\d.]+ s; peak memory \d+\.\d GB\.")
+
+
+def read_back(shell: Shell, said: Screen, out: str) -> dict[str, Any]:
+    """What the screen promises is on disk."""
+    result: dict[str, Any] = json.loads((shell.folder / out / "result.json").read_text("utf-8"))
+    assert result["recommendation"] in said.out
+    assert TOOK.search(said.out.splitlines()[-1])
+    assert (shell.folder / result["report"]).is_file()
+    assert (shell.folder / result["chosen"] / "model.safetensors").is_file()
+    for step in result["next_steps"]:
+        assert step in said.out
+    return result
+
+
+def use_page(browser: Any, report: Path) -> Any:
+    page = show(browser, report)
+    widgets.use_contents(page)
+    widgets.use_answers(page)
+    widgets.use_theme(page)
+    widgets.use_charts(page)
+    widgets.use_explorer(page)
+    assert console(page) == []
+    assert all(url.startswith(("file:", "data:")) for url in requests_of_files(page))
+    return page
+
+
+def test_the_quick_demo_runs_to_a_report_whose_controls_work(shell: Shell, browser: Any) -> None:
+    said = shell("coref-automl demo --quick --out quick --lang en")
+    result = read_back(shell, said, "quick")
+    use_page(browser, shell.folder / result["report"])
+
+
+@pytest.mark.journey
+def test_the_demo_shows_that_adapting_beats_the_base(shell: Shell, browser: Any) -> None:
+    said = shell("coref-automl demo --lang en")
+    result = read_back(shell, said, "demo")
+    assert re.match(r"[123] of 3 runs are shown better than the base model bundled-ko-mini", result["recommendation"])
+    assert "The runs are not tested against each other" in result["recommendation"]
+    told = shell(result["next_steps"][0]).out
+    assert "all documents" in told
+    assert " better" in told
+    assert result["recommendation"].split(":")[0] in told
+    page = use_page(browser, shell.folder / result["report"])
+    assert page.execute_script("return document.querySelector('.headline').textContent") == "The adapted model beats the base"
+    items, shown = widgets.passages(page)
+    assert items == shown > 0
+    assert shell("coref-automl demo --lang en").out.splitlines()[:-1] == said.out.splitlines()[:-1]  # but for the time it took
+
+
+@pytest.mark.journey
+def test_with_the_training_switched_off_nothing_is_shown(shell: Shell, browser: Any) -> None:
+    """The demo's own recipe with a learning rate of 0."""
+    recipe = to_mapping(RECIPE)
+    recipe["train"] |= {"learning_rate": 0.0, "objectives": ["mlm"]}
+    recipe["relation"] = None
+    (shell.folder / "off.yaml").write_text(json.dumps(recipe), "utf-8")
+    said = shell("coref-automl adapt --recipe off.yaml --out off --lang en")
+    assert read_back(shell, said, "off")["recommendation"].startswith(
+        "Nothing here is shown to beat the base model bundled-ko-mini"
+    )
+    page = show(browser, shell.folder / "off" / "report" / "report.html")
+    assert page.execute_script("return document.querySelector('.headline').textContent") == "Not shown to beat the base"

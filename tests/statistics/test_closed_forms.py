@@ -1,0 +1,87 @@
+"""What has a closed form: checked against scipy, by hand, and by simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from coref_automl.statistics.closed_forms import holm, items_needed, mcnemar_exact, t_cdf, t_quantile, unpaired, wilson
+from coref_automl.statistics.intervals import sign_flip_ps
+from coref_automl.statistics.resampling import Part
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 30), (1, 7), (15, 30), (642, 1000), (30, 30)])
+def test_wilson_agrees_with_scipy(hits: int, n: int) -> None:
+    expected = stats.binomtest(hits, n).proportion_ci(method="wilson")
+    ours = wilson(hits, n)
+    assert (ours.low, ours.high) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert ours.value == hits / n
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 9, 30, 501])
+def test_student_agrees_with_scipy(degrees: int) -> None:
+    assert t_cdf(1.7, degrees) == pytest.approx(stats.t.cdf(1.7, degrees), abs=1e-12)
+    assert t_cdf(-0.4, degrees) == pytest.approx(stats.t.cdf(-0.4, degrees), abs=1e-12)
+    assert t_quantile(0.975, degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=1e-9)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
+def test_mcnemar_agrees_with_the_binomial_test(pairs: list[tuple[bool, bool]]) -> None:
+    a, b = map(np.array, zip(*pairs, strict=True))
+    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
+    expected = stats.binomtest(only_a, only_a + only_b).pvalue if only_a + only_b else 1.0
+    assert mcnemar_exact(a, b) == pytest.approx(expected, rel=1e-9)
+
+
+def test_holm_by_hand_and_in_the_order_given() -> None:
+    assert holm([0.01, 0.04, 0.03]).tolist() == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9]).tolist() == [0.9]
+    assert holm([]).tolist() == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_never_lowers_a_p_and_keeps_their_order(ps: list[float]) -> None:
+    adjusted = holm(ps)
+    assert np.all(adjusted >= np.array(ps))
+    assert np.all(adjusted <= 1)
+    assert np.all(np.diff(adjusted[np.argsort(ps, kind="stable")]) >= 0)
+
+
+def test_unpaired_agrees_with_the_chi_square_test() -> None:
+    a, b = wilson(1602, 2400), wilson(1510, 2400)
+    difference, p = unpaired(a, b)
+    table = [[1602, 798], [1510, 890]]
+    assert p == pytest.approx(stats.chi2_contingency(table, correction=False).pvalue, rel=1e-9)
+    assert difference.value == pytest.approx(92 / 2400)
+    assert difference.low > 0
+
+
+@pytest.mark.parametrize(("effect", "differing", "family"), [(0.1, 0.2, 1), (0.03, 0.1, 6), (0.09, 0.14, 3)])
+def test_items_needed_is_the_least_number_that_satisfies_its_inequality(effect: float, differing: float, family: int) -> None:
+    def enough(n: int) -> bool:
+        null, true = np.sqrt(n * differing), np.sqrt(n * (differing - effect**2))
+        return bool(n * effect >= stats.norm.ppf(1 - 0.025 / family) * null + stats.norm.ppf(0.8) * true + 1)
+
+    n = items_needed(effect, differing, family=family)
+    assert enough(n)
+    assert not enough(n - 1)
+    assert items_needed(effect, differing, family=family, design=1.5) == pytest.approx(1.5 * n, abs=2)
+    assert items_needed(effect, differing, family=family, power=0.9) > n
+
+
+@pytest.mark.parametrize(("effect", "differing"), [(0.12, 0.3), (0.09, 0.14)])
+def test_so_many_items_detect_the_effect_four_times_in_five(effect: float, differing: float) -> None:
+    rng, n = np.random.default_rng(0), items_needed(effect, differing)
+    shares = [(differing - effect) / 2, 1 - differing, (differing + effect) / 2]
+    studies = rng.choice([-1.0, 0.0, 1.0], p=shares, size=(n, 600))
+    detected = np.mean(sign_flip_ps([Part(studies, np.arange(n))], seed=0) < 0.05)
+    assert 0.75 < detected < 0.86
+
+
+@pytest.mark.parametrize(("effect", "differing"), [(0.0, 0.2), (0.3, 0.2), (0.1, 1.1)])
+def test_an_effect_that_cannot_be_is_refused(effect: float, differing: float) -> None:
+    with pytest.raises(ValueError, match="cannot come from"):
+        items_needed(effect, differing)

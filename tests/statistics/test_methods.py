@@ -1,0 +1,158 @@
+"""Is a method better? Checked by hand, against scipy, and by how often equal methods are told apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from coref_automl.records import Estimate
+from coref_automl.statistics.intervals import difference_intervals, standard_error
+from coref_automl.statistics.methods import composite_verdicts, method_verdict, seed_paired_verdict, seed_paired_verdicts
+from coref_automl.statistics.resampling import Part
+
+
+def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:
+    rng = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(200), rng.integers(1, 7, size=200))
+    n = len(clusters)
+    base = [(rng.random(n) < 0.4).astype(float) for _ in range(3)]
+    steady = [(rng.random(n) < 0.6).astype(float) for _ in range(3)]
+    moody = [(rng.random(n) < share).astype(float) for share in (0.35, 0.75, 0.42)]
+    assert seed_paired_verdict(steady, base, clusters, seed=0).shown
+    verdict = seed_paired_verdict(moody, base, clusters, seed=0)
+    assert verdict.over_documents.low > 0
+    assert verdict.over_seeds is not None
+    assert verdict.over_seeds.low < 0
+    assert not verdict.shown
+    differences = [float(np.mean(m - b)) for m, b in zip(moody, base, strict=True)]
+    assert verdict.p_seeds == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
+    assert verdict.over_both is not None
+    intervals = (verdict.over_seeds, verdict.over_documents, verdict.over_both)
+    assert verdict.interval.low == min(one.low for one in intervals)
+    assert verdict.interval.high == max(one.high for one in intervals)
+    assert verdict.detectable is not None
+    assert verdict.detectable > verdict.difference
+    single = seed_paired_verdict(steady[:1], base[:1], clusters, seed=0)
+    assert single.over_seeds is None
+    assert not single.shown
+    assert single.interval == single.over_documents
+
+
+def test_pairs_of_runs_that_differ_by_exactly_as_much_show_nothing() -> None:
+    """One run given twice under two seeds has no spread: its interval over seeds would be a point, however lucky the run."""
+    clusters = np.repeat(np.arange(200), 2)
+    lucky = (np.random.default_rng(0).random(len(clusters)) < 0.9).astype(float)
+    verdict = seed_paired_verdict([lucky] * 3, [1 - lucky] * 3, clusters, seed=0)
+    assert verdict.over_documents.low > 0
+    assert verdict.over_seeds is None
+    assert verdict.p_seeds is None
+    assert not verdict.shown
+
+
+def test_seeds_that_meet_by_chance_in_different_items_have_a_spread() -> None:
+    """Three runs of as many hits each, in other items: no copies, and an interval that is no point."""
+    clusters = np.repeat(np.arange(200), 2)
+    rng = np.random.default_rng(0)
+    runs = [rng.permutation(np.arange(len(clusters)) < 200).astype(float) for _ in range(3)]
+    base = [np.zeros(len(clusters))] * 3
+    verdict = seed_paired_verdict(runs, base, clusters, seed=0)
+    assert verdict.difference == 0.5
+    assert verdict.over_seeds is not None
+    assert verdict.over_seeds.high - verdict.over_seeds.low == pytest.approx(2 * 4.3027 * (0.25 / 400 / 3) ** 0.5, rel=0.1)
+    assert verdict.shown
+    assert verdict.interval.low > 0
+
+
+def test_what_could_be_shown_is_said_from_three_pairs_of_runs_on() -> None:
+    documents = Estimate(0.01, -0.01, 0.03, 400)
+    per_seed = np.array([0.010, 0.012, 0.008])
+    wide, narrow = method_verdict(per_seed, documents, 0.02), method_verdict(per_seed, documents, 0.0001)
+    assert wide.detectable == pytest.approx((1.9719 + 0.8434) * (0.02**2 + 0.002**2 / 3) ** 0.5, rel=1e-3)
+    assert narrow.detectable == pytest.approx((4.3027 + 1.0607) * 0.002 / 3**0.5, rel=1e-2)
+    assert method_verdict(per_seed[:2], documents, 0.02).detectable is None
+    assert method_verdict(per_seed[:1], documents, 0.02).detectable is None
+
+
+def test_the_interval_over_both_adds_the_variances() -> None:
+    """Welch's two samples are the worked case: variances of two means, each with its own degrees of freedom."""
+    rng = np.random.default_rng(0)
+    runs, documents = rng.normal(0.02, 0.01, 5), rng.normal(0.0, 0.03, 12)
+    error = float(documents.std(ddof=1)) / 12**0.5
+    verdict = method_verdict(runs, Estimate(0.02, 0.0, 0.04, 12), error, 1 / 12)
+    degrees = int(stats.ttest_ind(runs, documents, equal_var=False).df)
+    total = (runs.var(ddof=1) / 5 + error**2) ** 0.5
+    assert verdict.over_both is not None
+    assert verdict.over_both.high - verdict.over_both.low == pytest.approx(2 * stats.t.ppf(0.975, degrees) * total, rel=1e-6)
+
+
+def test_seeds_and_documents_may_explain_together_what_neither_does_alone() -> None:
+    per_seed = np.array([0.0075, 0.0100, 0.0125, 0.0090, 0.0110]) * 2.2
+    per_seed = per_seed.mean() + (per_seed - per_seed.mean()) * 3.2
+    documents = Estimate(float(per_seed.mean()), 0.0005, 0.0435, 900)
+    verdict = method_verdict(per_seed, documents, 0.011)
+    assert verdict.over_seeds is not None
+    assert verdict.over_seeds.low > 0
+    assert verdict.over_documents.low > 0
+    assert verdict.over_both is not None
+    assert verdict.over_both.low < 0
+    assert not verdict.shown
+    assert verdict.interval.low < 0
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_equal_methods_are_rarely_told_apart_where_seeds_and_documents_vary_alike(seeds: int) -> None:
+    """Both intervals alone would let through 8% of equal methods with five seeds."""
+    rng = np.random.default_rng(seeds)
+    clusters = np.repeat(np.arange(150), 2)
+    pairs = []
+    for _ in range(400):
+        documents = np.repeat(rng.normal(0, 1, 150), 2)
+        shift = rng.normal(0, (seeds / 150) ** 0.5, (seeds, 1))
+        pairs.append(documents + shift + rng.normal(0, 0.5, (seeds, 300)))
+    assert np.mean([verdict.shown for verdict in seed_paired_verdicts(pairs, clusters, seed=0)]) < 0.065
+
+
+def test_several_methods_at_once_are_judged_as_each_alone() -> None:
+    rng = np.random.default_rng(3)
+    clusters = np.repeat(np.arange(60), 4)
+    pairs = [rng.integers(-1, 2, size=(k, len(clusters))).astype(float) for k in (1, 2, 3)]
+    together = seed_paired_verdicts(pairs, clusters, seed=5)
+    for pair, verdict in zip(pairs, together, strict=True):
+        alone = seed_paired_verdict(list(pair), [np.zeros(len(clusters))] * len(pair), clusters, seed=5)
+        assert alone.over_seeds == verdict.over_seeds
+        assert alone.over_documents.low == pytest.approx(verdict.over_documents.low)
+        assert alone.shown == verdict.shown
+
+
+def test_equal_methods_are_rarely_told_apart_on_few_documents_of_very_unequal_size() -> None:
+    """Counting titles as if they were alike shows a difference in 6.5% of equal methods that five seeds agree on."""
+    rng = np.random.default_rng(0)
+    sizes = np.rint(10 * np.exp(1.4 * stats.norm.ppf((np.arange(38) + 0.5) / 38))).clip(1).astype(int)
+    clusters = np.repeat(np.arange(38), sizes)
+    pairs = []
+    for _ in range(1500):
+        shared = rng.normal(size=38)[clusters] + rng.normal(size=len(clusters))
+        pairs.append(shared + rng.normal(0, 0.3, size=(5, len(clusters))))
+    assert np.mean([verdict.shown for verdict in seed_paired_verdicts(pairs, clusters, seed=0)]) <= 0.055
+
+
+def test_the_tasks_of_a_composite_are_resampled_apart() -> None:
+    """Few titles of many passages beside many documents of few items, under the same names."""
+    rng = np.random.default_rng(3)
+    clusters = [np.repeat(np.arange(60), 2), np.repeat(np.arange(8), 15)]
+    pair = [
+        weight * ((rng.random((3, len(marks))) < 0.6).astype(float) - (rng.random((3, len(marks))) < 0.4))
+        for weight, marks in zip((0.7, 0.3), clusters, strict=True)
+    ]
+    (verdict,) = composite_verdicts([pair], clusters, seed=0)
+    parts = [Part(matrix.mean(axis=0), marks) for matrix, marks in zip(pair, clusters, strict=True)]
+    assert verdict.over_documents == difference_intervals(parts, seed=0)[0]
+    assert verdict.difference == pytest.approx(sum(matrix.mean() for matrix in pair))
+    alone = [float(standard_error([part])[0]) for part in parts]
+    assert float(standard_error(parts)[0]) == pytest.approx(float(np.hypot(*alone)))
+    items = sum(map(len, clusters))
+    pooled = np.concatenate([matrix * items / matrix.shape[1] for matrix in pair], axis=1)
+    (mixed,) = seed_paired_verdicts([pooled], np.concatenate(clusters), seed=0)
+    assert mixed.difference == pytest.approx(verdict.difference)
+    assert mixed.over_documents != verdict.over_documents

@@ -1,0 +1,30 @@
+"""The demo's plan: as many items as its verdict needs, each of which can be hit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coref_automl.demo import ITEMS, RECIPE
+from coref_automl.evaluation.items import EvalRecipe, prepare_eval
+from coref_automl.models.load import load_tokenizer
+from coref_automl.models.vocabulary import entry_words
+
+
+def test_the_demo_asks_as_many_answerable_items_as_its_verdict_needs(tmp_path: Path) -> None:
+    stage = RECIPE.evaluate
+    built = prepare_eval(
+        EvalRecipe(
+            models=(RECIPE.model,),
+            tasks=("real",),
+            sources=RECIPE.prepare.sources,
+            limit=RECIPE.prepare.limit,
+            per_source=stage.per_source,
+            per_document=stage.per_document,
+            single_entry=stage.single_entry,
+        ),
+        tmp_path / "set",
+    )
+    items = built.items["real"]
+    assert ITEMS <= len(items) < 1.1 * ITEMS
+    assert {item.answer for item in items} <= set(entry_words(load_tokenizer(RECIPE.model)))
+    assert RECIPE.train.save_every == 0  # one checkpoint per run: nothing to choose, all documents judge

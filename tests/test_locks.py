@@ -1,0 +1,218 @@
+"""One command at a time in a folder: the second hears who has it, a killed one holds nothing, half-written files go."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from coref_automl import locks
+from coref_automl.cli.app import run
+from coref_automl.locks import claimed, holder_of, locked
+from tests.corpus.conftest import rows
+from tests.relation.conftest import make_raw_rows
+
+MINI = "bundled:ko-mini"
+ROOT = Path(__file__).parents[1]
+TABLE = ROOT / "docs" / "seed" / "checkpoints.csv"
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the commands read: texts, relation rows, a dataset and a share of one, a grid."""
+    folder = tmp_path_factory.mktemp("inputs")
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows(8))
+    (folder / "texts.jsonl").write_text("".join(lines), "utf-8")
+    (folder / "relations.json").write_text(json.dumps(make_raw_rows(40), ensure_ascii=False), "utf-8")
+    (folder / "grid.yaml").write_text(f"models: [{MINI}]\ntrain: {folder / 'relations.json'}\nepochs: [1]\n", "utf-8")
+    common = [
+        "prepare",
+        "mlm",
+        "--source",
+        f"local:{folder / 'texts.jsonl'}",
+        "--model",
+        MINI,
+        "--seq-len",
+        "64",
+        "--holdout",
+        "0",
+    ]
+    assert run([*common, "--out", str(folder / "dataset")]) == 0
+    assert run([*common, "--shard", "1/1", "--out", str(folder / "share")]) == 0
+    return folder
+
+
+COMMANDS = {
+    "prepare mlm": ("dataset", "--source local:{0}/texts.jsonl --model {1} --seq-len 64"),
+    "prepare combined": ("dataset", "--merge {0}/share"),
+    "prepare eval": ("evalset", "--source local:{0}/texts.jsonl --model {1} --all-documents"),
+    "tokenizer": ("tokenizer", "--source local:{0}/texts.jsonl --vocab-size 1000 --no-nouns"),
+    "train": ("run", "--model {1} --dataset {0}/dataset --device cpu"),
+    "tune": ("study", "--model {1} --dataset {0}/dataset --trials 1 --device cpu"),
+    "re train": ("relation run", "--model {1} --train {0}/relations.json --device cpu"),
+    "re grid": ("relation grid", "--recipe {0}/grid.yaml"),
+    "re explore": ("relation exploration", "{0}/relations.json"),
+    "adapt": ("line", "--model {1} --source local:{0}/texts.jsonl"),
+    "demo": ("line", "--quick"),
+    "report": ("report", f"--table {TABLE}"),
+    "archive": ("archive", f"{ROOT}/results/experiment/combined-512-s0"),
+}
+"""Every command that fills a folder, with the kind of folder it fills."""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_folder_in_use_is_refused_with_who_and_since_when(
+    command: str, inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind, options = COMMANDS[command]
+    if "--merge" in options:
+        command = "prepare mlm"
+    out = tmp_path / "out"
+    with claimed(out, kind):
+        before = sorted(out.iterdir())
+        assert run([*command.split(), *options.format(inputs, MINI).split(), "--out", str(out)]) == 2
+        said = capsys.readouterr().err
+        assert f"{out} is in use by `" in said, said
+        assert f"(process {os.getpid()} on " in said
+        assert ", since 20" in said
+        assert "choose another --out" in said
+        assert sorted(out.iterdir()) == before
+
+
+def in_another_process(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process in the middle of writing a file."""
+    code = (
+        "import sys; from pathlib import Path; from coref_automl.store import written_whole\n"
+        "with written_whole(Path(sys.argv[1])) as handle:\n"
+        "    print('half', file=handle); print('ready', flush=True); sys.stdin.read()"
+    )
+    process = in_another_process(code, str(path))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_half_written_files_of_a_killed_process_go_and_those_of_a_live_one_stay(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = ["report", "--table", str(TABLE), "--out", str(out)]
+    assert run(command) == 0
+    with writing(out / "report.md") as process:
+        (half,) = out.glob(".*.part")
+        assert run(command) == 0
+        assert half.exists()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert half.exists()
+        assert run(command) == 0
+    assert {path.name for path in out.iterdir()} == {".coref-automl", "report.html", "report.md", "results.csv"}
+
+
+@pytest.mark.slow
+def test_a_second_prepare_is_refused_while_the_first_runs_and_goes_on_after_it_was_killed(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts, out = tmp_path / "many.jsonl", tmp_path / "out"
+    texts.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows(1000)), "utf-8")
+    command = ["prepare", "mlm", "--source", f"local:{texts}", "--model", MINI, "--seq-len", "64", "--workers", "1"]
+    command += ["--exact-only", "--out", str(out)]
+    first = subprocess.Popen([sys.executable, "-m", "coref_automl.cli", *command], stdout=subprocess.DEVNULL)
+    while holder_of(out) is None and first.poll() is None:
+        time.sleep(0.02)
+    assert run(command) == 2
+    said = capsys.readouterr().err
+    assert f"(process {first.pid} on " in said
+    assert "prepare mlm --source" in said
+    first.kill()
+    first.wait()
+    assert (out / ".lock.json").is_file()
+    assert run(command) == 0
+    assert not [path for path in out.iterdir() if ".lock" in path.name or ".part" in path.name]
+
+
+def test_a_holder_on_another_machine_is_believed_while_it_gives_signs_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other machine's lock is not seen from here; what it wrote is."""
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    command = ["report", "--table", str(TABLE), "--out", str(out)]
+    with monkeypatch.context() as patch:
+        patch.setattr("socket.gethostname", lambda: "node-7")
+        with claimed(out, "report"):
+            shutil.copytree(out, elsewhere)
+    (elsewhere / ".lock").unlink()
+    shutil.copytree(elsewhere, out)
+    assert run(command) == 2
+    said = capsys.readouterr().err
+    assert "on node-7, since" in said
+    assert "last sign of life" in said
+    old = time.time() - locks.SILENT - 1
+    os.utime(out / ".lock.json", (old, old))
+    assert run(command) == 0
+
+
+def test_a_holder_keeps_its_sign_young(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "SIGN_EVERY", 0.01)
+    with locked(tmp_path / "out"):
+        sign = tmp_path / "out" / ".lock.json"
+        os.utime(sign, (0, 0))
+        until = time.monotonic() + 10
+        while sign.stat().st_mtime == 0 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert sign.stat().st_mtime > 0
+
+
+def test_a_block_that_fails_before_it_wrote_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError), claimed(tmp_path / "a" / "b", "report"):
+        raise ValueError
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_finished_folder_that_is_closed_to_writing_needs_no_lock(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
+    with locked(inputs / "dataset"):
+        assert not (inputs / "dataset" / ".lock").exists()
+
+
+def test_an_evaluation_that_another_process_makes_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.evaluation.tiny import freeze_tiny, save_checkpoint
+
+    monkeypatch.chdir(tmp_path)
+    freeze_tiny(Path("evalsets/tiny"))
+    save_checkpoint(Path("runs/a/checkpoint-65"), seed=1)
+    held = threading.Event()
+
+    def hold() -> None:
+        with locked(Path("runs/a/evaluations/tiny-128/checkpoint-65")):
+            held.set()
+            time.sleep(0.5)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    held.wait()
+    assert run(["evaluate", "runs/a", "--eval-set", "evalsets/tiny", "--device", "cpu", "--dtype", "float32"]) == 0
+    other.join()
+    assert "Waiting: runs/a/evaluations/tiny-128/checkpoint-65 is in use by" in capsys.readouterr().err
+    assert {path.name for path in Path("runs/a/evaluations/tiny-128/checkpoint-65").iterdir()} == {
+        "items.jsonl", "result.json", "DONE",
+    }  # fmt: skip
