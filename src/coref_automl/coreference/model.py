@@ -23,7 +23,7 @@ from coref_automl.models.heads import encode
 from coref_automl.models.library import quiet_library
 from coref_automl.models.load import load_encoder
 from coref_automl.records import Record
-from coref_automl.store import read_json, write_json
+from coref_automl.store import obey_umask, read_json, write_json
 
 SETTINGS = "coreference.json"
 HEAD = "head.safetensors"
@@ -127,6 +127,7 @@ def save_model(folder: Path, model: CoreferenceModel, settings: HeadSettings) ->
             model.encoder.save_pretrained(folder)
         model.tokenizer.save_pretrained(folder)
     save_file({name: value.detach().cpu().contiguous() for name, value in own.items()}, folder / HEAD)
+    obey_umask(folder)
     write_json(folder / SETTINGS, settings.to_json())
 
 
