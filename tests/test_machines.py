@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import warnings
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import coref_automl
 from coref_automl.cli.app import run
 from tests.corpus.conftest import rows
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint
@@ -97,6 +99,30 @@ def test_cores_are_those_of_this_process_and_all_where_no_list_is_kept(monkeypat
     assert usable_cores() == 1
     without_affinity(monkeypatch)
     assert usable_cores() == os.cpu_count()
+
+
+def bound_and_read_in_comprehensions(function: ast.AST) -> set[str]:
+    """Names that one comprehension of a function binds and another reads without binding."""
+    bound: list[set[str]] = []
+    read: list[set[str]] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp):
+            names = [name for name in ast.walk(node) if isinstance(name, ast.Name)]
+            bound.append({name.id for name in names if isinstance(name.ctx, ast.Store)})
+            read.append({name.id for name in names if isinstance(name.ctx, ast.Load)})
+    return {name for number, names in enumerate(read) for other in bound for name in (names - bound[number]) & other}
+
+
+def test_no_comprehension_binds_a_module_s_name_that_another_reads() -> None:
+    """Python 3.12.0 and 3.12.1 take the second for the local variable of the first, which has no value by then."""
+    found = []
+    for path in sorted(Path(coref_automl.__file__).parent.rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        own = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                found += [f"{path.name}: {node.name}: {name}" for name in bound_and_read_in_comprehensions(node) & own]
+    assert not found
 
 
 @pytest.mark.parametrize("device", ["mps", "xpu:0", "meta"])

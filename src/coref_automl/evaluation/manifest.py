@@ -52,7 +52,7 @@ def facts(
         "reference": {"model": label(recipe.models[0]), "tokenizer": chosen["reference"]},
         "tagger": kiwi_version(),
         "licences": {label(name): licence_of(name) for name in recipe.sources},
-        "documents": {source: dict(counts) for source, counts in documents.items()},
+        "documents": {source: dict(seen) for source, seen in documents.items()},
         "tasks": {task: {**counts(found), "drops": dict(drops.get(task, {}))} for task, found in items.items()},
     }
 
