@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coref_automl.corpus import files
+from coref_automl.corpus import formats
 from coref_automl.corpus.clean import normalise
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.files import Flaw, read_file
@@ -81,7 +81,7 @@ def test_deeply_nested_json_is_no_crash(tmp_path: Path) -> None:
 
 
 def test_a_very_long_line_is_counted_and_the_next_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LONGEST", 1 << 20)
+    monkeypatch.setattr(formats, "LONGEST", 1 << 20)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"text": "' + b"x" * (5 << 20) + b'"}\n' + lines(rows(2)))
     found = list(read_file(path, name="n"))

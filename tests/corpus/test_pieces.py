@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.corpus.pieces import cuts, sentence_ends
+from coref_automl.corpus.encode import cuts, sentence_ends
 from tests.corpus.conftest import korean_text
 
 

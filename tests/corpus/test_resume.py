@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from coref_automl.corpus import assemble, encode, read
-from coref_automl.corpus.merge import merge
-from coref_automl.corpus.prepare import prepare
+from coref_automl.corpus.prepare import merge, prepare
 from coref_automl.errors import DatasetError, FolderError
 from tests.corpus.conftest import WriteRows, rows
 from tests.corpus.test_prepare import files, recipe

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import lzma
 import math
@@ -9,6 +10,8 @@ import types
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from coref_automl.errors import MissingExtra, RelationDataError
@@ -32,10 +35,12 @@ def test_every_file_format_gives_the_same_rows(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text, "utf-8")
     (tmp_path / "a.json.xz").write_bytes(lzma.compress(text.encode()))
     (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(row) for row in raw) + "\n", "utf-8")
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress((tmp_path / "a.jsonl").read_bytes()))
     write_csv(tmp_path / "a.csv", raw)
+    pq.write_table(pa.Table.from_pylist(raw), tmp_path / "a.parquet")
     expected = read_relations(str(tmp_path / "a.json")).rows
     assert len(expected) == 9
-    for name in ("a.json.xz", "a.jsonl", "a.csv"):
+    for name in ("a.json.xz", "a.jsonl", "a.jsonl.gz", "a.csv", "a.parquet"):
         assert read_relations(str(tmp_path / name)).rows == expected
         assert split_name(str(tmp_path / name)) == "a"
 
@@ -75,9 +80,12 @@ def test_many_bad_rows_are_one_readable_text_that_says_where_they_can_be_skipped
         ("a.json", b'{"a": 1}', "list of rows"),
         ("a.json", b"[]", "no usable row"),
         ("a.json.xz", b"nonsense", "damaged"),
-        ("a.jsonl", b'{"sentence": "a"}\n\n{"sentence"', "a.jsonl: Line 3 is no JSON"),
-        ("a.csv", b"\xff\xfe\x00", r"a.csv is not UTF-8 \(at byte 0\); save it as UTF-8\.$"),
-        ("a.csv", "id,sentence\n1,가나".encode("cp949"), "save it as UTF-8"),
+        ("a.jsonl", b'{"sentence": "a"}\n\n{"sentence"', "row 2: not JSON"),
+        ("a.jsonl", b"[1]", "row 1: not a JSON object"),
+        ("a.json.gz", b"nonsense", "Cannot read .*gzip"),
+        ("a.json", b'["\xff"]', r"a.json is not UTF-8 \(at byte 2\); save it as UTF-8\.$"),
+        ("a.csv", b"\xff\xfe\x00", r"a.csv: row 1: not UTF-8\..* Save the file as UTF-8\.$"),
+        ("a.csv", "id,sentence\n1,가나".encode("cp949"), "Save the file as UTF-8"),
         ("a.csv", b"id,text,label\n1,a,b\n", r"a.csv: The columns are 'id', 'text', 'label', and 'sentence' is none of them; "),
         ("a.csv", b"", "no usable row"),
     ],

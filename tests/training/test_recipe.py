@@ -9,8 +9,7 @@ import pytest
 
 from coref_automl.config import read_recipe
 from coref_automl.errors import RecipeError
-from coref_automl.training.recipe import HELP, TrainRecipe, check, settle
-from coref_automl.training.recommended import recommended
+from coref_automl.training.recipe import HELP, TrainRecipe, check, recommended, settle
 
 PLAIN = TrainRecipe("klue/roberta-base", "data", "runs/a")
 RECIPES = Path(__file__).parents[2] / "recipes"

@@ -253,8 +253,7 @@ def test_rows_on_which_cudnns_gradients_may_fail_are_trained_without_it(
 
 
 def test_a_new_model_starts_with_the_words_of_another(recipe: Recipe, tmp_path: Path) -> None:
-    from coref_automl.training.parts import load_model
-    from coref_automl.training.setup import prepare_run
+    from coref_automl.training.setup import load_model, prepare_run
 
     source = train(recipe(epochs=0.5, out=str(tmp_path / "source"))).checkpoints[-1]
     settings = recipe(model="new:deberta-tiny", words_from=str(source), epochs=0.5)
@@ -294,8 +293,7 @@ def test_words_that_do_not_fit_are_refused_before_anything_is_written(recipe: Re
 
 def test_the_words_of_a_run_are_those_of_the_checkpoint_it_stands_for(recipe: Recipe, tmp_path: Path) -> None:
     from coref_automl.errors import ModelError
-    from coref_automl.training.parts import load_model
-    from coref_automl.training.setup import prepare_run
+    from coref_automl.training.setup import load_model, prepare_run
 
     source = train(recipe(epochs=1, out=str(tmp_path / "source")))
     settings = recipe(model="new:deberta-tiny", words_from=str(source.run), epochs=0.5)

@@ -11,7 +11,7 @@ import pytest
 
 from coref_automl.errors import RecipeError
 from coref_automl.progress import quiet
-from coref_automl.training.recommended import RECOMMENDED, recommended
+from coref_automl.training.recipe import RECOMMENDED, recommended
 from coref_automl.tuning.defaults import masked_space, relation_space
 from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.recipe import TuneRecipe

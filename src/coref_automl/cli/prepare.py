@@ -89,7 +89,7 @@ def _prepare(
 ) -> None:
     settings = {name: value for name, value in locals().items() if name in _SETTINGS}
     from coref_automl.corpus.card import counts_table, summary
-    from coref_automl.corpus.merge import merge as merge_parts
+    from coref_automl.corpus.prepare import merge as merge_parts
     from coref_automl.corpus.prepare import prepare
     from coref_automl.corpus.recipe import PrepareRecipe
     from coref_automl.progress import Progress

@@ -25,7 +25,7 @@ app.add_typer(relation_app, name="re")
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without bad rows; they are counted and listed.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A folder that `re train` made, or one seed's model in it.")]
-FILE = "a .json, .jsonl or .csv file (also .xz), hub:klue/re:train, hub:OWNER/NAME:SPLIT, or bundled:relations"
+FILE = "a .json, .jsonl, .csv or .parquet file (also .xz, .gz), hub:klue/re:train, hub:OWNER/NAME:SPLIT, or bundled:relations"
 _TYPES = "PER, ORG, LOC, DAT, POH or NOH; needed where the run's scheme or label mask reads types"
 
 

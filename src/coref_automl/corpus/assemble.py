@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.corpus.card import card
-from coref_automl.corpus.counts import counted, refuse_sources
+from coref_automl.corpus.card import card, counted, refuse_sources
 from coref_automl.corpus.dataset import Ints, smallest_type, write_dataset
 from coref_automl.corpus.encode import special_of, tokenizer_of
 from coref_automl.corpus.inputs import MadeFrom

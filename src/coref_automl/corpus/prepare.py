@@ -5,12 +5,15 @@ choose  hold out, exclude evaluation documents, drop duplicates           second
 tag     one Kiwi with its own threads fills the cache                     not for mlm
 encode  shards into token pieces with mentions                            parallel, resumes after the last finished shard
 pack    pieces into blocks, manifest, card
+
+`prepare --shard` does one machine's share, and `merge` puts the shares together.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -19,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl import errors
-from coref_automl.config import as_path, expect
+from coref_automl.config import as_path, expect, from_mapping
 from coref_automl.corpus.assemble import assemble
-from coref_automl.corpus.counts import refuse_empty
+from coref_automl.corpus.card import refuse_empty
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
-from coref_automl.corpus.encode import EncodeSettings, special_of, tokenizer_of
+from coref_automl.corpus.encode import EncodeSettings, Mode, special_of, tokenizer_of
 from coref_automl.corpus.inputs import MadeFrom, difference, made_from, pinned, readable_parts, was_noted
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
 from coref_automl.corpus.read import ReadSettings, finished_shards
@@ -32,7 +35,7 @@ from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.select import Choice, choose_documents
 from coref_automl.corpus.shards import READ, Index, build_index
 from coref_automl.corpus.sources import BUNDLED, Input
-from coref_automl.errors import CorefError, FolderError, InputError, WorkError
+from coref_automl.errors import CorefError, DatasetError, FolderError, InputError, WorkError
 from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, Stage, quiet
@@ -253,3 +256,54 @@ def _plain(settings: Any) -> dict[str, Any]:
     """A frozen dataclass as JSON values, as jobs carry them."""
     values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(settings), default=str))
     return values
+
+
+def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | None = None) -> dict[str, Any]:
+    """Put the shares of several machines together: the same bytes as one machine would have made."""
+    progress = progress or quiet()
+    works = [folder / WORK for folder in _part_in_order(parts)]
+    settings = {**read_json(works[0].parent / MANIFEST)["settings"], "shard": None}
+    if settings["mode"] != mode:
+        raise DatasetError(
+            f"{parts[0]} is a share of a dataset for {settings['mode']}; use: coref-automl prepare {settings['mode']} --merge"
+        )
+    recipe = from_mapping(PrepareRecipe, settings, str(works[0].parent / MANIFEST))
+    if recipe.near_duplicates:
+        require_near()
+    evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
+    with claimed(out, KIND, fresh=True):
+        index = build_index(works, holdout=recipe.holdout)
+        near = recipe.near_duplicates
+        choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=out / WORK)
+        refuse_empty(index, choice, recipe, progress)
+        manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **read_json(works[0] / "facts.json"))
+        remove(out / WORK)
+    return manifest
+
+
+def _part_in_order(parts: Sequence[Path]) -> list[Path]:
+    """The folders in the order of their shares; each share once, none missing, all with the same settings."""
+    found: dict[int, Path] = {}
+    common: dict[str, Any] | None = None
+    total = len(parts)
+    for folder in parts:
+        if not is_done(folder) or read_json(folder / MANIFEST).get("kind") != PART:
+            raise DatasetError(f"{folder} is not a finished part; make it with: coref-automl prepare ... --shard 1/{total}")
+        manifest = read_json(folder / MANIFEST)
+        if not was_noted(manifest):
+            raise DatasetError(f"{folder} was made by an earlier version; prepare this share again.")
+        settings = dict(manifest["settings"])
+        number, of = map(int, str(settings.pop("shard")).split("/"))
+        if of != total or number - 1 in found:
+            raise DatasetError(
+                f"{folder} is share {number} of {of}; merging needs each of the {of} shares once, and {total} were given."
+            )
+        if common is not None and common != settings:
+            raise DatasetError(f"{folder} was prepared with other settings than {parts[0]}; prepare it again with the same ones.")
+        common = settings
+        if changed := difference(read_json(parts[0] / MANIFEST), manifest):
+            raise DatasetError(
+                f"{folder} and {parts[0]} were made from different inputs ({changed}); prepare both from the same files."
+            )
+        found[number - 1] = folder
+    return [found[number] for number in range(total)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from coref_automl.errors import EvaluationError
-from coref_automl.models.library import is_out_of_memory
+from coref_automl.models.load import is_out_of_memory
 
 CPU_BUDGET = 4096
 """Tokens of a batch on a CPU: more is slower there (page faults)."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import lzma
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from coref_automl.corpus.files import READERS, files_of
+from coref_automl.corpus.files import files_of
+from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, kind_of
 from coref_automl.errors import SourceError
 
 T = TypeVar("T")
@@ -37,14 +36,14 @@ def sorted_out(
 
 
 def _file_rows(path: Path, needs: Sequence[str]) -> Iterator[dict[str, Any] | str]:
-    reader = next((READERS[suffix] for suffix in reversed(path.suffixes) if suffix in READERS), None)
+    reader = READERS.get(kind_of(path))
     if reader is None:
-        raise SourceError(f"{path} is of an unknown kind; known are {', '.join(READERS)}.")
+        raise SourceError(f"{path} is of an unknown kind; known are {KNOWN}.")
     number = 0
     try:
         for number, row in reader(path):
             if isinstance(row, dict) and number == 1 and (missing := [name for name in needs if name not in row]):
                 raise SourceError(f"{path} has no column {missing[0]!r}; its rows hold {', '.join(row) or 'nothing'}.")
             yield row
-    except (EOFError, OSError, ValueError, lzma.LZMAError, zlib.error) as error:
+    except (*BROKEN, ValueError) as error:
         raise SourceError(f"{path} breaks off after line {number} ({error}); fetch it again.") from error

@@ -7,6 +7,8 @@ a model's repository is never run.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +29,6 @@ from coref_automl.models.files import (
     weight_shapes,
     weights_fingerprint,
 )
-from coref_automl.models.library import is_out_of_memory, quiet_library
 from coref_automl.store import fingerprint
 
 if TYPE_CHECKING:
@@ -241,3 +242,24 @@ def _weights(
 def _first_line(error: Exception) -> str:
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0].strip().rstrip('.')[:200]}" if text else type(error).__name__
+
+
+@contextmanager
+def quiet_library(*, errors: bool = False) -> Iterator[None]:
+    """No tables and bars of transformers: what matters of them is in our notes, errors and events."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.ERROR if errors else logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Torch has an exception of its own on a GPU and only a sentence on a CPU."""
+    return type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError) or "can't allocate memory" in str(error)

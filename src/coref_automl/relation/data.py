@@ -1,21 +1,18 @@
-"""Relation data. In: a KLUE-RE file (.json, .jsonl, .csv, also .xz), `hub:klue/re:train`, `bundled:relations`. Out: checked rows.
+"""Relation data. In: a KLUE-RE file of any kind in `corpus/formats`, `hub:klue/re:train`, `bundled:relations`. Out: checked rows.
 
-Every row that is wrong is listed with its number and the reason; reading stops there unless bad rows may be skipped.
+Every bad row is listed with its number and the reason; it is an error unless bad rows may be skipped.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
-import json
-import lzma
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coref_automl.corpus.formats import BROKEN, LISTS, NOT_UTF8, READERS, kind_of, stem_of
 from coref_automl.errors import MissingExtra, RelationDataError
 from coref_automl.records import Record
 from coref_automl.relation.labels import LABELS
@@ -66,6 +63,7 @@ def bad_rows(name: str, problems: Sequence[Problem]) -> RelationDataError:
     more = f"; and {len(problems) - _LISTED:,} more bad rows" if len(problems) > _LISTED else ""
     how = " max_length is --max-length in re train, settings: {max_length: 512} in a recipe of re grid or tune."
     raised = how if any(LONGER in problem.reason for problem in problems) else ""
+    raised += " Save the file as UTF-8." if any(problem.reason == NOT_UTF8 for problem in problems) else ""
     return RelationDataError(
         f"{name}: {listed}{more}. Correct the file, or go on without them: --skip-bad in re train, evaluate and predict, "
         f"settings: {{skip_bad: true}} in a recipe of re grid or tune.{raised}"
@@ -79,6 +77,9 @@ def inspect_relations(name: str, *, labelled: bool = True) -> RelationData:
     seen: dict[str, int] = {}
     for number, raw in enumerate(_raw_rows(name), 1):
         guid = str(raw.get("guid", raw.get("id", ""))) if isinstance(raw, dict) else ""
+        if isinstance(raw, str):
+            problems.append(Problem(number, guid, raw))
+            continue
         try:
             row = parse_row(raw, number=number, labels=LABELS, labelled=labelled)
         except BadRow as error:
@@ -98,10 +99,7 @@ def split_name(name: str) -> str:
     """klue-re-v1.1_dev_a.json.xz -> klue-re-v1.1_dev_a: the name that stands beside a number."""
     if name.startswith(("hub:", "bundled:")):
         return name.replace("hub:", "").replace("bundled:", "bundled-").replace("/", "-").replace(":", "-")
-    stem = Path(name).name
-    for ending in (".xz", ".json", ".jsonl", ".csv"):
-        stem = stem.removesuffix(ending)
-    return stem
+    return stem_of(Path(name), _READERS)
 
 
 def sentence_key(sentence: str) -> str:
@@ -140,64 +138,34 @@ def _uniform(text: str) -> float:
 
 
 def _raw_rows(name: str) -> Iterable[Any]:
+    """Rows as they stand in the source; a string is the reason why a line is not a row."""
     if name.startswith("bundled:"):
         return _bundled(name)
     if name.startswith("hub:"):
         return _hub(name)
     path = Path(name)
-    kind = path.name.removesuffix(".xz").rsplit(".", 1)[-1].lower()
-    if kind not in ("json", "jsonl", "csv"):
-        raise RelationDataError(
-            f"{name} is none of .json, .jsonl, .csv (or one of these with .xz), hub:klue/re:SPLIT, bundled:relations."
-        )
+    kind = kind_of(path).lower()
+    if kind not in _READERS:
+        known = f"{', '.join(_READERS)} (also .xz, .gz, .bz2, .zst)"
+        raise RelationDataError(f"{name} is none of {known}, hub:klue/re:SPLIT, bundled:relations.")
     try:
-        return _READERS[kind](_text(path))
-    except RelationDataError as error:
-        raise RelationDataError(f"{name}: {error}") from error
+        rows = [row for _, row in _READERS[kind](path)]
     except OSError as error:
         raise RelationDataError(f"Cannot read {name} ({error.strerror or error}); give the path of a KLUE-RE file.") from error
     except UnicodeDecodeError as error:
         raise RelationDataError(f"{name} is not UTF-8 (at byte {error.start:,}); save it as UTF-8.") from error
-    except (lzma.LZMAError, EOFError, csv.Error, *NOT_JSON) as error:
-        raise RelationDataError(f"{name} is damaged or not {kind}: {json_fault(error)}.") from error
-
-
-def _text(path: Path) -> str:
-    refuse_special(path)
-    raw = path.read_bytes()
-    return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8-sig")
-
-
-def _json(text: str) -> list[Any]:
-    data = json.loads(text)
-    if isinstance(data, dict) and isinstance(data.get("data"), list):
-        data = data["data"]
-    if not isinstance(data, list):
-        raise RelationDataError("The JSON should be a list of rows, as KLUE-RE's own files are.")
-    return data
-
-
-def _jsonl(text: str) -> list[Any]:
-    rows = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                rows.append(json.loads(line))
-            except NOT_JSON as error:
-                raise RelationDataError(f"Line {number} is no JSON: {json_fault(error)}.") from error
+    except (*BROKEN, *NOT_JSON) as error:
+        raise RelationDataError(f"{name} is damaged or not {kind[1:]}: {json_fault(error)}.") from error
+    first = next((row for row in rows if isinstance(row, dict)), None)
+    if kind in (".csv", ".tsv", ".parquet") and first and "sentence" not in first:
+        found = ", ".join(repr(column[:_SHOWN]) for column in first)
+        raise RelationDataError(
+            f"{name}: The columns are {found}, and 'sentence' is none of them; name the column of the sentences so."
+        )
     return rows
 
 
-def _csv(text: str) -> list[Any]:
-    csv.field_size_limit(1 << 24)
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    if reader.fieldnames and "sentence" not in reader.fieldnames:
-        found = ", ".join(repr(name[:_SHOWN]) for name in reader.fieldnames)
-        raise RelationDataError(f"The columns are {found}, and 'sentence' is none of them; name the column of the sentences so.")
-    return list(reader)
-
-
-_READERS = {"json": _json, "jsonl": _jsonl, "csv": _csv}
+_READERS = {kind: reader for kind, reader in {**LISTS, **READERS}.items() if kind != ".txt"}
 
 
 def _bundled(name: str) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import nullcontext
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +19,66 @@ from coref_automl.config import expect
 from coref_automl.errors import DatasetError, ModelError, TrainingError
 from coref_automl.locks import claimed
 from coref_automl.models.attention import without_cudnn
-from coref_automl.models.library import quiet_library
+from coref_automl.models.load import quiet_library
 from coref_automl.models.precision import software_rounding
-from coref_automl.progress import Progress, quiet
+from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance
 from coref_automl.store import is_done, mark_done, read_json, read_object, write_json
-from coref_automl.training.batches import Collator, MaskedRows, expected_share
 from coref_automl.training.callbacks import RunCallback
 from coref_automl.training.card import write_card
+from coref_automl.training.collation import Collator, MaskedRows, expected_share
 from coref_automl.training.crew import Crew
 from coref_automl.training.folder import KIND, best_of, checkpoints_of, claim_run, give_up, resumable, standing
 from coref_automl.training.judge import Judge
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
-from coref_automl.training.parts import arguments_of, load_model, masking_of
 from coref_automl.training.plan import micro_batch
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.training.result import TrainResult
 from coref_automl.training.schedule import OPEN_END, Clock
-from coref_automl.training.setup import Prepared, known, prepare_run
+from coref_automl.training.setup import Prepared, arguments_of, known, load_model, masking_of, prepare_run
 from coref_automl.training.trainer import MaskedTrainer
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """What a run left behind. `stopped` says why it ended before its budget, if it did."""
+
+    run: Path
+    checkpoints: tuple[Path, ...]
+    steps: int
+    epochs: float
+    tokens: int
+    seconds: float
+    loss: float | None
+    best: Path | None = None
+    stopped: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Paths as text; everything else as it is."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {
+            "run": str(self.run),
+            "checkpoints": [str(path) for path in self.checkpoints],
+            "best": str(self.best) if self.best else None,
+        }
+
+    def lines(self) -> list[str]:
+        """What a person wants to know first."""
+        loss = f", loss {self.loss:.4f}" if self.loss is not None else ""
+        out = [
+            f"{self.run}: {_count(self.steps, 'step')}, {_count(self.epochs, 'epoch')}, {self.tokens:,} tokens "
+            f"in {duration(self.seconds)}{loss}",
+            f"{_count(len(self.checkpoints), 'checkpoint')}, the newest {self.checkpoints[-1]}"
+            if self.checkpoints
+            else "no checkpoint",
+        ]
+        out += [f"Chosen by the evaluation set: {self.best}"] if self.best else []
+        return out + ([self.stopped] if self.stopped else [])
+
+
+def _count(number: float, noun: str) -> str:
+    shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
 
 
 def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResult:

@@ -15,7 +15,7 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from coref_automl.errors import StorageError, TrainingError
 from coref_automl.store import obey_umask
-from coref_automl.training.batches import Collator, MaskedRows
+from coref_automl.training.collation import Collator, MaskedRows
 from coref_automl.training.folder import checkpoints_of, drop_states
 from coref_automl.training.optimizer import Group, adamw
 from coref_automl.training.plan import EpochSampler, Plan

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coref_automl.models.families import PRE_NORM
-from coref_automl.training.recommended import FROM_SCRATCH, recommended
+from coref_automl.training.recipe import FROM_SCRATCH, recommended
 
 _LONG = 1024
 

@@ -23,8 +23,7 @@ from coref_automl.records import Half
 from coref_automl.statistics.methods import MethodVerdict, composite_verdicts
 from coref_automl.store import natural_order
 from coref_automl.training.folder import remove_checkpoint
-from coref_automl.training.recipe import TrainRecipe, check
-from coref_automl.training.recommended import recommended
+from coref_automl.training.recipe import TrainRecipe, check, recommended
 from coref_automl.tuning.follow import Follower
 from coref_automl.tuning.halves import clusters_of, split_set
 from coref_automl.tuning.hits import Report, decode_hits, encode_hits

@@ -129,10 +129,10 @@ def _try(work: Any, rows: int, steps: int) -> Size:
     import torch
 
     from coref_automl.models.attention import without_cudnn
-    from coref_automl.training.batches import Collator, MaskedRows, expected_share
+    from coref_automl.training.collation import Collator, MaskedRows, expected_share
     from coref_automl.training.loss import prepare_model
     from coref_automl.training.optimizer import adamw, groups_of
-    from coref_automl.training.parts import load_model, masking_of
+    from coref_automl.training.setup import load_model, masking_of
 
     recipe, device = work.recipe, work.device
     cuda = device.startswith("cuda")
