@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-masked journeys kernels lint docs results clean
+.PHONY: demo test test-masked journeys torture kernels lint docs results clean
 
 demo: .venv/.for-demo
 	$(BIN)/coref-automl demo --out demo
@@ -23,6 +23,11 @@ journeys: .venv/.for-test
 
 kernels: .venv/.for-kernels
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/models/test_fused_deberta.py tests/models/test_disentangled_layout.py
+
+# make torture SECONDS=600 SEED=1: bad inputs, kills, two at once and full disks against every command; says what failed, and how to repeat it.
+SECONDS ?= 600
+torture: .venv/.for-test
+	$(BIN)/python -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 lint: .venv/.for-test
 	$(BIN)/ruff check .

@@ -82,10 +82,11 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 _MANY = """
-import io, json, os, sys
+import io, json, os, sys, time
 from contextlib import redirect_stderr, redirect_stdout
 from coref_automl.cli.app import run
-told = []
+sleep, told = time.sleep, []
+time.sleep = lambda seconds: sleep(min(seconds, 0.01))
 for words, token in json.loads(sys.argv[1]):
     os.environ.pop("HF_TOKEN", None)
     if token:
@@ -108,7 +109,10 @@ class Told:
 
 
 def commands(hub: Hub, folder: Path, *lines: Sequence[str], tokens: Sequence[str | None] = ()) -> list[Told]:
-    """Run commands against a hub, each with its token. One process, as the hub's address is read when it is imported."""
+    """Run commands against a hub, each with its token, and do not wait long between attempts.
+
+    One process, as the hub's address is read when its library is imported.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     environment |= {"HF_ENDPOINT": hub.address, "HF_HOME": str(folder / "hub-cache"), "HF_HUB_DISABLE_XET": "1"}
     environment |= {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_ETAG_TIMEOUT": "5", "HF_HUB_DOWNLOAD_TIMEOUT": "5"}

@@ -258,7 +258,7 @@ def _in_words(kind: str) -> str:
 def kind_of_folder(folder: Path) -> str:
     """What `claim_folder` made of a folder; empty for a folder that is not ours."""
     mark = folder / _MARK
-    return mark.read_text("utf-8").strip() if mark.is_file() else ""
+    return mark.read_text("utf-8", "replace").strip() if mark.is_file() else ""
 
 
 def contents(folder: Path) -> list[Path]:

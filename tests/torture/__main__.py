@@ -122,7 +122,7 @@ def _in_a_child(work: Callable[[], object], log: Path) -> None:
         status = 1
         try:
             for stream in (1, 2):
-                os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT), stream)
+                os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
             work()
             status = 0
         finally:

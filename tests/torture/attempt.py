@@ -6,7 +6,6 @@ installed command.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import pkgutil
@@ -16,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -75,7 +75,8 @@ def warm() -> None:
     torch.set_num_threads(1)
     for module in pkgutil.walk_packages(coref_automl.__path__, "coref_automl."):
         if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+            with suppress(ImportError):  # an optional package is missing
+                importlib.import_module(module.name)
     typer.main.get_command = cache(typer.main.get_command)  # type: ignore[assignment]  # built anew for each call otherwise
     typer.main.get_command(app)
 
@@ -140,7 +141,7 @@ def _child(words: list[str], folder: Path, log: Path, limit: int | None) -> None
         os.setsid()
         os.chdir(folder)
         for number, name in ((0, "/dev/null"), (1, str(log / "out")), (2, str(log / "err"))):
-            os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
+            os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_APPEND), number)
         if limit is not None:
             import resource
 
@@ -160,5 +161,5 @@ def _child(words: list[str], folder: Path, log: Path, limit: int | None) -> None
 
 
 def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)

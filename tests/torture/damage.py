@@ -13,9 +13,9 @@ from typing import Any
 
 DEEP = 20_000
 SCALARS: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2, 2**31, 2**63, 10**12, 10**40, -(10**12), 0.5, -0.5, 1e308, float("nan"), float("inf"), "", " ",
-    "a", "0", "../..", "/", "~nosuchuser/a", "가" * 300, "\ud800", "\0", "\n", "bundled:ko-mini", "model", [], {}, [None], [[]],
-    {"": 0}, {"a": {"b": []}}, [1, "a"], "cpu", "mlm", "1e5", "한국어 文字 🙂",
+    None, True, False, 0, -1, 1, 2, 2**31, 2**63, 10**12, 10**40, -(10**12), 0.5, -0.5, 1e308, float("nan"), float("inf"),
+    "", " ", "a", "0", "../..", "/", "~nosuchuser/a", "가" * 300, "\ud800", "\0", "\n", "bundled:ko-mini", "model", [], {},
+    [None], [[]], {"": 0}, {"a": {"b": []}}, [1, "a"], "cpu", "mlm", "1e5", "한국어 文字 🙂",
 )  # fmt: skip
 """Values of every kind, to stand where another kind is expected."""
 
@@ -56,12 +56,11 @@ def _noise(random: Random, path: Path) -> None:
 
 def _other_bytes(random: Random, path: Path) -> None:
     """holds something else."""
-    path.write_bytes(
-        random.choice(
-            (b"\xff\xfe\x00", b"\0" * 4096, b"[" * DEEP, b"{}", b"[]", b"null", b"0", b'"text"', b"\n\n\n", b"PK\x03\x04", b"9" * 5000,
-             "﻿{}".encode(), "가나다".encode("utf-16"), b"a: &a [b]\nc: *a\n", b"\x93NUMPY\x01\x00", b"<html>")
-        )
+    others = (
+        b"\xff\xfe\x00", b"\0" * 4096, b"[" * DEEP, b"{}", b"[]", b"null", b"0", b'"text"', b"\n\n\n", b"PK\x03\x04",
+        b"9" * 5000, "﻿{}".encode(), "가나다".encode("utf-16"), b"a: &a [b]\nc: *a\n", b"\x93NUMPY\x01\x00", b"<html>",
     )  # fmt: skip
+    path.write_bytes(random.choice(others))
 
 
 def _twice(random: Random, path: Path) -> None:
@@ -141,12 +140,14 @@ def _yaml_value(random: Random, path: Path) -> None:
 
 def _yaml_text(random: Random, path: Path) -> None:
     """has a line that is no setting."""
-    bomb = "a0: &a0 [x, x, x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}, *a{n - 1}]\n" for n in range(1, 20))
-    extra = random.choice(
-        ("? [1, 2]\n: 3\n", "1: 2\n", "true: yes\n", "epochs: .inf\n", "epochs: .nan\n", "seed: -1\n", "!!python/object:os.system {}\n",
-         "- 1\n", "\t x: 1\n", "a: b: c\n", bomb, "2020-01-01: 2020-01-01\n", "unknown_setting: 1\n", "model: {a: 1}\n", "[" * 3000,
-         "seed: " + "9" * 5000 + "\n", "x: !!binary aGk=\n", "<<: *nothing\n", "%YAML 9\n", "epoch: 1\n", "models: \n", "device: 0\n")
+    bomb = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 4)}]\n" for n in range(1, 20))
+    extras = (
+        "? [1, 2]\n: 3\n", "1: 2\n", "true: yes\n", "epochs: .inf\n", "epochs: .nan\n", "seed: -1\n",
+        "!!python/object:os.system {}\n", "- 1\n", "\t x: 1\n", "a: b: c\n", bomb, "2020-01-01: 2020-01-01\n",
+        "unknown_setting: 1\n", "model: {a: 1}\n", "[" * 3000, "seed: " + "9" * 5000 + "\n", "x: !!binary aGk=\n",
+        "<<: *nothing\n", "%YAML 9\n", "epoch: 1\n", "models: \n", "device: 0\n",
     )  # fmt: skip
+    extra = random.choice(extras)
     path.write_text(random.choice((path.read_text("utf-8") + extra, extra + path.read_text("utf-8"), extra)), "utf-8")
 
 

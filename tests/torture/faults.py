@@ -9,11 +9,10 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from tests.torture.attempt import PATIENCE, Ended, fault, start
+from tests.torture.attempt import Ended, fault, start
 from tests.torture.inputs import finished
 from tests.torture.world import OUT
 
@@ -26,6 +25,7 @@ LONG = {
     "evaluate": f"evaluate runs --eval-set set --seq-len 32 --device cpu --out {OUT}",
     "re train": f"re train --recipe relation.yaml --seeds 2 --epochs 2 --out {OUT}",
     "re grid": f"re grid --recipe grid.yaml --out {OUT}",
+    "coref train": f"coref train --recipe chains.yaml --epochs 2 --out {OUT}",
     "report": f"report runs --out {OUT}",
     "archive": f"archive runs --out {OUT}",
     "adapt": f"adapt --recipe line.yaml --out {OUT}",
@@ -57,7 +57,7 @@ class Faults:
             before = finished(folder)
             going.kill()
             killed += self._seen(going.end(PATIENT)).status == -9
-            if lost := [path for path in before if path.exists() is False]:
+            if lost := [path for path in before if not path.exists()]:
                 return LONG[name], killed, f"{lost[0].relative_to(folder)} was lost by the kill"
         return LONG[name], killed, self._again(name, folder, files)
 
@@ -142,7 +142,10 @@ class Faults:
 
 
 def _left(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in (folder / OUT).rglob("*") if path.is_file()}
+    """What a command left; not a study's trials, of which a killed one is tried again under a name of its own."""
+    out = folder / OUT
+    found = (path for path in out.rglob("*") if path.is_file() and "trials" not in path.relative_to(out).parts)
+    return {str(path.relative_to(folder)) for path in found}
 
 
 def _mounted(folder: Path, kilobytes: int) -> bool:
@@ -156,7 +159,3 @@ def _mounted(folder: Path, kilobytes: int) -> bool:
         folder.rmdir()
         return False
     return True
-
-
-Fault = Callable[[int], tuple[str, int, str | None]]
-__all__ = ["LONG", "PATIENCE", "Fault", "Faults"]

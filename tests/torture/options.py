@@ -10,27 +10,29 @@ from typing import Any
 from coref_automl.cli.app import app
 
 NUMBERS = (
-    "-1", "0", "1", "2", "3", "7", "2147483648", "99999999999", "9223372036854775808", "1" + "0" * 40, "-5", "x", "", " ", "1e3",
-    "nan", "inf", "-inf", "1e-300", "1e308", "0.5", "-0.5", "1.5", "0x10", "１", "三",
+    "-1", "0", "1", "2", "3", "7", "2147483648", "99999999999", "9223372036854775808", "1" + "0" * 40, "-5", "x", "", " ",
+    "1e3", "nan", "inf", "-inf", "1e-300", "1e308", "0.5", "-0.5", "1.5", "0x10", "１", "三",
 )  # fmt: skip
 TEXTS = (
-    "", " ", ".", "..", "/", "//", "~", "~nosuchuser/x", "a" * 300, "/".join(["a" * 200] * 30), "../../..", "-", "--", "local:", "hub:",
-    "hub:a", "hub:a/b:c", "bundled:", "bundled:nothing", "bundled:ko-mini", "bundled:passages", "new:", "new:bert-tiny", "new:none",
-    "local:*", "local:**", "local:[", "local:/dev/null", "/dev/null", "/dev/full", "/proc/self/mem", "1", "-1", "nan", "가나다", "🙂",
-    "a/b", "a/b/c", "a:b", "=", "a=b", "real1=0.5", "real1=", "real1=nan,real5=x", "\udcff", "%s", "{0}", "$HOME", "*", "ko", "en", "cpu",
-    "cuda", "mlm", "real1", "all", "none", "typed", "1/2", "0/0", "3/2", "auto", "float16", "postgresql://nobody@127.0.0.1:1/x",
+    "", " ", ".", "..", "/", "//", "~", "~nosuchuser/x", "a" * 300, "/".join(["a" * 200] * 30), "../../..", "-", "--",
+    "local:", "hub:", "hub:a", "hub:a/b:c", "bundled:", "bundled:nothing", "bundled:ko-mini", "bundled:passages", "new:",
+    "new:bert-tiny", "new:none", "local:*", "local:**", "local:[", "local:/dev/null", "/dev/null", "/dev/full",
+    "/proc/self/mem", "1", "-1", "nan", "가나다", "🙂", "a/b", "a/b/c", "a:b", "=", "a=b", "real1=0.5", "real1=",
+    "real1=nan,real5=x", "\udcff", "%s", "{0}", "$HOME", "*", "ko", "en", "cpu", "cuda", "mlm", "real1", "all", "none",
+    "typed", "1/2", "0/0", "3/2", "auto", "float16", "postgresql://nobody@127.0.0.1:1/x",
 )  # fmt: skip
 PLACES = (
-    "texts.jsonl", "cloze.jsonl", "relations.json", "relations.csv", "relations.jsonl", "table.csv", "train.yaml", "grid.yaml", "tune.yaml",
-    "line.yaml", "relation.yaml", "tokenizer", "data", "share", "set", "runs", "runs/a", "runs/b", "model", "kept", "relation", ".",
-    "runs/a/manifest.json", "set/documents.jsonl", "data/tokens.npy", "model/config.json", "local:texts.jsonl", "local:relations.csv",
-    "local:data", "local:model", "local:set/documents.jsonl", "nothing", "local:nothing",
+    "texts.jsonl", "cloze.jsonl", "relations.json", "relations.csv", "relations.jsonl", "table.csv", "train.yaml",
+    "grid.yaml", "tune.yaml", "line.yaml", "relation.yaml", "tokenizer", "data", "share", "set", "runs", "runs/a", "runs/b",
+    "model", "kept", "relation", "coreference", "chains.jsonl", ".", "runs/a/manifest.json", "set/documents.jsonl",
+    "data/tokens.npy", "model/config.json", "local:texts.jsonl", "local:relations.csv", "local:data", "local:model",
+    "local:set/documents.jsonl", "nothing", "local:nothing",
 )  # fmt: skip
 """What stands in the world: any of it may be given where another kind is wanted."""
 
 _LONG = {
     "epochs", "trials", "seeds", "finalists", "steps", "largest", "megabytes", "documents", "items", "rows", "max_tokens",
-    "max_minutes", "vocab_size", "alphabet", "eval_items", "batch_size", "padded", "patience",
+    "max_minutes", "vocab_size", "folds", "size", "rank", "alphabet", "eval_items", "batch_size", "padded", "patience",
 }  # fmt: skip
 """A large number here is an order for long work, no mistake: these are given small or impossible ones alone."""
 _SMALL = tuple(value for value in NUMBERS if len(value) < 4 and value not in ("1e3", "inf"))
@@ -46,14 +48,26 @@ class Option:
     flag_only: bool
 
 
+def commands(found: Any = None, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Every command of the application: (evaluate,), (re, train), ..."""
+    if found is None:
+        found = _application()
+    inside = [entry for name, below in getattr(found, "commands", {}).items() for entry in commands(below, (*above, name))]
+    return [*inside, *([above] if above and (not inside or found.invoke_without_command) else [])]
+
+
+def _application() -> Any:
+    from typer.main import get_command
+
+    from coref_automl.cli import commands as verbs  # noqa: F401 - importing it puts every verb on the app
+
+    return get_command(app)
+
+
 @cache
 def options_of(command: tuple[str, ...]) -> tuple[Option, ...]:
     """The options of a command, as the application itself knows them."""
-    from typer.main import get_command
-
-    from coref_automl.cli import commands  # noqa: F401 - importing it puts every verb on the app
-
-    found: Any = get_command(app)
+    found = _application()
     for word in command:
         found = found.commands[word]
     return tuple(
@@ -71,7 +85,7 @@ def _is_number(entry: Any) -> bool:
 
 def command_of(words: list[str]) -> tuple[str, ...]:
     """prepare mlm --source ... -> (prepare, mlm)."""
-    groups = {"prepare": 2, "re": 2, "bench": 2, "tune": 2 if words[1:2] == ["probe"] else 1}
+    groups = {"prepare": 2, "re": 2, "coref": 2, "bench": 2, "tune": 2 if words[1:2] == ["probe"] else 1}
     return tuple(words[: groups.get(words[0], 1)])
 
 

@@ -32,13 +32,17 @@ _MADE_BY = (
     "archive runs --out kept",
 )
 _AND_FROM_ITS_MODEL = (
-    "re train --model model --train relations.json --seeds 1 --epochs 1 --batch-size 16 --device cpu --out relation"
+    "re train --model model --train relations.json --seeds 1 --epochs 1 --batch-size 16 --device cpu --out relation",
+    "coref train --model model --data chains.jsonl --holdout 0.3 --epochs 1 --size 16 --window 64 --device cpu --out coreference",
 )
 
 _RECIPES = {
     "train.yaml": {"model": "model", "dataset": "data", "epochs": 1, "batch": 8, "device": "cpu"},
     "relation.yaml": {"model": "model", "train": "relations.json", "seeds": 1, "epochs": 1, "batch_size": 16, "device": "cpu"},
     "grid.yaml": {"models": ["model"], "train": "relations.json", "epochs": [1], "settings": {"device": "cpu", "seeds": 1}},
+    "chains.yaml": {
+        "model": "model", "data": "chains.jsonl", "holdout": 0.3, "epochs": 1, "size": 16, "window": 64, "device": "cpu",
+    },
     "line.yaml": {
         "model": "model",
         "prepare": {"sources": ["local:texts.jsonl"], "seq_len": 64, "holdout": 0.0, "near_duplicates": False},
@@ -113,6 +117,16 @@ LINES = {
         ("relation",),
     ),
     "re grid": Line(f"re grid --recipe grid.yaml --out {OUT}", ("grid.yaml", "model", "relations.json")),
+    "coref explore": Line("coref explore chains.jsonl --model model", ("chains.jsonl", "model")),
+    "coref train": Line(f"coref train --recipe chains.yaml --out {OUT}", ("chains.yaml", "chains.jsonl", "model"), seconds=4),
+    "coref evaluate": Line(
+        "coref evaluate coreference --data chains.jsonl --device cpu", ("coreference", "chains.jsonl"), seconds=2
+    ),
+    "coref predict": Line(
+        "coref predict '민수는 어머니를 찾았다. 그는 어머니를 안았다.' --model coreference --device cpu",
+        ("coreference",),
+        seconds=2,
+    ),
     "adapt": Line(f"adapt --recipe line.yaml --out {OUT}", ("line.yaml", "model", "set"), heavy=True, seconds=8),
     "demo": Line(f"demo --quick --out {OUT}", heavy=True, seconds=8),
     "tune": Line(f"tune --recipe tune.yaml --out {OUT}", ("tune.yaml", "model", "data", "set"), heavy=True, seconds=8),
@@ -140,6 +154,7 @@ def build(folder: Path) -> Path:
     texts = rows(24)
     _lines(folder / "texts.jsonl", texts)
     _lines(folder / "cloze.jsonl", [_cloze(number, row["text"]) for number, row in enumerate(texts[:6])])
+    _lines(folder / "chains.jsonl", [_chain(row["id"], row["text"]) for row in texts[:8]])
     relations = make_raw_rows(40)
     _lines(folder / "relations.jsonl", relations)
     (folder / "relations.json").write_text(json.dumps(relations, ensure_ascii=False), "utf-8")
@@ -151,7 +166,8 @@ def build(folder: Path) -> Path:
         for line in _MADE_BY:
             _done(line)
         shutil.copytree(max(path for path in Path("runs/a").glob("checkpoint-*") if path.is_dir()), "model")
-        _done(_AND_FROM_ITS_MODEL)
+        for line in _AND_FROM_ITS_MODEL:
+            _done(line)
     return folder
 
 
@@ -175,6 +191,14 @@ def _cloze(number: int, text: str) -> dict[str, object]:
         "answer": words[-1],
         "candidate": words[0],
     }
+
+
+def _chain(identity: str, text: str) -> dict[str, object]:
+    """A text with the chain of its first word: the person it is about."""
+    name, found = text[:3], []
+    while (at := text.find(name, found[-1]["end"] if found else 0)) >= 0:
+        found.append({"start": at, "end": at + len(name), "text": name, "entity": "A"})
+    return {"doc_id": identity, "text": text, "clusters": [found]}
 
 
 def _as_csv(relations: list[dict[str, object]]) -> str:

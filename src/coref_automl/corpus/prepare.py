@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import compress
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -260,7 +262,11 @@ def _plain(settings: Any) -> dict[str, Any]:
 
 def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | None = None) -> dict[str, Any]:
     """Put the shares of several machines together: the same bytes as one machine would have made."""
-    progress = progress or quiet()
+    with _undamaged(parts):
+        return _merge(parts, out, mode, progress or quiet())
+
+
+def _merge(parts: Sequence[Path], out: Path, mode: Mode, progress: Progress) -> dict[str, Any]:
     works = [folder / WORK for folder in _part_in_order(parts)]
     settings = {**read_json(works[0].parent / MANIFEST)["settings"], "shard": None}
     if settings["mode"] != mode:
@@ -279,6 +285,17 @@ def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | 
         manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **read_json(works[0] / "facts.json"))
         remove(out / WORK)
     return manifest
+
+
+@contextmanager
+def _undamaged(parts: Sequence[Path]) -> Iterator[None]:
+    """Shares come from other machines: what does not fit together in them was damaged on the way."""
+    try:
+        yield
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, EOFError, BadZipFile) as error:
+        names = ", ".join(map(str, parts))
+        why = " ".join(str(error).split())[:160] or type(error).__name__
+        raise DatasetError(f"A share is damaged, of {names} ({why}); copy the shares again, or prepare them anew.") from error
 
 
 def _part_in_order(parts: Sequence[Path]) -> list[Path]:

@@ -12,7 +12,7 @@ from coref_automl.models.load import is_out_of_memory
 CPU_BUDGET = 4096
 """Tokens of a batch on a CPU: more is slower there (page faults)."""
 
-GPU_BUDGET = 32_768
+GPU_BUDGET = 65_536
 
 T = TypeVar("T")
 R = TypeVar("R")

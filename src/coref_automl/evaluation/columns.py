@@ -28,6 +28,13 @@ RULES = ("strict_rank", "lenient_rank", "word_rank")
 NOT_RUN = -1
 _NO_TEXT: dict[str, Any] = {"answer": "", "top": ()}
 
+_HINTS = ItemScore.__annotations__
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,), "Task": (str,), "int": (int,), "bool": (bool,), "int | None": (int, type(None)), "tuple[str, ...]": (list,),
+}  # fmt: skip
+_LARGEST = 2**31 - 1
+"""What a row may hold under a field's name: ranks and distances become arrays of 32 bits."""
+
 
 def holds_text(folder: Path) -> bool:
     """Items with answers and words, as `evaluate` writes them; an archive has neither."""
@@ -41,8 +48,11 @@ def has_items(folder: Path) -> bool:
 def read_columns(folder: Path, names: Sequence[str]) -> dict[str, list[Any]]:
     """Fields of ItemScore as lists in the file's order, `item` first among them; a row of another version is an error."""
     if not holds_text(folder):
-        held = _archived(folder)
-        return {name: held[name].tolist() for name in ("item", *names)}
+        try:
+            held = _archived(folder)
+            return {name: held[name].tolist() for name in ("item", *names)}
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise InputError(f"{folder / RANKS} is damaged ({error}); make the archive again.") from error
     path = folder / ITEMS
     try:
         found = _rows(path)
@@ -51,6 +61,9 @@ def read_columns(folder: Path, names: Sequence[str]) -> dict[str, list[Any]]:
         raise InputError(f"{path} lacks {error} in a row; it was written by another version: evaluate again.") from error
     if not found:
         raise InputError(f"{path} holds no whole row; evaluate again.")
+    for name, column in columns.items():
+        if any(type(value) not in _KINDS[_HINTS[name]] or (type(value) is int and abs(value) > _LARGEST) for value in column):
+            raise InputError(f"{path} has a {name} that is none in a row; it is damaged: evaluate again.")
     return columns
 
 

@@ -70,6 +70,7 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
     try:
         with quiet_library():
             tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
+            tokenizer("한국어")  # a wrong value in its config shows in use alone
     except Exception as error:  # the library raises many kinds for a damaged or foreign tokenizer
         raise ModelError(
             f"The tokenizer of {model} cannot be read ({_first_line(error)}); copy it again from the base model."

@@ -148,6 +148,7 @@ def _raw_rows(name: str) -> Iterable[Any]:
     if kind not in _READERS:
         known = f"{', '.join(_READERS)} (also .xz, .gz, .bz2, .zst)"
         raise RelationDataError(f"{name} is none of {known}, hub:klue/re:SPLIT, bundled:relations.")
+    refuse_special(path)
     try:
         rows = [row for _, row in _READERS[kind](path)]
     except OSError as error:

@@ -1,0 +1,102 @@
+"""A short, fixed slice of `make torture` in the ordinary suite, and the tool itself: it covers every command and sees a fault."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import chdir
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from coref_automl.cli.app import run
+from tests.torture.attempt import Ended, fault
+from tests.torture.damage import damage
+from tests.torture.inputs import case
+from tests.torture.options import command_of, commands, worsened
+from tests.torture.world import LINES, build
+
+SEED = 17
+CASES = 30
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("torture") / "world")
+
+
+def ended(words: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> Ended:
+    capfd.readouterr()
+    with chdir(folder):
+        status = run(words)
+    out, err = capfd.readouterr()
+    return Ended(tuple(words), status, out, err, 0.0, 0.0)
+
+
+def test_every_command_is_tortured() -> None:
+    covered = {command_of(line.words) for line in LINES.values()}
+    assert set(commands()) - covered == {("prepare", "combined")}, "which is prepare mlm and prepare entity in one"
+
+
+def test_bad_inputs_are_refused_in_a_sentence_and_lose_nothing(
+    world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quick commands alone, in this process; `make torture` takes all of them, real processes, kills and full disks."""
+    monkeypatch.setattr("tests.torture.inputs.LINES", {name: line for name, line in LINES.items() if line.seconds < 2})
+    wrong = []
+    for number in range(CASES):
+        made = case(SEED, number, world, tmp_path / str(number))
+        end = ended(made.words, made.folder, capfd)
+        if found := fault(end) or next((f"{path} was lost" for path in made.lost()), None):
+            wrong.append(f"inputs:{number} {end.line()}\n  {made.changes}\n  {found}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_case_is_the_same_for_the_same_seed(world: Path, tmp_path: Path) -> None:
+    one, same, other = (case(seed, 5, world, tmp_path / name) for seed, name in ((1, "a"), (1, "b"), (2, "c")))
+    assert (one.words, one.changes) == (same.words, same.changes)
+    assert (one.words, one.changes) != (other.words, other.changes)
+    changed = [path for path in one.folder.rglob("*") if path.is_file() and path.stat().st_size]
+    for path in changed:
+        assert path.read_bytes() == (same.folder / path.relative_to(one.folder)).read_bytes()
+
+
+def test_what_is_wrong_is_seen() -> None:
+    def of(status: int, err: str, **more: bool) -> str | None:
+        return fault(Ended(("evaluate",), status, "", err, 1.0, 100.0, **more))
+
+    assert of(0, "") is None
+    assert of(2, "coref-automl: no such folder; check the path.") is None
+    assert "unforeseen" in str(of(1, "coref-automl: KeyError: 'a' (run it again with --debug for the whole stack)"))
+    assert "traceback" in str(of(1, "Traceback (most recent call last):\n  ...\nKeyError: 'a'"))
+    assert "status -11" in str(of(-11, ""))
+    assert "no word" in str(of(2, ""))
+    assert "hung" in str(of(-9, "", cut=True))
+    assert "MB" in str(fault(Ended(("evaluate",), 0, "", "", 1.0, 5_000.0)))
+
+
+def test_lost_files_are_seen(world: Path, tmp_path: Path) -> None:
+    made = case(SEED, 0, world, tmp_path / "copy")
+    assert not made.lost()
+    gone = next(path for path in made.finished if path.name == "DONE")
+    gone.unlink()
+    assert made.lost() == [gone]
+
+
+@pytest.mark.parametrize("place", ["texts.jsonl", "train.yaml", "table.csv", "data", "model", "runs"])
+def test_damage_is_damage(place: str, world: Path, tmp_path: Path) -> None:
+    for seed in range(5):
+        folder = tmp_path / str(seed)
+        shutil.copytree(world, folder)
+        told = damage(Random(seed), folder / place)
+        path = Path(told.split(" ")[0])
+        original = world / path.relative_to(folder)
+        same = path.is_file() and path.read_bytes() == original.read_bytes()
+        assert not same or "wrong value" in told or "beside" in told or "changed bytes" in told, told
+
+
+def test_options_are_those_of_the_command() -> None:
+    random = Random(1)
+    given = {word for _ in range(60) for word in worsened(random, LINES["evaluate"].words)[0] if word.startswith("--")}
+    assert {"--dtype", "--metric", "--batch-tokens"} <= given
+    assert "--trials" not in given
