@@ -1,10 +1,12 @@
-# Two commands: `make demo` and `make test`; `make journeys` takes the long ways through the commands. Each makes .venv if it is missing, installs what it needs once, and runs.
+# Two commands: `make demo` and `make test`. Each makes .venv if it is missing, installs what it needs once, and runs.
+# `make journeys` takes the long ways through the commands; `make kernels` also installs Triton (270 MB) and checks the fused attention
+# on a CPU, in Triton's interpreter.
 
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-masked journeys lint docs results clean
+.PHONY: demo test test-masked journeys kernels lint docs results clean
 
 demo: .venv/.for-demo
 	$(BIN)/coref-automl demo --out demo
@@ -18,6 +20,9 @@ test-masked: .venv/.for-test
 
 journeys: .venv/.for-test
 	$(BIN)/python -m pytest tests/journeys -m journey
+
+kernels: .venv/.for-kernels
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/models/test_fused_deberta.py tests/models/test_disentangled_layout.py
 
 lint: .venv/.for-test
 	$(BIN)/ruff check .
@@ -42,6 +47,10 @@ results: .venv/.for-test
 .venv/.for-test: pyproject.toml constraints.txt | .venv/.made
 	$(INSTALL) -e '.[dev]'
 	touch $@ .venv/.for-demo
+
+.venv/.for-kernels: .venv/.for-test
+	$(INSTALL) -e '.[dev,kernels]'
+	touch $@
 
 clean:
 	rm -rf .venv demo build dist

@@ -3,7 +3,7 @@
     python benchmarks/evaluate_speed.py --eval-set evalsets/heldout --tokenizer MODEL --real 3200 --lambada 600 --seq-len 2048
 
 The model is a DeBERTa-v2 of base shape (12 layers, hidden 768, vocabulary 130,000, 256 buckets) with new weights, which cost the
-same to run as trained ones.
+same to run as trained ones. Items of long documents, whose windows are full, and of short ones are also timed apart.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from coref_automl.bench.measurement import PeakMemory, base_deberta
 from coref_automl.evaluation.evalset import EvalSet
@@ -34,6 +35,18 @@ def timed(
     return seconds, memory
 
 
+def by_length(items: list[ClozeItem], evalset: EvalSet, tokenizer: Any, seq_len: int) -> dict[str, list[ClozeItem]]:
+    """Items whose document fills a window, and the others."""
+    names = list({item.document: None for item in items})
+    texts = [evalset.documents[name] for name in names]
+    read = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+    full = {name for name, ids in zip(names, read, strict=True) if len(ids) + 2 >= seq_len}
+    groups: dict[str, list[ClozeItem]] = {"documents that fill a window": [], "shorter documents": []}
+    for item in items:
+        groups["documents that fill a window" if item.document in full else "shorter documents"].append(item)
+    return groups
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--eval-set", type=Path, required=True)
@@ -43,7 +56,7 @@ def main() -> int:
     parser.add_argument("--seq-len", type=int, default=2048)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--attention", default="auto")
+    parser.add_argument("--attention", default="auto", help="auto, eager, flex or fused")
     parser.add_argument("--batch-tokens", type=int)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--hidden", type=int, default=768)
@@ -68,6 +81,10 @@ def main() -> int:
     print(f"warm-up on 64 items (kernels are built): {first:.1f} s")
     seconds, memory = timed(scorer, items, evalset, frozenset(), device)
     print(f"strict and lenient: {seconds:.1f} s, {len(items) / seconds:.1f} items/s, {memory}")
+    for name, group in by_length(items, evalset, tokenizer, arguments.seq_len).items():
+        if group:
+            seconds, _ = timed(scorer, group, evalset, frozenset(), device)
+            print(f"  {name}: {len(group)} items, {seconds:.1f} s, {len(group) / seconds:.1f} items/s")
     if not arguments.skip_words:
         seconds, memory = timed(scorer, items, evalset, frozenset(item.id for item in items), device)
         print(f"with words: {seconds:.1f} s, {len(items) / seconds:.1f} items/s, {memory}")

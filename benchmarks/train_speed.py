@@ -1,8 +1,10 @@
 """Training speed at full size on a GPU: DeBERTa-v2 and ModernBERT of base shape, ours and Hugging Face's, at three lengths.
 
-python benchmarks/train_speed.py [--only deberta-2048,modernbert-512] [--steps 10] [--attention flex]
+python benchmarks/train_speed.py [--only deberta-2048,modernbert-512] [--documents short,long] [--steps 10] [--attention fused]
 
-Random weights (they cost the same), bundled passages cut into documents of 50 to 500 words, bfloat16 autocast, fused AdamW.
+Random weights (they cost the same), bfloat16 autocast, fused AdamW. Bundled passages cut into documents: `short` ones of 50 to
+500 words, many to a packed row, and `long` ones that fill their row. They are timed apart: attention that keeps packed documents
+apart skips most of a row of short ones, and nothing of a long one.
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from itertools import product
 
 import numpy as np
 
 BATCHES = {512: 32, 1536: 16, 2048: 8}
+DOCUMENTS = ("short", "long")
 CASES = [f"{family}-{length}" for length in (2048, 512, 1536) for family in ("deberta", "modernbert")]
 
 
@@ -22,8 +26,12 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(CASES))
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--attention", default="auto", help="of our way: auto, sdpa, eager or flex")
+    parser.add_argument("--documents", default=",".join(DOCUMENTS), help="short, long or both")
+    parser.add_argument("--attention", default="auto", help="of our way: auto, sdpa, eager, flex or fused")
     arguments = parser.parse_args()
+    unknown = [*(set(arguments.only.split(",")) - set(CASES)), *(set(arguments.documents.split(",")) - set(DOCUMENTS))]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; --only takes {', '.join(CASES)}; --documents takes {', '.join(DOCUMENTS)}")
     import torch
 
     from coref_automl.bench.measurement import base_deberta, base_modernbert
@@ -31,10 +39,10 @@ def main() -> None:
     from coref_automl.models.build import train_tokenizer
 
     shapes = {"deberta": base_deberta, "modernbert": base_modernbert}
-    texts = documents()
-    tokenizer = train_tokenizer(texts, vocab_size=16_000)
-    for case in arguments.only.split(","):
+    tokenizer = train_tokenizer(documents("short", 0), vocab_size=16_000)
+    for case, kind in product(arguments.only.split(","), arguments.documents.split(",")):
         family, length = case.split("-")
+        name, texts = f"{case}, {kind} documents", documents(kind, int(length))
         started = time.monotonic()
         try:
             ways = race(
@@ -49,10 +57,10 @@ def main() -> None:
                 attention=arguments.attention,
             )
         except torch.OutOfMemoryError:
-            print(f"{case}: out of memory", flush=True)
+            print(f"{name}: out of memory", flush=True)
             continue
         ours, padded, chunks = ways
-        print(f"{case}, batch {BATCHES[int(length)]} ({time.monotonic() - started:.0f} s)", *ways, sep="\n  ")
+        print(f"{name}, batch {BATCHES[int(length)]} ({time.monotonic() - started:.0f} s)", *ways, sep="\n  ")
         print(
             f"  against padded rows {ours.speed / padded.speed:.2f}x, against joined chunks {ours.speed / chunks.speed:.2f}x",
             flush=True,
@@ -61,13 +69,17 @@ def main() -> None:
         torch.cuda.empty_cache()
 
 
-def documents(count: int = 600, seed: int = 0) -> list[str]:
+def documents(kind: str, length: int, seed: int = 0) -> list[str]:
+    """600 `short` ones of 50 to 500 words, or 64 `long` ones, each enough for many rows: they are cut into rows all but full."""
     from coref_automl.corpus.bundled import passages
 
     words = " ".join(passage.text for passage in passages()).split()
     rng = np.random.default_rng(seed)
-    starts, sizes = rng.integers(0, len(words), count), rng.integers(50, 500, count)
-    return [" ".join((words[start : start + size] + words)[:size]) for start, size in zip(starts, sizes, strict=True)]
+    count = 600 if kind == "short" else 64
+    starts = rng.integers(0, len(words), count)
+    sizes = rng.integers(50, 500, count) if kind == "short" else np.full(count, 8 * length)
+    endless = words * (2 + int(sizes.max()) // len(words))
+    return [" ".join(endless[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,10 @@ from coref_automl.cli.reference import reference
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "coref_automl"
 BEGIN, END = "<!-- tree -->\n```\n", "```\n<!-- /tree -->"
-ROOMS = ("", "statistics", "models", "corpus", "evaluation", "comparison", "training", "relation", "tuning", "bench", "cli")
+ROOMS = (
+    "", "statistics", "models", "corpus", "evaluation", "comparison", "training", "relation", "coreference", "tuning", "bench",
+    "cli",
+)  # fmt: skip
 REST = """\
 assets/                     the bundled encoder, evaluation set and texts
 recipes/                    YAML, one an experiment; read them top to bottom

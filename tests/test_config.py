@@ -84,6 +84,10 @@ def test_every_recipe_of_the_project_loads(path: Path) -> None:
         from coref_automl.relation.grid import GridRecipe
 
         assert read_recipe(path, GridRecipe)
+    elif path.stem.startswith("coref"):
+        from coref_automl.coreference.recipe import CoreferenceRecipe
+
+        assert from_mapping(CoreferenceRecipe, data, str(path)).rank
     elif "train" in data and "model" in data and "prepare" not in data:
         assert from_mapping(RelationRecipe, data, str(path)).scheme
     elif "prepare" in data:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,13 @@ def test_the_line_ends_with_a_recommendation_and_redoes_nothing(
     assert Path(result.chosen).is_dir()
     assert Path(result.report).read_text("utf-8").startswith("<!")
     assert {path.name for path in (out / "report").iterdir()} >= {"report.html", "report.md", "results.csv"}
+    page = Path(result.report).read_text("utf-8")
+    data = json.loads(page.split('id="page-data">')[1].split("</script>")[0])["explorer"]
+    assert data["items"]
+    assert all(item["text"] for item in data["items"])
+    assert f"--eval-set {out / 'evalset'}" in page
+    started = re.findall(r"coref-automl train --model (\S+)", page)
+    assert len(set(started)) == len(started)
     assert result.relation is not None
     assert result.relation["n"] == 200
     assert json.loads((out / "result.json").read_text("utf-8"))["recommendation"] == result.recommendation

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from coref_automl.comparison.compare import compare as compare
     from coref_automl.comparison.recommend import recommend as recommend
     from coref_automl.comparison.report import report as report
+    from coref_automl.coreference.predict import Resolved as Resolved
+    from coref_automl.coreference.predict import coreference as coreference
+    from coref_automl.coreference.recipe import CoreferenceRecipe as CoreferenceRecipe
+    from coref_automl.coreference.train import train_coreference as train_coreference
     from coref_automl.corpus.prepare import prepare as prepare
     from coref_automl.corpus.recipe import PrepareRecipe as PrepareRecipe
     from coref_automl.errors import CorefError as CorefError
@@ -35,6 +39,7 @@ _HOMES = {
     "ClozeItem": "records",
     "Comparison": "records",
     "CorefError": "errors",
+    "CoreferenceRecipe": "coreference.recipe",
     "Document": "records",
     "Estimate": "records",
     "EvalRecipe": "evaluation.items",
@@ -43,14 +48,17 @@ _HOMES = {
     "ItemScore": "records",
     "PrepareRecipe": "corpus.recipe",
     "RelationRecipe": "relation.recipe",
+    "Resolved": "coreference.predict",
     "TrainRecipe": "training.recipe",
     "compare": "comparison.compare",
+    "coreference": "",
     "evaluate": "evaluation.run",
     "prepare": "corpus.prepare",
     "prepare_eval": "evaluation.items",
     "recommend": "comparison.recommend",
     "report": "comparison.report",
     "train": "training.run",
+    "train_coreference": "coreference.train",
     "train_relation": "relation.train",
 }
 
@@ -60,6 +68,8 @@ __all__ = sorted([*_HOMES, "__version__"])
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return version("coref-automl")
+    if name == "coreference":  # a room that can be called: importing any of its modules puts it in this place, too
+        return importlib.import_module("coref_automl.coreference")
     if name in _HOMES:
         return getattr(importlib.import_module(f"coref_automl.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'coref_automl' has no attribute {name!r}")

@@ -18,9 +18,13 @@ from typing import Any, ParamSpec, TypeVar
 import yaml
 
 from coref_automl.errors import RecipeError
+from coref_automl.store import refuse_special
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+_LARGEST = 1 << 20
+"""Characters of a recipe. Aliases can multiply a few hundred bytes to billions, so that they count written out."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -33,7 +37,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def shown(value: Any) -> str:
     """A value in an error, however large it is."""
     try:
-        return reprlib.repr(value) if not isinstance(value, str) else repr(value if len(value) <= 200 else value[:197] + "...")
+        return reprlib.repr(value) if not isinstance(value, str) else repr(value if len(value) <= 120 else value[:117] + "...")
     except ValueError:  # Python prints no number of more than 4,300 digits
         return "a number of thousands of digits"
 
@@ -47,8 +51,19 @@ def choose(name: str, registry: Mapping[str, T], what: str) -> T:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping that a YAML file holds; nothing is built from one that is too large."""
     try:
-        data = yaml.safe_load(path.read_text("utf-8"))
+        refuse_special(path)
+        if path.stat().st_size > 4 * _LARGEST:
+            raise RecipeError(f"{path} is too large for a recipe ({path.stat().st_size:,} bytes); pass the path of a recipe.")
+        loader = yaml.SafeLoader(path.read_text("utf-8"))
+        node = loader.get_single_node()
+        if node is not None and _written_out(node, {}) > _LARGEST:
+            raise RecipeError(
+                f"{path} is too large for a recipe with its aliases (*name) written out, or one of them holds itself; "
+                "write the values where they belong, without aliases."
+            )
+        data = loader.construct_document(node) if node is not None else None
     except OSError as error:
         raise RecipeError(f"Cannot read the recipe {path} ({error.strerror}).") from error
     except RecursionError as error:
@@ -58,6 +73,17 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise RecipeError(f"{path} should hold `key: value` lines at the top level.")
     return data
+
+
+def _written_out(node: yaml.Node, sizes: dict[yaml.Node, float]) -> float:
+    """Characters of a node with its aliases written out; one that holds itself has infinitely many."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1 + len(node.value)
+    if node not in sizes:
+        sizes[node] = math.inf
+        inside = (part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,)))
+        sizes[node] = 1 + sum(_written_out(part, sizes) for part in inside)
+    return sizes[node]
 
 
 def read_recipe(path: Path, recipe: type[T]) -> T:

@@ -8,6 +8,7 @@ CorefError
 │   ├── EvalSetError          an evaluation set is missing, edited, or lacks a noun table
 │   ├── ModelError            a model or checkpoint cannot be loaded as what was asked for
 │   ├── RelationDataError     a relation-extraction row is wrong
+│   ├── CoreferenceDataError  an annotated text is wrong
 │   ├── ComparisonError       evaluations that must not be compared
 │   ├── FolderError           an output folder holds something else
 │   └── MissingExtra          an optional package is not installed
@@ -52,6 +53,10 @@ class ModelError(InputError):
 
 
 class RelationDataError(InputError):
+    pass
+
+
+class CoreferenceDataError(InputError):
     pass
 
 

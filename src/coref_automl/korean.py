@@ -6,6 +6,7 @@ import hashlib
 import os
 import sqlite3
 import unicodedata
+import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -151,6 +152,7 @@ class _TagStore:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(path, timeout=60)
+        weakref.finalize(self, self._db.close)  # from Python 3.13 on, one that is left open is warned about
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute("CREATE TABLE IF NOT EXISTS tags (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from coref_automl.config import from_mapping, nearest, read_yaml
 from coref_automl.errors import RecipeError
 from coref_automl.locks import claimed
+from coref_automl.models.families import too_long
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record, Task
 from coref_automl.store import write_json
@@ -32,6 +33,10 @@ class PrepareStage:
     limit: int | None = None
     holdout: float = 0.02
     near_duplicates: bool = True
+
+    def __post_init__(self) -> None:
+        if why := too_long(self.seq_len):
+            raise RecipeError(f"seq_len {why}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,20 +248,23 @@ def _evaluate(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, progress:
 
 def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path) -> Recommendation:
     from coref_automl.comparison.recommend import recommend
+    from coref_automl.evaluation.evalset import EvalSet
 
     stage = recipe.evaluate
-    return recommend(*runs, metric=stage.metric, margin=stage.margin, evalset=evalset.name, seed=recipe.seed)
+    items = EvalSet.open(evalset).fingerprint
+    return recommend(*runs, metric=stage.metric, margin=stage.margin, evalset=items, seed=recipe.seed)
 
 
 def _report(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, progress: Progress) -> Path:
     """Written last, so that it holds the relation extraction too."""
     from coref_automl.comparison.report import report
+    from coref_automl.evaluation.evalset import EvalSet
 
     stage = recipe.evaluate
     progress.note("Writing the report")
     shown = [*runs, out / "relation"] if recipe.relation else list(runs)
     options: dict[str, Any] = {"metric": stage.metric, "margin": stage.margin, "lang": recipe.lang, "seed": recipe.seed}
-    return Path(report(*shown, out=out / "report", evalset=evalset.name, **options))
+    return Path(report(*shown, out=out / "report", evalset=EvalSet.open(evalset).fingerprint, **options))
 
 
 def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from coref_automl.records import Record
+from coref_automl.store import refuse_special
 
 T = TypeVar("T")
 
@@ -138,6 +139,7 @@ class Progress:
     def into(self, events: Path) -> Progress:
         """The same display, with the events also written to a run's folder."""
         events.parent.mkdir(parents=True, exist_ok=True)
+        refuse_special(events)
         other = copy(self)
         other._events = events
         return other

@@ -132,6 +132,7 @@ class Provenance(Record):
     dataset: str = ""
     dataset_bytes: str = ""
     planned_end: bool = False
+    base_bytes: str = ""
 
     @property
     def data(self) -> str:
@@ -144,7 +145,8 @@ class Evaluation(Record):
     """One checkpoint on one evaluation set at one window length.
 
     `estimates` maps a metric's name (see evaluation/metrics) to its estimate; a metric that was not run is absent.
-    `fingerprints` name bytes: weights, items, tokenizer. `baselines` maps a baseline's name to its own estimates.
+    `fingerprints` name bytes: weights, items, tokenizer. `baselines` maps a baseline's name to its own estimates. `evalset_path`
+    is where the set stood when it was last evaluated on; empty in an archive.
     """
 
     checkpoint: str
@@ -163,6 +165,16 @@ class Evaluation(Record):
     provenance: Provenance | None = None
     evalset_path: str = ""
     schema: int = SCHEMA
+
+    @property
+    def condition(self) -> tuple[object, ...]:
+        """How it was scored, whatever the model: the items' bytes, scorer version, dtype, length."""
+        return self.fingerprints.get("items", ""), self.scorer, self.dtype, self.seq_len
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What it is, whatever it is called and wherever it stands: all bytes, scorer version, dtype, length."""
+        return tuple(sorted(self.fingerprints.items())), *self.condition
 
 
 @dataclass(frozen=True, slots=True)

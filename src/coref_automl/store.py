@@ -92,7 +92,15 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
+def refuse_special(path: Path) -> None:
+    """Refuse to open a pipe, a socket or a device: one may never end, or never begin. What does not exist is not judged here."""
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "a pipe, a socket or a device"
+        raise InputError(f"{path} is {what}, and a regular file is needed; copy the content into one and pass that.")
+
+
 def read_json(path: Path) -> Any:
+    refuse_special(path)
     try:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
@@ -133,6 +141,7 @@ def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
 
 def read_jsonl(path: Path) -> Iterator[Any]:
     """The rows of a JSONL file. A last line without its line break was cut off by a kill: it is left out."""
+    refuse_special(path)
     try:
         with path.open("rb") as handle:
             for number, line in enumerate(handle, 1):
@@ -151,6 +160,7 @@ class JsonlAppender:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        refuse_special(path)
         with explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._handle = path.open("ab")
@@ -288,6 +298,7 @@ def fingerprint_files(paths: Iterable[Path], *, on_bytes: Callable[[int], None] 
     """A short name of the bytes of some files, whatever the files are called. `on_bytes` hears how many were read."""
     digest = hashlib.blake2b(digest_size=12)
     for path in paths:
+        refuse_special(path)
         with path.open("rb") as handle:
             while chunk := handle.read(_CHUNK):
                 digest.update(chunk)

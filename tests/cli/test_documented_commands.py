@@ -34,7 +34,10 @@ def parse(line: str) -> None:
     command.make_context("coref-automl", words)
 
 
-@pytest.mark.parametrize("line", commands(DOCS / "kf-deberta.md"))
+PAGES = ("kf-deberta.md", "coreference.md", "annotated-data.md")
+
+
+@pytest.mark.parametrize("line", [line for page in PAGES for line in commands(DOCS / page)])
 def test_a_documented_command_parses(line: str) -> None:
     parse(line)
 

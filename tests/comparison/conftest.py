@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from coref_automl.cli.app import run as command
 from coref_automl.evaluation.evalset import freeze
 from coref_automl.evaluation.metrics import summarise
-from coref_automl.records import ClozeItem, Document, Evaluation, ItemScore, Provenance, Task
+from coref_automl.evaluation.nouns import save_table
+from coref_automl.models.load import tokenizer_fingerprint
+from coref_automl.records import Document, Evaluation, ItemScore, Provenance, Task
 from coref_automl.store import mark_done, write_json, write_jsonl
+from tests.evaluation.tiny import TEXTS, item, noun_table, save_checkpoint, tokenizer_of
 
 WORDS = ("서울", "대통령", "회사", "선수", "학교", "정부", "영화", "음악")
 
@@ -76,9 +81,7 @@ def make_scores(
     return scores
 
 
-def write_evaluation(
-    root: Path, model: Model, scores: Sequence[ItemScore], *, set_name: str = "a", scorer: str = "1", evalset_path: str = ""
-) -> Path:
+def write_evaluation(root: Path, model: Model, scores: Sequence[ItemScore], *, set_name: str = "a", scorer: str = "1") -> Path:
     """As `evaluate` leaves it: a run's checkpoint, or for step 0 a model outside a run."""
     label = f"checkpoint-{model.step}" if model.step else model.run
     inside = f"{set_name}-{model.seq_len}"
@@ -110,7 +113,6 @@ def write_evaluation(
         single_entry_share=0.9,
         out_of_reach=sum(score.out_of_reach for score in scores),
         provenance=provenance if model.step else None,
-        evalset_path=evalset_path,
     )
     write_jsonl(folder / "items.jsonl", [score.to_json() for score in scores])
     write_json(folder / "result.json", evaluation.to_json())
@@ -134,48 +136,17 @@ def evaluated(tmp_path: Path) -> Maker:
     return make
 
 
-def write_evalset(folder: Path, scores: Sequence[ItemScore]) -> Path:
-    """A frozen set whose passages hold the items: antecedent, filler, gap. Some passages would run as markup if they could."""
-    documents, items = [], {}
-    for score in scores:
-        before = f"<script>window.hacked = 1</script> {score.answer}" if score.item.endswith("-0-0") else f"그날 {score.answer}"
-        filler = "은 오래 이야기되었다. " * (40 if score.distance > 200 else 3)
-        text = f"{before}{filler}다시 {score.answer}에 대해 말했다."
-        start, first = text.rindex(score.answer), text.index(score.answer)
-        documents.append(Document(f"doc-{score.item}", score.source, text))
-        others = tuple((word,) for word in WORDS if word != score.answer)
-        item = ClozeItem(
-            id=score.item,
-            task=score.task,
-            document=f"doc-{score.item}",
-            cluster=score.cluster,
-            source=score.source,
-            start=start,
-            end=start + len(score.answer),
-            answer=score.answer,
-            tag=score.tag,
-            candidates=((score.answer,), *others),
-            antecedent=(first, first + len(score.answer)),
-            distance=score.distance,
-        )
-        items.setdefault(score.task, []).append(item)
-    folder.mkdir(parents=True)
-    freeze(folder, documents, items, {"tasks": {}})
-    return folder
-
-
 @pytest.fixture(scope="session")
 def study_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs of two objectives, a longer one, and passages: what a whole report is made of. Read only."""
+    """Two runs of two objectives and a longer one: what a whole report is made of, without passages. Read only."""
     models = [Model("base", 0, -1.0)]
     for run, objective, top in (("mlm_a", "mlm", -0.4), ("entity_a", "entity", 0.6)):
         models += [Model(run, step, top - 50 / step, objective=objective) for step in (65, 130, 195)]
     models.append(Model("entity_long", 130, 0.7, seq_len=256))
     tasks: tuple[Task, ...] = ("real", "lambada", "gold", "real-far")
     root = tmp_path_factory.mktemp("study")
-    evalset = write_evalset(root.with_name(f"{root.name}-set"), make_scores(models[0], documents=50, tasks=tasks))
     for number, model in enumerate(models):
-        write_evaluation(root, model, make_scores(model, documents=50, tasks=tasks, own=number), evalset_path=str(evalset))
+        write_evaluation(root, model, make_scores(model, documents=50, tasks=tasks, own=number))
     return root
 
 
@@ -183,3 +154,38 @@ def study_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def study_folder(study_source: Path, tmp_path: Path) -> Path:
     """A copy that a test may change."""
     return shutil.copytree(study_source, tmp_path / "study")
+
+
+MARKUP = "<script>window.hacked = 1</script> 도서관은 크다. "
+FAR = MARKUP + "그날 시민은 오래 걸었다. " * 30 + "다시 도서관에 대해 말했다."
+
+
+@pytest.fixture(scope="session")
+def scored_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two checkpoints of a run and a model outside it, scored by the command on a frozen set. Read only.
+
+    One passage would run as markup if it could, and its gap lies far from its antecedent.
+    """
+    root = tmp_path_factory.mktemp("scored")
+    texts = [*TEXTS, FAR]
+    items = [
+        item(str(n), word, text=texts[n]) for n, word in ((0, "공장"), (1, "도서관"), (2, "기차"), (3, "나무"), (4, "도서관"))
+    ]
+    (root / "evalsets" / "mine").mkdir(parents=True)
+    documents = [Document(str(number), "tiny", text) for number, text in enumerate(texts)]
+    freeze(root / "evalsets/mine", documents, {"real": items}, {})
+    save_table(root / "evalsets/mine", tokenizer_fingerprint(tokenizer_of("wordpiece")), noun_table())
+    for seed, place in enumerate(("runs/a/checkpoint-1", "runs/a/checkpoint-2", "base")):
+        save_checkpoint(root / place, seed=seed)
+    with chdir(root):
+        assert command(["evaluate", "runs/a", "base", "--eval-set", "evalsets/mine", "--device", "cpu"]) == 0
+    return root
+
+
+@pytest.fixture
+def scored(scored_source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy that a test may change, as the working folder; scored there once more, which only tells where the set stands."""
+    place = shutil.copytree(scored_source, tmp_path / "scored")
+    monkeypatch.chdir(place)
+    assert command(["evaluate", "runs/a", "base", "--eval-set", "evalsets/mine", "--device", "cpu"]) == 0
+    return place

@@ -243,5 +243,5 @@ def test_a_report_of_an_archive_says_the_same_without_the_items(study_source: Pa
     strip = [re.sub(r"coref-automl evaluate runs/plan.*", "", text) for text in texts]
     assert strip[0] == strip[1]
     page = Path(after.page).read_text("utf-8")
-    assert 'id="explorer"' not in page
+    assert 'id="items"' not in page
     assert not any(word in page for word in WORDS)

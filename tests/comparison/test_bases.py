@@ -148,11 +148,11 @@ def test_a_checkpoint_that_others_began_from_is_judged_and_judges(tmp_path: Path
 def test_the_recommendation_and_the_table_judge_alike(two: Path) -> None:
     study = read_study(two)
     answers = study.against_base()
-    assert {name: answer.reference for name, answer in answers.items()} == {
+    assert {entry.name: answer.reference for entry, answer in answers.items()} == {
         **{f"a/checkpoint-{step}": "strong" for step in (100, 200)}, **{f"b/checkpoint-{step}": "weak" for step in (100, 200)}
     }  # fmt: skip
-    assert study.recommendation.over_base == answers[study.recommendation.name]
-    assert study.over_own_base([study.entry(name) for name in answers]) == list(answers.values())
+    assert study.recommendation.over_base == answers[study.chosen]
+    assert study.over_own_base(list(answers)) == list(answers.values())
     rows = {line["name"]: line for line in csv.DictReader(io.StringIO(results_csv(study)))}
     assert [rows[f"{run}/checkpoint-200"]["reference"] for run in "abc"] == ["strong", "weak", ""]
 
@@ -251,7 +251,8 @@ def names(section: Section | None) -> list[str]:
 def test_curves_have_a_named_line_for_each_base(two: Path) -> None:
     study = read_study(two)
     section = curves.learning_curves(study)
-    values = [100 * study.entry(name).evaluation.estimates["real1_strict"].value for name in ("strong", "weak")]
+    held = {entry.name: entry.evaluation.estimates["real1_strict"].value for entry in study.entries}
+    values = [100 * held[name] for name in ("strong", "weak")]
     assert dashed(section)["Real@1 strict"] == [(values[0], "base model strong"), (values[1], "base model weak")]
     assert sorted(names(section)) == ["strong", "weak"]
     assert section is not None

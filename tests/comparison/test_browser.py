@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from coref_automl.cli.app import run as command
 from coref_automl.comparison.report import report
 from tests.browser import SET, console, opened, requests_of_files, show
 
@@ -54,7 +55,23 @@ def test_the_filter_shows_what_it_says(page: Any) -> None:
     assert len(shown()) == 40
 
 
-def test_passages_show_gap_and_antecedent_and_stay_text(page: Any) -> None:
+def test_passages_show_gap_and_antecedent_and_stay_text(browser: Any, page: Any, scored: Path) -> None:
+    """The passages of what the commands wrote, in a window beside the page of the other tests."""
+    assert command(["report", "runs/a", "base", "--out", "out"]) == 0
+    before = browser.current_window_handle
+    browser.switch_to.new_window("tab")
+    try:
+        show(browser, scored / "out/report.html")
+        _look_at_passages(browser)
+    finally:
+        browser.close()
+        browser.switch_to.window(before)
+
+
+def _look_at_passages(page: Any) -> None:
+    page.execute_script(SET, "which", "all")
+    assert page.execute_script("return document.querySelectorAll('#items .item').length") == 5
+    assert page.execute_script("return document.querySelectorAll('#items .passage').length") == 5
     page.execute_script(SET, "search", "hacked")
     passage = page.execute_script("return document.querySelector('#items .passage').textContent")
     assert "<script>window.hacked" in passage

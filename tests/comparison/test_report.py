@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.cli.app import run as command
 from coref_automl.comparison import charts
 from coref_automl.comparison.recommend import recommend
 from coref_automl.comparison.report import Report, report
 from coref_automl.errors import ComparisonError, FolderError, RecipeError
 from coref_automl.store import mark_done, write_json
 from tests.comparison.conftest import Maker, Model
+from tests.evaluation.tiny import freeze_tiny
 
 SECTIONS = {
     "conclusions", "arms", "entity-or-mlm", "lengths", "over-fitting", "transfer", "recommended", "curves", "families",
@@ -99,18 +101,75 @@ def test_the_explorer_keeps_the_items_that_part_the_models(made: Report) -> None
     a, b = explorer["a"], explorer["b"]
     parted = [item for item in explorer["items"] if item["hits"][a] != item["hits"][b]]
     assert len(parted) > 100
-    kinds = {piece[0] for item in explorer["items"] for piece in item["text"]}
-    assert kinds == {"text", "gap", "antecedent", "cut"}
+
+
+def reported(lang: str = "en", *paths: str) -> tuple[str, dict]:
+    """The report that the command writes of the working folder: its page, and what its explorer holds."""
+    assert command(["report", *(paths or ("runs/a", "base")), "--out", "out", "--lang", lang]) == 0
+    page = Path("out/report.html")
+    return page.read_text("utf-8"), page_data(page)["explorer"]
+
+
+def test_the_explorer_shows_the_passages_of_what_was_evaluated(scored: Path) -> None:
+    page, explorer = reported()
+    assert len(explorer["items"]) == 5
+    assert explorer["fault"] == ""
+    assert 'id="fault"' not in page
+    assert {piece[0] for item in explorer["items"] for piece in item["text"]} == {"text", "gap", "antecedent", "cut"}
     for item in explorer["items"]:
         assert [piece[1] for piece in item["text"] if piece[0] == "gap"] == [item["answer"]]
         assert sum(len(piece[1]) for piece in item["text"]) < 700
+    assert "<script>window.hacked" not in page
+    assert f"--eval-set {scored / 'evalsets/mine'}" in page
 
 
-def test_a_set_that_is_gone_leaves_the_explorer_without_passages(evaluated: Maker, tmp_path: Path) -> None:
-    root = evaluated([Model("base", 0, -1), Model("run", 100, 0.5)])
-    explorer = page_data(Path(report(root, tmp_path / "out")))["explorer"]
-    assert all(item["text"] is None for item in explorer["items"])
-    assert explorer["fault"]
+@pytest.mark.parametrize("lang", ["ko", "en"])
+def test_a_set_that_moved_is_told_of_and_found_again(scored: Path, lang: str) -> None:
+    Path("evalsets/mine").rename("evalsets/yours")
+    page, explorer = reported(lang)
+    assert not any("text" in item for item in explorer["items"])
+    assert str(scored / "evalsets/mine") in explorer["fault"]
+    assert "coref-automl evaluate" in explorer["fault"]
+    assert '<p id="fault">' in page
+    assert "--eval-set EVALSET" in page
+    before = sorted(Path().rglob("items.jsonl"))
+    assert command(["evaluate", "runs/a", "base", "--eval-set", "evalsets/yours", "--device", "cpu"]) == 0
+    page, explorer = reported(lang)
+    assert all(item["text"] for item in explorer["items"])
+    assert f"--eval-set {scored / 'evalsets/yours'}" in page
+    assert sorted(Path().rglob("items.jsonl")) == before  # no second copy under the new name
+
+
+def test_another_set_in_its_place_lends_no_passage(scored: Path) -> None:
+    shutil.rmtree("evalsets/mine")
+    freeze_tiny(Path("evalsets/mine"))
+    _, explorer = reported()
+    assert not any("text" in item for item in explorer["items"])
+    assert "no longer at" in explorer["fault"]
+
+
+def test_an_archive_says_that_it_holds_no_text(scored: Path) -> None:
+    assert command(["archive", "runs/a", "base", "--out", "kept"]) == 0
+    page, explorer = reported("en", "kept")
+    assert explorer["items"] == []
+    assert (
+        explorer["fault"]
+        == "An archive holds no text, so there are no items to explore; make the report from the evaluations themselves."
+    )
+    assert explorer["fault"] in page
+    assert 'id="filters"' not in page
+
+
+def test_plans_that_would_start_from_one_checkpoint_are_one_plan(scored: Path, study_source: Path, tmp_path: Path) -> None:
+    plans = re.compile(r"coref-automl train --model (\S+)")
+    page, _ = reported("en", "runs/a/checkpoint-2", "base")
+    assert plans.findall(page) == ["runs/a/checkpoint-2"]
+    assert "The 3 starting points are 1 different checkpoint, so there is 1 plan." in page
+    assert "from the best checkpoint; from the recommended, earliest checkpoint; from the best at the longest" in page
+    several = Path(report(study_source, tmp_path / "several", lang="en")).read_text("utf-8")
+    started = plans.findall(several)
+    assert len(set(started)) == len(started) == 2
+    assert "The 3 starting points are 2 different checkpoints, so there are 2 plans." in several
 
 
 def test_results_csv_holds_every_checkpoint_and_metric(made: Report) -> None:
@@ -226,10 +285,10 @@ def test_without_the_drawing_library_tables_stay_and_the_page_says_how(
 def test_plan_commands_name_the_chosen_checkpoints(made: Report, study_source: Path) -> None:
     text = Path(made.markdown).read_text("utf-8")
     commands = [line for line in text.splitlines() if line.startswith("coref-automl train")]
-    assert len(commands) == 3
+    assert len(commands) == 2
     assert f"--model {study_source}/mlm_a/checkpoint-" in commands[0]
     assert f"--model {recommend(study_source).chosen} " in commands[1]
-    assert "--objective entity" in commands[2]
+    assert "--objective entity" in commands[1]
 
 
 def test_bad_requests_are_one_sentence(study_source: Path, tmp_path: Path) -> None:

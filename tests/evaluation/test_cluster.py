@@ -46,7 +46,7 @@ def killed_once(target: dict[str, Any], recipe: dict[str, Any]) -> list[dict[str
 
 def numbers(evaluation: Evaluation) -> dict[str, Any]:
     """All but when, how long, and where."""
-    left_out = ("evaluated_at", "seconds")
+    left_out = ("evaluated_at", "seconds", "evalset_path")
     return {name: value for name, value in evaluation.to_json().items() if name not in left_out}
 
 

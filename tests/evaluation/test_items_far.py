@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from coref_automl.evaluation.far import BUCKETS, bucket_of, far_items, occurrences
+from coref_automl.evaluation.far import far_items, occurrences
+from coref_automl.evaluation.metrics import BUCKETS, bucket_of
 from coref_automl.evaluation.reading import ReadDocument, apart
 from tests.evaluation.sketch import Part, letters_between, parts, sketch
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from coref_automl.cli.app import run as command
 from coref_automl.comparison.archive import archive
-from coref_automl.comparison.groups import read_groups, same_model
+from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.scores import same_model
 from coref_automl.errors import EvaluationError, FolderError, InputError, ModelError
 from coref_automl.evaluation import one
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate, evaluate_one, find_evaluations
@@ -95,7 +97,84 @@ def test_another_length_dtype_or_set_is_another_evaluation(place: Path, counted:
     freeze_tiny(place / "evalsets/other", tasks=("real",))
     evaluate(path, EvaluateRecipe(eval_sets=(Path("evalsets/other"),), device="cpu", dtype="float32"))
     assert counted.items == [22, 22, 22, 11]
-    assert {stored.folder.parent.name for stored in find_evaluations(path)} == {"tiny-128", "tiny-64", "other-128"}
+    names = {stored.folder.parent.name for stored in find_evaluations(path)}
+    assert len(names) == 4
+    assert names > {"tiny-128", "tiny-64", "other-128"}
+
+
+def evaluate_command(dtype: str = "float32", evalset: str = "evalsets/tiny", path: str = "runs/a") -> None:
+    assert command(["evaluate", path, "--device", "cpu", "--dtype", dtype, "--eval-set", evalset]) == 0
+
+
+def compared(capsys: pytest.CaptureFixture[str], *paths: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert command(["compare", *paths, "--json"]) == 0
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def test_no_finished_evaluation_is_overwritten_by_one_of_another_identity(place: Path, counted: Counted) -> None:
+    """Another dtype, another set of the same name, other weights: each has a folder, and the first keeps its own bytes."""
+    evaluate_command()
+    first = {path: path.read_bytes() for path in Path("runs/a/evaluations/tiny-128").rglob("*") if path.is_file()}
+    assert len(first) == 6
+    summary = Path("runs/a/checkpoint-131_eval_results.json").read_bytes()
+    evaluate_command("bfloat16")
+    freeze_tiny(place / "elsewhere/tiny", tasks=("real",))
+    evaluate_command(evalset="elsewhere/tiny")
+    save_checkpoint(place / "runs/a/checkpoint-65", seed=9)
+    evaluate_command()
+    found = find_evaluations(["runs/a"])
+    assert len({one.evaluation.identity for one in found}) == len(found) == 7
+    assert len({one.folder.parent.name for one in found}) == 4  # the checkpoints of a run share a name where they can
+    assert {path: path.read_bytes() for path in first} == first
+    assert Path("runs/a/checkpoint-131_eval_results.json").read_bytes() == summary
+    changed = json.loads(Path("runs/a/checkpoint-65_eval_results.json").read_text("utf-8"))["fingerprints"]["weights"]
+    assert changed not in {one.evaluation.fingerprints["weights"] for one in found if one.folder.parent.name == "tiny-128"}
+    scored = len(counted.items)
+    evaluate_command("bfloat16", path="runs/a/checkpoint-131")
+    evaluate_command(evalset="elsewhere/tiny", path="runs/a/checkpoint-131")
+    evaluate_command()
+    assert len(counted.items) == scored
+
+
+def test_a_checkpoint_stands_once_in_a_table_and_the_rest_is_told(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluate_command()
+    evaluate_command("bfloat16", path="runs/a/checkpoint-65")
+    table = compared(capsys, "runs/a")
+    assert [row["name"] for row in table["rows"]] == ["checkpoint-65", "checkpoint-131"]
+    assert any("bfloat16" in note for note in table["notes"]), table["notes"]
+    both = [str(one.folder) for one in find_evaluations(["runs/a/checkpoint-65"])]
+    assert len(compared(capsys, *both)["rows"]) == 2
+    save_checkpoint(place / "runs/a/checkpoint-65", seed=9)
+    evaluate_command()
+    table = compared(capsys, "runs/a")
+    assert [row["name"] for row in table["rows"]] == ["checkpoint-65", "checkpoint-131"]
+    assert any("other weights than a/checkpoint-65 has now" in note for note in table["notes"])
+    assert command(["archive", "runs/a", "--out", "kept"]) == 0
+    assert len(find_evaluations(["kept"])) == 2
+
+
+def test_an_archive_keeps_both_of_two_sets_of_one_name(place: Path) -> None:
+    freeze_tiny(place / "elsewhere/tiny", tasks=("real",))
+    for evalset in ("evalsets/tiny", "elsewhere/tiny"):
+        evaluate_command(evalset=evalset)
+    evaluate_command("bfloat16")
+    assert command(["archive", "runs/a", "--out", "kept"]) == 0
+    held = {one.evaluation.identity for one in find_evaluations(["kept"])}
+    assert held == {one.evaluation.identity for one in find_evaluations(["runs/a"])}
+    assert len(held) == 6
+
+
+def test_the_base_beside_a_checkpoint_is_the_one_on_the_same_items(place: Path) -> None:
+    save_checkpoint(place / "models/base", seed=5)
+    began_from(place / "runs/a/checkpoint-65", "models/base")
+    evaluate_command()
+    freeze_tiny(place / "elsewhere/tiny", tasks=("real",))
+    evaluate_command(evalset="elsewhere/tiny")
+    for stored in find_evaluations(["runs/a/checkpoint-65"]):
+        assert set(stored.evaluation.baselines["un-adapted"]) == set(stored.evaluation.estimates)
+    groups = read_groups(["runs/a/checkpoint-65"])
+    assert [len(group.entries) for group in groups] == [2, 2]
 
 
 def test_an_interrupted_evaluation_goes_on_from_the_middle(

@@ -117,15 +117,26 @@ def test_two_lengths_and_two_sets_of_one_name_stand_beside_each_other(trained: S
 
 @pytest.mark.journey
 def test_keep_best_keeps_the_best_after_an_evaluation_at_another_length(prepared: Shell) -> None:
+    """A wide margin recommends the earliest checkpoint; the best is another one and stays beside it."""
     shell, run = prepared, prepared.folder / "runs/kept"
-    line = f"{TRAIN.format(out='runs/kept')} --eval-set sets/real --eval-words none --keep-best"
-    assert interrupt(shell, line, run, signal.SIGINT).status == 130
-    shell("coref-automl evaluate runs/kept --eval-set sets/real --seq-len 64 --words none")
+    own = "--source local:articles.jsonl --model bundled:ko-mini"
+    shell(f"coref-automl prepare eval {own} --task real --per-document 9 --single-entry --out sets/mini")
+    shell(f"coref-automl prepare combined {own} --seq-len 128 --exact-only --eval-set sets/mini --out data-mini")
+    line = (
+        "coref-automl train --model bundled:ko-mini --dataset data-mini --objective mlm --epochs 3.5 --batch 8 "
+        "--learning-rate 5e-4 --out runs/kept --eval-set sets/mini --eval-words none --keep-best --margin 0.9"
+    )
+    said = shell.interrupted(line, lambda: len(list(run.glob("checkpoint-*_eval_results.json"))) == 6, signal.SIGINT)
+    assert said.status == 130
+    shell("coref-automl evaluate runs/kept --eval-set sets/mini --seq-len 64 --words none --no-base")
     result = json.loads(shell(f"{line} --json").out)
-    left = [path.name for path in checkpoints(run)]
-    assert Path(result["best"]).name in left
     assert (shell.folder / result["best"] / "model.safetensors").is_file()
-    assert len(left) <= 2  # the best and the newest
+    told = json.loads(shell("coref-automl compare runs/kept --json").out)["recommendation"]["candidates"]
+    assert len({one["path"] for one in told}) == 7
+    highest = max(one["value"]["value"] for one in told)
+    best = next(one["path"] for one in told if one["value"]["value"] == highest)  # the earliest of equals
+    assert (shell.folder / best / "model.safetensors").is_file(), best
+    assert len(checkpoints(run)) <= 3  # the recommended, the best, the newest
 
 
 @pytest.mark.journey

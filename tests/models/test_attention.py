@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 from coref_automl.errors import ModelError
-from coref_automl.models.attention import choose_attention, packed_masks, use_attention, without_cudnn
+from coref_automl.models import flex_deberta, fused_deberta
+from coref_automl.models.attention import packed_masks, use_attention, without_cudnn
+from coref_automl.models.documents import Documents
 from coref_automl.models.heads import encode, predict
 from coref_automl.models.precision import software_rounding
 from tests.close import assert_same, assert_same_slopes
@@ -115,14 +120,96 @@ def test_bfloat16_packs_too() -> None:
         assert torch.nn.functional.cosine_similarity(exact, coarse.float(), dim=-1).min() > 0.98
 
 
-def test_the_choice_depends_on_family_and_device() -> None:
-    assert choose_attention("modernbert", "cuda:1") == "sdpa"
-    assert choose_attention("bert", "cpu") == "sdpa"
-    assert choose_attention("deberta-v2", "cpu") == "eager"
-    assert choose_attention("deberta-v2", "cuda") == "flex"
+def test_the_choice_on_a_cpu_depends_on_the_family() -> None:
+    assert use_attention(build("modernbert")) == ["Attention: sdpa."]
+    assert use_attention(build("bert")) == ["Attention: sdpa."]
+    model = build("deberta")
+    assert use_attention(model) == ["Attention: eager."]
+    assert not fused_deberta.installed(model)
+    assert not flex_deberta.installed(model)
+
+
+@pytest.fixture
+def on_a_card(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """A DeBERTa-v2 that says it is on a CUDA device of some capability, with or without Triton: nothing is computed there."""
+
+    def made(*, card: tuple[int, int] = (9, 0), triton: bool = True, dtype: torch.dtype = torch.float32, **changes: Any) -> Any:
+        model = build("deberta", **changes)
+        monkeypatch.setattr(type(model), "device", torch.device("cuda"))
+        monkeypatch.setattr(type(model), "dtype", dtype)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _device=None: card)
+        find = importlib.util.find_spec
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: (triton or None) if name == "triton" else find(name))
+        return model
+
+    return made
+
+
+def test_fused_where_it_runs(on_a_card: Callable[..., Any]) -> None:
+    model = on_a_card(attention_probs_dropout_prob=0.1)
+    assert use_attention(model) == ["Attention: fused."]
+    assert fused_deberta.installed(model)
+    assert not flex_deberta.installed(model)
+    assert isinstance(packed_masks(model, SEGMENTS), Documents)
+    (note,) = use_attention(model, "flex")
+    assert note.startswith("Attention: flex; its kernel has no dropout, so attention dropout (0.1) does not apply")
+    assert flex_deberta.installed(model)
+    assert use_attention(model, "eager") == ["Attention: eager."]
+    assert not fused_deberta.installed(model)
+
+
+@pytest.mark.parametrize(
+    ("where", "note"),
+    [
+        ({"triton": False}, "flex (fused needs Triton, which is not installed)"),
+        ({"card": (7, 5)}, "flex (fused needs compute capability 8.0 (Ampere) or later, and this card has 7.5)"),
+        ({"dtype": torch.float64}, "flex (fused does not compute in float64)"),
+        ({"hidden_size": 512}, "flex (fused takes heads of at most 128 numbers, and this model's have 256)"),
+        (
+            {"position_buckets": 64, "max_relative_positions": 32},
+            "flex (fused needs fewer position buckets than 64 over 32 positions)",
+        ),
+        (
+            {"num_attention_heads": 4, "card": (7, 5)},
+            "eager (fused needs compute capability 8.0 (Ampere) or later, and this card has 7.5)",
+        ),
+    ],
+)
+def test_where_fused_does_not_run_one_line_says_why(on_a_card: Callable[..., Any], where: dict[str, Any], note: str) -> None:
+    model = on_a_card(**where)
+    assert use_attention(model) == [f"Attention: {note}."]
+    assert not fused_deberta.installed(model)
+    chosen, why = note.rstrip(")").split(" (fused ")
+    with pytest.raises(ModelError, match=re.escape(f"Fused attention {why}; choose {chosen} here.")):
+        use_attention(model, "fused")
+
+
+def test_a_fused_model_on_a_cpu_goes_on_with_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    model, ids = packed("deberta")
+    expected = encode(model, ids, packed_masks(model, SEGMENTS))
+    fused_deberta.install(model)
+    mask = packed_masks(model, SEGMENTS)
+    assert isinstance(mask, Documents)
+    assert torch.equal(encode(model, ids, mask), expected)
+    assert torch.equal(encode(model, ids, mask.pairs()), expected)
+
+
+@pytest.mark.parametrize("kernel", [None, flex_deberta, fused_deberta])
+@pytest.mark.parametrize("mask", [{"full_attention": SEGMENTS}, SEGMENTS[0], "causal"], ids=["dict", "one row", "name"])
+def test_deberta_refuses_a_mask_of_unknown_form(kernel: Any, mask: Any) -> None:
+    model, ids = packed("deberta")
+    if kernel is not None:
+        kernel.install(model)
+    with pytest.raises(ModelError, match="no mask of this form"):
+        encode(model, ids, mask)
 
 
 def test_impossible_choices_are_explained() -> None:
+    with pytest.raises(ModelError, match="Fused attention needs a CUDA device; choose eager here"):
+        use_attention(build("deberta"), "fused")
+    with pytest.raises(ModelError, match="Fused attention is for DeBERTa-v2; a bert model runs with sdpa or eager"):
+        use_attention(build("bert"), "fused")
     with pytest.raises(ModelError, match="no sdpa"):
         use_attention(build("deberta"), "sdpa")
     with pytest.raises(ModelError, match="CUDA"):
@@ -131,7 +218,7 @@ def test_impossible_choices_are_explained() -> None:
         use_attention(build("modernbert"), "flex")
     with pytest.raises(ModelError, match="DeBERTa-v2 and ModernBERT"):
         use_attention(build("bert"), "flex")
-    with pytest.raises(ModelError, match="sdpa, eager, flex"):
+    with pytest.raises(ModelError, match="sdpa, eager, flex, fused"):
         use_attention(build("bert"), "flash")
 
 

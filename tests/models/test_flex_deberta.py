@@ -14,7 +14,8 @@ from torch.nn.attention import flex_attention
 
 from coref_automl.errors import ModelError
 from coref_automl.models import flex_deberta
-from coref_automl.models.attention import Documents, packed_masks
+from coref_automl.models.attention import packed_masks
+from coref_automl.models.documents import Documents
 from coref_automl.models.flex_deberta import install, installed, uninstall
 from coref_automl.models.heads import encode
 from tests.close import assert_same, assert_same_slopes

@@ -7,7 +7,9 @@ import pytest
 from scipy import stats
 
 from coref_automl.records import Estimate
-from coref_automl.statistics.methods import method_verdict, seed_paired_verdict, seed_paired_verdicts
+from coref_automl.statistics.intervals import difference_intervals, standard_error
+from coref_automl.statistics.methods import composite_verdicts, method_verdict, seed_paired_verdict, seed_paired_verdicts
+from coref_automl.statistics.resampling import Part
 
 
 def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:
@@ -133,3 +135,24 @@ def test_equal_methods_are_rarely_told_apart_on_few_documents_of_very_unequal_si
         shared = rng.normal(size=38)[clusters] + rng.normal(size=len(clusters))
         pairs.append(shared + rng.normal(0, 0.3, size=(5, len(clusters))))
     assert np.mean([verdict.shown for verdict in seed_paired_verdicts(pairs, clusters, seed=0)]) <= 0.055
+
+
+def test_the_tasks_of_a_composite_are_resampled_apart() -> None:
+    """Few titles of many passages beside many documents of few items, under the same names."""
+    rng = np.random.default_rng(3)
+    clusters = [np.repeat(np.arange(60), 2), np.repeat(np.arange(8), 15)]
+    pair = [
+        weight * ((rng.random((3, len(marks))) < 0.6).astype(float) - (rng.random((3, len(marks))) < 0.4))
+        for weight, marks in zip((0.7, 0.3), clusters, strict=True)
+    ]
+    (verdict,) = composite_verdicts([pair], clusters, seed=0)
+    parts = [Part(matrix.mean(axis=0), marks) for matrix, marks in zip(pair, clusters, strict=True)]
+    assert verdict.over_documents == difference_intervals(parts, seed=0)[0]
+    assert verdict.difference == pytest.approx(sum(matrix.mean() for matrix in pair))
+    alone = [float(standard_error([part])[0]) for part in parts]
+    assert float(standard_error(parts)[0]) == pytest.approx(float(np.hypot(*alone)))
+    items = sum(map(len, clusters))
+    pooled = np.concatenate([matrix * items / matrix.shape[1] for matrix in pair], axis=1)
+    (mixed,) = seed_paired_verdicts([pooled], np.concatenate(clusters), seed=0)
+    assert mixed.difference == pytest.approx(verdict.difference)
+    assert mixed.over_documents != verdict.over_documents

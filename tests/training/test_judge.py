@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,14 +14,13 @@ import pytest
 
 from coref_automl.corpus.dataset import write_dataset
 from coref_automl.errors import EvaluationError
+from coref_automl.evaluation.stored import find_evaluations
 from coref_automl.progress import Progress
-from coref_automl.records import Estimate
 from coref_automl.store import read_json
 from coref_automl.training.crew import Crew
 from coref_automl.training.recipe import TrainRecipe
-from tests.evaluation.tiny import TEXTS, freeze_tiny, tokenizer_of
-
-VALUE = Estimate(0.3, 0.2, 0.4, 100)
+from tests.comparison.conftest import Model, make_scores, write_evaluation
+from tests.evaluation.tiny import TEXTS, freeze_tiny, save_checkpoint, tokenizer_of
 
 
 @pytest.fixture
@@ -96,53 +96,32 @@ def test_a_missing_evaluation_set_is_said_before_training(scored_recipe: Callabl
 
 @pytest.fixture
 def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """A judge whose evaluations are given: which checkpoint the rule chooses, and whether it is sure."""
+    """A judge of checkpoints whose scores are drawn, not computed; everything after the scoring is the product's own."""
     from coref_automl.training import judge as module
 
     def make(
-        steps: list[int],
-        chosen: int,
-        *,
-        sure: bool = True,
-        best: int | None = None,
-        unscorable: tuple[int, ...] = (),
-        **changes: Any,
+        skills: dict[int, float], *, documents: int = 60, luck: bool = False, unscorable: tuple[int, ...] = (), **changes: Any
     ) -> Any:
-        run = tmp_path / "run"
-        for step in steps:
-            (run / f"checkpoint-{step}").mkdir(parents=True, exist_ok=True)
-            (run / f"checkpoint-{step}" / "training.json").write_text("{}")
-            (run / f"checkpoint-{step}" / "clock.json").write_text(json.dumps({"progress": step / 1000}))
-        names = [f"run/checkpoint-{step}" for step in steps]
-        scores = [
-            SimpleNamespace(path=str(run / f"checkpoint-{step}"), evalset="set", estimates={"real1_strict": VALUE})
-            for step in steps
-        ]
-        told = SimpleNamespace(
-            candidates=[SimpleNamespace(name=name) for name in names],
-            chosen=str(run / f"checkpoint-{chosen}"),
-            name=f"run/checkpoint-{chosen}",
-            best=f"run/checkpoint-{best or chosen}",
-            metric="real1_strict",
-            value=VALUE,
-            margin=0.02,
-            settled=sure,
-        )
+        root = tmp_path / "run"
+        for step, skill in skills.items():
+            model = Model("run", step, skill)
+            write_evaluation(tmp_path, model, make_scores(model, documents=documents, own=step if luck else 0))
+            (root / f"checkpoint-{step}" / "training.json").write_text("{}")
+            (root / f"checkpoint-{step}" / "clock.json").write_text(json.dumps({"progress": step / 1000}))
 
-        def evaluate(*_: Any, on_result: Callable[[Any], None], **__: Any) -> None:
-            for one in scores:
-                if not one.path.endswith(tuple(f"checkpoint-{step}" for step in unscorable)):
-                    on_result(one)
+        def evaluate(paths: list[Path], *_: Any, on_result: Callable[[Any], None], **__: Any) -> None:
+            for path in paths:
+                if not str(path).endswith(tuple(f"checkpoint-{step}" for step in unscorable)):
+                    on_result(next(one.evaluation for one in find_evaluations([path]) if one.evaluation.seq_len == 128))
             if unscorable:
-                raise EvaluationError(f"{len(unscorable)} of {len(steps)} checkpoints could not be scored.")
+                raise EvaluationError(f"{len(unscorable)} of {len(paths)} checkpoints could not be scored.")
 
         monkeypatch.setattr(module, "evaluate", evaluate)
-        monkeypatch.setattr(module, "recommend", lambda *_, **__: told)
-        recipe = TrainRecipe("m", "d", str(run), eval_set="set", **changes)
+        recipe = TrainRecipe("m", "d", str(root), eval_set="set", **changes)
         return module.Judge(
             recipe,
-            run,
-            Progress(shown=False, events=run / "events.ndjson"),
+            root,
+            Progress(shown=False, events=root / "events.ndjson"),
             SimpleNamespace(is_main_process=True, num_processes=1, device=SimpleNamespace(type="cpu")),
             Crew(1, "cpu"),
         )
@@ -150,28 +129,63 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
     return make
 
 
+def left(root: Path) -> list[str]:
+    return sorted(path.name for path in root.glob("checkpoint-*") if path.is_dir())
+
+
+FLAT, LATE, RISING, UNSURE = (
+    {65: 1.0, 131: 1.0, 196: 1.0}, {65: -1.0, 131: 1.0, 196: 1.0}, {65: -1.0, 131: 0.0, 196: 1.0}, {65: 1.6, 131: 1.0, 196: 0.8},
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("chosen", "sure", "stops"), [(65, True, True), (131, True, False), (196, True, False), (65, False, False)]
+    ("skills", "documents", "chosen", "stops"),
+    [(FLAT, 60, 65, True), (LATE, 60, 131, False), (RISING, 60, 196, False), (UNSURE, 12, 65, False)],
 )
 def test_training_stops_when_two_checkpoints_changed_nothing(
-    judge: Callable[..., Any], chosen: int, sure: bool, stops: bool
+    judge: Callable[..., Any], tmp_path: Path, skills: dict[int, float], documents: int, chosen: int, stops: bool
 ) -> None:
-    reason = judge([65, 131, 196], chosen, sure=sure, stop_when_flat=True).after_checkpoint()
+    reason = judge(skills, documents=documents, luck=skills is UNSURE, stop_when_flat=True).after_checkpoint()
+    held = read_json(tmp_path / "run" / "best.json")
+    assert (held["checkpoint"], held["sure"]) == (f"checkpoint-{chosen}", skills is not UNSURE)
     assert (reason is not None) is stops
 
 
 def test_without_the_option_nothing_stops_and_the_choice_is_written(judge: Callable[..., Any], tmp_path: Path) -> None:
-    assert judge([65, 131, 196], 65).after_checkpoint() is None
+    assert judge(FLAT).after_checkpoint() is None
     assert read_json(tmp_path / "run" / "best.json")["checkpoint"] == "checkpoint-65"
 
 
 def test_keeping_the_best_removes_what_is_neither_best_nor_newest(judge: Callable[..., Any], tmp_path: Path) -> None:
-    judge([1, 2, 3, 4, 5], 2, best=3, keep_best=True).after_checkpoint()
-    assert sorted(path.name for path in (tmp_path / "run").glob("checkpoint-*")) == [
-        "checkpoint-2",
-        "checkpoint-3",
-        "checkpoint-5",
-    ]
+    judge({1: -1.0, 2: 1.0, 3: 0.2, 4: 0.1, 5: 0.0}, keep_best=True).after_checkpoint()
+    assert left(tmp_path / "run") == ["checkpoint-2", "checkpoint-5"]
+
+
+def test_an_evaluation_at_another_length_has_no_say(judge: Callable[..., Any], tmp_path: Path) -> None:
+    for step, skill in ((1, -1.0), (2, 2.0)):
+        model = Model("run", step, skill, seq_len=64)
+        write_evaluation(tmp_path, model, make_scores(model, documents=60, own=0))
+    made = judge({1: 1.0, 2: -1.0})
+    made.after_checkpoint()
+    assert read_json(tmp_path / "run" / "best.json")["checkpoint"] == "checkpoint-1"
+
+
+def test_a_checkpoint_that_was_removed_is_not_chosen_later(judge: Callable[..., Any], tmp_path: Path) -> None:
+    """By later evidence the first would have done. Its weights are gone, so another is chosen; patience counts it still."""
+    judge({1: -1.0, 2: 1.0, 3: 0.5}, keep_best=True).after_checkpoint()
+    assert left(tmp_path / "run") == ["checkpoint-2", "checkpoint-3"]
+    shutil.rmtree(tmp_path / "run" / "evaluations")
+    for step in (1, 2, 3):  # evaluated anew, all are alike
+        model = Model("run", step, 1.0)
+        write_evaluation(tmp_path, model, make_scores(model, documents=60, own=0))
+    shutil.rmtree(tmp_path / "run" / "checkpoint-1")  # the fixture made the folder of its name anew
+    reason = judge({4: 1.0}, keep_best=True, stop_when_flat=True).after_checkpoint()
+    held = read_json(tmp_path / "run" / "best.json")["checkpoint"]
+    assert held == "checkpoint-2"
+    assert (tmp_path / "run" / held).is_dir()
+    assert left(tmp_path / "run") == ["checkpoint-2", "checkpoint-4"]
+    assert reason is not None
+    assert "2 further checkpoints" in reason
 
 
 def told(run: Path) -> list[tuple[str, float]]:
@@ -180,15 +194,15 @@ def told(run: Path) -> list[tuple[str, float]]:
 
 
 def test_each_newly_scored_checkpoint_is_told_once_with_its_own_progress(judge: Callable[..., Any], tmp_path: Path) -> None:
-    judge([125], 125).after_checkpoint()
-    again = judge([125, 250, 375], 125)  # a new process: the one before was killed while it scored the second
+    judge({125: 1.0}).after_checkpoint()
+    again = judge({125: 1.0, 250: 1.0, 375: 1.0})  # a new process: the one before was killed while it scored the second
     again.after_checkpoint()
     again.after_checkpoint()
     assert told(tmp_path / "run") == [("checkpoint-125", 0.125), ("checkpoint-250", 0.25), ("checkpoint-375", 0.375)]
 
 
 def test_an_older_checkpoint_that_cannot_be_scored_does_not_stop_the_newest(judge: Callable[..., Any], tmp_path: Path) -> None:
-    judge([125, 250], 250, unscorable=(125,)).after_checkpoint()
+    judge({125: 0.0, 250: 1.0}, unscorable=(125,)).after_checkpoint()
     assert told(tmp_path / "run") == [("checkpoint-250", 0.25)]
     assert read_json(tmp_path / "run" / "best.json")["checkpoint"] == "checkpoint-250"
 
@@ -196,7 +210,7 @@ def test_an_older_checkpoint_that_cannot_be_scored_does_not_stop_the_newest(judg
 def test_a_newest_checkpoint_that_cannot_be_scored_is_not_replaced_by_an_older_one(
     judge: Callable[..., Any], tmp_path: Path
 ) -> None:
-    judge([125, 250], 250, unscorable=(250,)).after_checkpoint()
+    judge({125: 0.0, 250: 1.0}, unscorable=(250,)).after_checkpoint()
     assert told(tmp_path / "run") == []
     assert "could not be scored, training goes on" in (tmp_path / "run" / "events.ndjson").read_text("utf-8")
 
@@ -211,7 +225,7 @@ def test_a_removal_that_is_stopped_midway_leaves_nothing_that_looks_like_a_check
             raise KeyboardInterrupt
 
     monkeypatch.setattr(folder.shutil, "rmtree", stopped)
-    made = judge([1, 2, 3], 2, keep_best=True)
+    made = judge({1: -1.0, 2: 1.0, 3: 0.0}, keep_best=True)
     with pytest.raises(KeyboardInterrupt):
         made.after_checkpoint()
     assert [path.name for path in folder.checkpoints_of(tmp_path / "run")] == ["checkpoint-2", "checkpoint-3"]
@@ -221,8 +235,6 @@ def test_a_removal_that_is_stopped_midway_leaves_nothing_that_looks_like_a_check
 def test_a_run_killed_while_its_last_checkpoint_was_scored_is_scored_and_not_trained_further(
     scored_recipe: Callable[..., TrainRecipe], ruined: bool
 ) -> None:
-    import shutil
-
     from coref_automl.training.run import train
 
     whole = train(scored_recipe(epochs=1.5))
@@ -240,3 +252,70 @@ def test_a_run_killed_while_its_last_checkpoint_was_scored_is_scored_and_not_tra
     assert [path.name for path in again.checkpoints] == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]
     assert told(whole.run) == [("checkpoint-1", 0.3333), ("checkpoint-2", 0.6667), ("checkpoint-3", 1.0)]
     assert (whole.run / "DONE").exists()
+
+
+@pytest.mark.parametrize("changed", ["length", "set", "dtype"])
+def test_keep_best_keeps_the_best_after_an_evaluation_of_another_kind(
+    scored_recipe: Callable[..., TrainRecipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    """Train, stop, evaluate the run at a second length (on a second set of the name, in another dtype), go on, end: the weights
+    that best.json names are there, and so are those of the highest score."""
+    from coref_automl.cli.app import run as command
+    from coref_automl.training import trainer
+    from coref_automl.training.run import train
+
+    recipe = scored_recipe(epochs=2.5, keep_best=True)
+    saved, count = trainer.MaskedTrainer._save_checkpoint, []
+
+    def stopped(*arguments: Any, **options: Any) -> None:
+        count.append(1)
+        if len(count) == 4:
+            raise KeyboardInterrupt
+        saved(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.MaskedTrainer, "_save_checkpoint", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe)
+    other = {"length": ["--seq-len", "24"], "set": [], "dtype": ["--dtype", "bfloat16"]}[changed]
+    if changed == "set":
+        freeze_tiny(tmp_path / "else" / "set", tasks=("real",))
+    place = tmp_path / "else" / "set" if changed == "set" else tmp_path / "set"
+    assert command(["evaluate", recipe.out, "--eval-set", str(place), "--device", "cpu", *other]) == 0
+    done = train(recipe)
+    assert done.best is not None
+    assert (done.best / "model.safetensors").is_file()
+    chosen = read_json(done.run / "best.json")
+    values = {
+        stored.folder.name: stored.evaluation.estimates[chosen["metric"]].value
+        for stored in find_evaluations([done.run])
+        if (stored.evaluation.seq_len, stored.evaluation.dtype, stored.evaluation.evalset_path)
+        == (48, "float32", str((tmp_path / "set").resolve()))
+    }
+    assert len(values) == 5
+    there = {path.name: values[path.name] for path in done.checkpoints}
+    assert 2 <= len(there) <= 3
+    assert max(there.values()) == max(values.values())
+
+
+def test_the_base_is_known_by_its_bytes_wherever_it_moved(
+    scored_recipe: Callable[..., TrainRecipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trained from models/enc; that folder then holds other weights, and the base stands elsewhere under another name."""
+    from coref_automl.cli.app import run as command
+    from coref_automl.training.run import train
+
+    monkeypatch.chdir(tmp_path)
+    save_checkpoint(tmp_path / "models/enc", seed=1, seq_len=48)
+    train(scored_recipe(model="models/enc", tokenizer=None, epochs=0.5))
+    (tmp_path / "models/enc").rename(tmp_path / "moved")
+    save_checkpoint(tmp_path / "models/enc", seed=2, seq_len=48)
+    assert command(["evaluate", "run", "models/enc", "moved", "--eval-set", "set", "--device", "cpu"]) == 0
+    for paths in (["run", "models/enc", "moved"], ["kept"]):
+        capsys.readouterr()
+        assert command(["compare", *paths, "--json"]) == 0
+        rows = {row["name"]: row["comparison"] for row in json.loads(capsys.readouterr().out)["rows"]}
+        assert set(rows) == {"checkpoint-1", "enc", "moved"}
+        assert rows["checkpoint-1"]["reference"] == "moved"
+        if paths != ["kept"]:
+            assert command(["archive", *paths, "--out", "kept"]) == 0

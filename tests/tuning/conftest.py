@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,12 @@ LENGTH = 16
 
 @dataclass(frozen=True)
 class World:
-    """Folders of a tokenizer, a dataset and an evaluation set."""
+    """Folders of a tokenizer, a dataset, an evaluation set, and one with LAMBADA items of a few titles beside."""
 
     tokenizer: Path
     dataset: Path
     evalset: Path
+    two_tasks: Path
 
     def recipe(self, out: Path, **changes: Any) -> TuneRecipe:
         """A study of a tiny model from random weights; every field can be changed."""
@@ -111,10 +112,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
                 antecedent=(first, first + len(words[1])), distance=3,
             )
         )  # fmt: skip
-    freeze(home / "evalset", documents, {"real": items}, {"reference": {}})
     table = np.array([entry in NOUNS for entry in entries])
-    save_table(home / "evalset", tokenizer_print, table)
-    return World(home / "tokenizer", home / "blocks", home / "evalset")
+    passages = [
+        replace(item, id=f"l{item.id}", task="lambada", cluster=f"title {number % 9}") for number, item in enumerate(items)
+    ]
+    for name, held in (("evalset", {"real": items}), ("evalset-two", {"real": items, "lambada": passages})):
+        freeze(home / name, documents, held, {"reference": {}})
+        save_table(home / name, tokenizer_print, table)
+    return World(home / "tokenizer", home / "blocks", home / "evalset", home / "evalset-two")
 
 
 @pytest.fixture

@@ -6,15 +6,22 @@ import csv
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from coref_automl.config import read_recipe, read_yaml
 from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.stored import find_evaluations
 from coref_automl.records import half_of
+from coref_automl.statistics.intervals import difference_intervals
+from coref_automl.statistics.resampling import Part
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import prepare_run
+from coref_automl.tuning.halves import clusters_of
+from coref_automl.tuning.hits import decode_hits, encode_hits
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.recipe import Texts, TuneRecipe
 from coref_automl.tuning.run import StudyResult, run_study
@@ -60,6 +67,30 @@ def test_trials_see_the_select_half_alone_and_finalists_are_judged_on_the_other(
     assert all(Path(job.recipe["eval_set"]).name == "select" for job in trials)
     assert result.final is not None
     assert all(len(one.select) == len(one.confirm) == recipe.seeds for one in result.final.finalists)
+
+
+def test_the_verdict_on_a_composite_resamples_each_task_by_its_own_documents(world: World, tmp_path: Path) -> None:
+    recipe = world.recipe(
+        tmp_path / "study", eval_set=str(world.two_tasks), metric="score", trials=2, finalists=2, epochs=1,
+        space={"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}},
+    )  # fmt: skip
+    launcher = InlineLauncher()
+    result = run_study(recipe, launcher=launcher, wait=lambda: None)
+    assert result.final is not None
+    other = next(one for one in result.final.finalists if one.number != result.final.reference)
+    assert other.against_reference is not None
+    confirm = EvalSet.open(Path(recipe.out) / "evalsets" / "confirm")
+    clusters = clusters_of(confirm, "score")
+    sides: dict[float, list[Any]] = {}
+    for job in (job for job in launcher.jobs if job.confirm is not None):
+        held = [one for one in find_evaluations([job.run]) if one.evaluation.fingerprints["items"] == confirm.fingerprint]
+        sides.setdefault(job.recipe["learning_rate"], []).append(decode_hits(encode_hits(held[-1].scores(), "score")))
+    means = {rate: [np.mean(task, axis=0) for task in zip(*runs, strict=True)] for rate, runs in sides.items()}
+    ours = means.pop(other.params["learning_rate"])
+    (theirs,) = means.values()
+    parts = [Part(a - b, marks) for a, b, marks in zip(ours, theirs, clusters, strict=True)]
+    assert len(parts) == 2
+    assert other.against_reference.over_documents == difference_intervals(parts, seed=recipe.seed)[0]
 
 
 def test_the_same_command_again_trains_nothing(finished: tuple[TuneRecipe, StudyResult, InlineLauncher]) -> None:

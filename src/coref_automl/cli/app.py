@@ -21,7 +21,7 @@ except ImportError:  # older releases of Typer stand on Click's exceptions
 
 _IN_ORDER = (
     "demo", "adapt", "sources", "tokenizer", "prepare", "explore", "train", "watch", "evaluate", "predict", "grid",
-    "compare", "report", "archive", "fill", "tune", "re", "bench",
+    "compare", "report", "archive", "fill", "tune", "re", "coref", "bench",
 )  # fmt: skip
 
 
@@ -73,7 +73,9 @@ def run(arguments: list[str]) -> int:
             print(error.format_message(), file=sys.stderr)
             return error.exit_code
         return _report(_usage(error), error.exit_code, debug)
-    except (typer.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt) as error:
+        if isinstance(error.__cause__, EOFError):  # Typer takes a file that ends too early for the end of what is typed
+            return _report(f"A file ends too early ({error.__cause__}); run it again with --debug to see which.", 1, debug)
         return _report(_INTERRUPTED, 130, debug)
     except MemoryError:
         return _report("Out of memory; close other programs, or give the command less at a time.", 1, debug)

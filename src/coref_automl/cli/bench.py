@@ -100,7 +100,7 @@ def train(
     steps: Annotated[int, typer.Option("--steps", min=1, help="Steps each.")] = 5,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto.")] = "auto",
     compiled: Annotated[bool, typer.Option("--compile", help="Compile our step.")] = False,
-    attention: Annotated[str, typer.Option("--attention", help="Ours: auto, sdpa, eager or flex.")] = "auto",
+    attention: Annotated[str, typer.Option("--attention", help="Ours: auto, sdpa, eager, flex or fused.")] = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Train packed rows with the head at masked positions, and the two usual ways: padded rows, joined chunks, full logits."""

@@ -13,6 +13,7 @@ VERBS = (
     "train",
     "relation",
     "relation_train",
+    "coreference",
     "tune",
 )
 

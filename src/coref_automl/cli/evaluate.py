@@ -124,11 +124,11 @@ def _print_tables(
     wanted = list(dict.fromkeys([*by, *(["distance"] if any("real_far1" in entry.estimates for entry in shown) else [])]))
     if not wanted:
         return
-    keys = {(entry.path, entry.seq_len, entry.fingerprints["items"]) for entry in shown}
+    keys = {(entry.path, entry.identity) for entry in shown}
     stored = [
         entry
         for entry in find_evaluations([recipe.out] if recipe.out else paths)
-        if (entry.evaluation.path, entry.evaluation.seq_len, entry.evaluation.fingerprints["items"]) in keys
+        if (entry.evaluation.path, entry.evaluation.identity) in keys
     ]
     for grouping in wanted:
         print("\n".join(by_group(stored, grouping, metric, lang)) + "\n")

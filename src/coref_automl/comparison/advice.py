@@ -14,16 +14,16 @@ _MOST = 8
 def recommended(study: Study) -> Question | None:
     """Which checkpoint would one keep, and is it confirmed?"""
     say, it = study.say, study.recommendation
-    by_name = {candidate.name: candidate for candidate in it.candidates}
-    ranked = sorted(it.candidates, key=lambda one: -one.value.value)[:_MOST]
-    shown = list(dict.fromkeys([it.name, it.best, *(one.name for one in ranked)]))
-    entries = [*(entry for entry in (study.base,) if entry), *(study.entry(name) for name in shown)]
+    candidates = study.choice.candidates
+    ranked = sorted(candidates, key=lambda entry: -candidates[entry].value.value)[:_MOST]
+    shown = dict.fromkeys([study.chosen, study.best, *ranked])
+    entries = [*(entry for entry in (study.base,) if entry), *shown]
     columns = study.group.columns(study.metric, half="confirm", entries=entries)
     judged = composite(columns.parts, seed=study.seed) if columns.items else [None] * len(entries)
     lines = []
     for entry, value in zip(entries, judged, strict=True):
-        candidate = by_name.get(entry.name)
-        tone: Tone = "strong" if entry.name == it.name else ""
+        candidate = candidates.get(entry)
+        tone: Tone = "strong" if entry is study.chosen else ""
         kept = percent(candidate.value) if candidate else "–"
         bound = f"{100 * candidate.bound:.1f}" if candidate else "–"
         trained = tokens(entry.tokens) if entry.trained else "–"

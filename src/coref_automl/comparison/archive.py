@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
+from coref_automl.comparison.doubles import of_weights_today
 from coref_automl.comparison.groups import not_evaluated, nothing_under, with_bases
 from coref_automl.comparison.relation_runs import RelationRun, archive_relation, find_relation, look_for_relation
 from coref_automl.config import as_paths
@@ -45,7 +46,7 @@ def archive(*paths: Any, out: str | Path) -> Archive:
     refused: nothing that is not written again is lost.
     """
     names, folder = as_paths(paths, "paths"), Path(out)
-    stored = with_bases(names, find_evaluations(names))
+    stored = of_weights_today(with_bases(names, find_evaluations(names)))[0]
     if any(one.folder.resolve().is_relative_to(folder.resolve()) for one in stored):
         raise InputError(f"{folder} holds evaluations that would be archived into it; choose another --out.")
     relation, unread = look_for_relation(names)

@@ -13,9 +13,9 @@ from pathlib import PurePath
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.groups import evaluations_of, same_model
+from coref_automl.comparison.groups import bases_of
 from coref_automl.comparison.page import Say
-from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.scores import Entry, as_much_training, same_model
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS
@@ -25,15 +25,16 @@ from coref_automl.statistics.methods import MethodVerdict, seed_paired_verdicts
 from coref_automl.statistics.resampling import Part
 
 OBJECTIVES = ("mlm", "combined", "entity")
-_NEAR = 0.05
-"""Runs are equally trained when their tokens differ by less than this share."""
 Pick = Callable[[Sequence[Entry]], Entry]
 Among = NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arm:
-    """One way of training at one length from one base: its runs by seed, checkpoints in order of training."""
+    """One way of training at one length from one base: its runs by seed, checkpoints in order of training.
+
+    `base` is the base's label, `origin` what it is: its bytes, or the label where an older record has none.
+    """
 
     method: str
     objective: str
@@ -41,6 +42,7 @@ class Arm:
     length: int
     runs: dict[int, list[Entry]]
     name: str = ""
+    origin: str = ""
 
     @property
     def seeds(self) -> int:
@@ -58,7 +60,7 @@ class Arm:
 
     def alike(self, other: Arm) -> bool:
         """From one base, at one length, scored in windows of one length: what differs is the method."""
-        return (self.base, self.trained_at, self.length) == (other.base, other.trained_at, other.length)
+        return (self.origin, self.trained_at, self.length) == (other.origin, other.trained_at, other.length)
 
     def steps(self) -> list[dict[int, Entry]]:
         """Its checkpoints in order, of all seeds at once: those that were evaluated in every run.
@@ -99,8 +101,11 @@ def arms(study: Study) -> list[Arm]:
     for made, entries in found:
         length = entries[-1].evaluation.seq_len
         for method in (_stem(made) if made.objective in twice else made.objective, PurePath(made.run).name):
+            label = same_model(made.base)
+            origin = made.base_bytes or label
             arm = held.setdefault(
-                (made.base, length, made.seq_len, method), Arm(method, made.objective, same_model(made.base), length, {})
+                (made.base_bytes or made.base, length, made.seq_len, method),
+                Arm(method, made.objective, label, length, {}, origin=origin),
             )
             # a second run of that name and seed is a method of its own, and so is a run on other data
             if made.seed not in arm.runs and _data(arm) in (None, made.data):
@@ -114,7 +119,7 @@ def arms(study: Study) -> list[Arm]:
 def base_of(study: Study, arm: Arm) -> Entry | None:
     """The model an arm began from, evaluated in windows of the arm's length."""
     made = last(next(iter(arm.runs.values()))).evaluation.provenance
-    found = evaluations_of(study.entries, made.base) if made else []
+    found = bases_of(study.entries, made) if made else []
     return next((entry for entry in found if not entry.trained and entry.evaluation.seq_len == arm.length), None)
 
 
@@ -131,9 +136,8 @@ def last(entries: Sequence[Entry]) -> Entry:
 
 
 def equally_trained(a: Arm, b: Arm) -> bool:
-    """Did every pair of runs of a shared seed see as many tokens, as near as checkpoints allow?"""
-    pairs = [(last(a.runs[seed]).tokens, last(b.runs[seed]).tokens) for seed in a.runs if seed in b.runs]
-    return all(abs(one - other) <= _NEAR * max(one, other) for one, other in pairs)
+    """Did every pair of runs of a shared seed see as many tokens?"""
+    return all(as_much_training(last(a.runs[seed]).tokens, last(b.runs[seed]).tokens) for seed in a.runs if seed in b.runs)
 
 
 def versus(
@@ -214,7 +218,9 @@ def _ambiguous(found: Sequence[tuple[Provenance, list[Entry]]]) -> set[str]:
     """Objectives under which two runs have the same base and length, and the same seed or other data: names tell them apart."""
     seen: dict[tuple[object, ...], list[Provenance]] = {}
     for made, entries in found:
-        seen.setdefault((made.objective, made.base, made.seq_len, entries[-1].evaluation.seq_len), []).append(made)
+        seen.setdefault((made.objective, made.base_bytes or made.base, made.seq_len, entries[-1].evaluation.seq_len), []).append(
+            made
+        )
     return {
         made[0].objective
         for made in seen.values()
@@ -237,10 +243,11 @@ def _stem(made: Provenance) -> str:
 
 def _order(study: Study, arm: Arm) -> int:
     """Arms of the study's own base first."""
-    return 0 if study.base is not None and same_model(study.base.evaluation.checkpoint) == arm.base else 1
+    made = last(next(iter(arm.runs.values()))).evaluation.provenance
+    return 0 if study.base is not None and made is not None and study.base.is_of(made.base, made.base_bytes) else 1
 
 
 def _named(arm: Arm, trained: int, other_base: bool) -> Arm:
     name = f"{arm.method} {trained:,}" + (f" @{arm.length:,}" if trained != arm.length else "")
     name += f" ({arm.base.split('/')[0]})" if other_base else ""
-    return Arm(arm.method, arm.objective, arm.base, arm.length, dict(sorted(arm.runs.items())), name)
+    return replace(arm, runs=dict(sorted(arm.runs.items())), name=name)

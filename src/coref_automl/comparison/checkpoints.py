@@ -154,7 +154,7 @@ def _map_table(study: Study, title: str, metrics: list[str]) -> Table:
     columns = [[Cell(cell.text) for cell in estimate_cells(f)] if many else estimate_cells(f) for f in found]
     lines = []
     for number, entry in enumerate(ordered):
-        mark: Tone = "strong" if entry.name == study.recommendation.name else ""
+        mark: Tone = "strong" if entry is study.chosen else ""
         first = (
             Cell(entry.name, mark),
             _epoch(entry),

@@ -70,7 +70,7 @@ def compare_group(
     group: Group,
     metric: str,
     *,
-    reference: str | None = None,
+    reference: str | Entry | None = None,
     own: Sequence[Entry | None] | None = None,
     common: bool = False,
     seed: int = 0,
@@ -93,7 +93,7 @@ def compare_group(
     lengths = sorted({entry.evaluation.seq_len for entry in group.entries})
     if len(lengths) > 1:
         told.append(f"Window lengths differ: {', '.join(map(str, lengths))} tokens.")
-    first = group.entries[find_reference(group.entries, reference)]
+    first = reference if isinstance(reference, Entry) else group.entries[find_reference(group.entries, reference)]
     if own is None:
         own = references(group.entries, first) if reference is None else [first] * len(group.entries)
     number = {id(entry): at for at, entry in enumerate(group.entries)}
@@ -118,7 +118,7 @@ def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
     if len(table.references) > 1:
         listed = ", ".join(f"{number} {name}" for number, name in enumerate(table.references, 1))
         out.append(f"Each is compared with the model it began from ({listed}); --reference NAME compares all with one.")
-    unjudged = [entry for entry in group.entries if entry.name in table.unjudged]
+    unjudged = [entry for entry, row in zip(group.entries, table.rows, strict=True) if row.name in table.unjudged]
     if lost := dict.fromkeys(entry.run for entry in unjudged if not entry.scratch):
         out.append(
             f"What {', '.join(lost)} began from was not evaluated here in windows as long: evaluate it, or pass --reference."

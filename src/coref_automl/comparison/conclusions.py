@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from coref_automl.comparison.arms import arms
 from coref_automl.comparison.page import Answers, Block, Points, Section
 from coref_automl.comparison.question import Question
+from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study, shown
 
 
@@ -14,7 +15,7 @@ def conclusions(study: Study, questions: Sequence[Question]) -> Section | None:
     """Every question with its answer, then what follows for single checkpoints."""
     say = study.say
     out = []
-    better = [name for name, answer in study.against_base().items() if shown(answer) and answer.difference.value > 0]
+    better = [entry for entry, answer in study.against_base().items() if shown(answer) and answer.difference.value > 0]
     if study.base is not None and study.table is not None:
         count = len(study.against_base())
         several = len(study.table.references) > 1
@@ -47,10 +48,10 @@ def conclusions(study: Study, questions: Sequence[Question]) -> Section | None:
     return Section("conclusions", say("결론", "Conclusions"), tuple(blocks)) if blocks else None
 
 
-def _chosen_beside(study: Study, better: Sequence[str]) -> str:
+def _chosen_beside(study: Study, better: Sequence[Entry]) -> str:
     """Why the recommended one may not be among those shown better; and that single checkpoints are no methods."""
     say, name, out = study.say, study.recommendation.name, ""
-    if better and name not in better and name in study.against_base():
+    if better and study.chosen not in better and study.chosen in study.against_base():
         why = (
             say("최고에 가깝고 이르다는", "for coming early and near the best"),
             say("가장 높다는", "for standing highest there"),

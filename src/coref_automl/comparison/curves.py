@@ -31,7 +31,7 @@ def learning_curves(study: Study) -> Section | None:
         else {run: entries[0] for run, entries in _curved(study).items()}
     )
     bases: Bases = {line: study.own_base(entry) for line, entry in first.items()}
-    drawn = list({base.name: base for base in bases.values() if base is not None}.values())
+    drawn = list(dict.fromkeys(base for base in bases.values() if base is not None))
     named = bool(drawn) and (drawn != [study.base] or None in bases.values())  # one line for all is the study's base
     for metric in dict.fromkeys([study.metric, *study.metrics(_CURVES)]):
         rows = _by_arm(study, grouped, metric) if grouped else _by_run(study, metric)

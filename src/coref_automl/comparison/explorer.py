@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.columns import ITEMS, holds_text
-from coref_automl.evaluation.items import EvalSet
+from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import ClozeItem
+from coref_automl.evaluation.targets import CHECKPOINT
+from coref_automl.records import ClozeItem, Evaluation
 from coref_automl.store import read_jsonl
 
 MOST_ITEMS = 300
@@ -25,11 +27,14 @@ _AROUND_GAP = 150
 _AROUND_ANTECEDENT = 70
 
 
-def explorer(study: Study) -> dict[str, Any] | None:
-    """Words are kept once and named by number: twenty models give thirty thousand answers. None where no text was kept."""
+def explorer(study: Study) -> dict[str, Any]:
+    """Words are kept once and named by number: twenty models give thirty thousand answers.
+
+    `fault` says why passages, or in an archive all items, are missing.
+    """
     models = _models(study)
     if not all(holds_text(model.folder) for model in models):
-        return None
+        return {"items": [], "fault": _archived(study)}
     rows = telling_items(study, models)
     chosen = {item: number for number, item in enumerate(rows)}
     passages, fault = _passages(study, chosen)
@@ -45,16 +50,15 @@ def explorer(study: Study) -> dict[str, Any] | None:
             if not facts[number]:
                 facts[number] = {key: score[key] for key in ("task", "source", "answer", "distance", "tag")}
     items = [
-        {**fact, "hits": _hits(study, str(fact["task"]), score), "scores": score, "text": passages.get(item)}
+        {**fact, "hits": _hits(study, str(fact["task"]), score), "scores": score, **passages.get(item, {})}
         for item, fact, score in zip(rows, facts, answers, strict=True)
     ]
-    names = [model.name for model in models]
     return {
-        "models": names,
+        "models": [model.name for model in models],
         "words": list(words),
         "items": items,
-        "a": names.index(study.recommendation.name),
-        "b": _second(study, names),
+        "a": models.index(study.chosen),
+        "b": _second(study, models),
         "metric": METRICS[study.metric].label,
         "fault": fault,
         "total": len(study.group.items),
@@ -64,8 +68,7 @@ def explorer(study: Study) -> dict[str, Any] | None:
 def telling_items(study: Study, models: Sequence[Entry]) -> list[str]:
     """At most 300 ids: the chosen model right and the base wrong, the reverse, and where models disagree most."""
     items = study.group.items
-    names = [model.name for model in models]
-    a, b = names.index(study.recommendation.name), _second(study, names)
+    a, b = models.index(study.chosen), _second(study, models)
     score, side = np.zeros(len(items)), np.zeros(len(items), int)
     turn = np.zeros(len(items), int)
     for task in dict.fromkeys(items.facts["task"].tolist()):
@@ -111,35 +114,61 @@ def crop(text: str, item: ClozeItem) -> list[list[str]]:
 def _models(study: Study) -> list[Entry]:
     """Chosen, best, base, peak and last of each run, then the best of the rest; twenty at most, in the table's order."""
     values = study.select_values()
-    wanted = [study.chosen, study.entry(study.recommendation.best), *(entry for entry in (study.base,) if entry)]
+    wanted = [study.chosen, study.best, *(entry for entry in (study.base,) if entry)]
     for entries in study.runs().values():
         wanted += [study.peak(entries), entries[-1]]
-    wanted += sorted(study.entries, key=lambda entry: -values[entry.name].value if entry.name in values else 0.0)
-    kept = {entry.name for entry in list({entry.name: entry for entry in wanted}.values())[:MOST_MODELS]}
-    return [entry for entry in study.entries if entry.name in kept]
+    wanted += sorted(study.entries, key=lambda entry: -values[entry].value if entry in values else 0.0)
+    kept = set(list(dict.fromkeys(wanted))[:MOST_MODELS])
+    return [entry for entry in study.entries if entry in kept]
 
 
-def _second(study: Study, names: Sequence[str]) -> int:
-    other = study.recommendation.base or study.recommendation.best
-    number = names.index(other)
-    return number if other != study.recommendation.name else (number + 1) % len(names)
+def _second(study: Study, models: Sequence[Entry]) -> int:
+    other = study.base or study.best
+    number = models.index(other)
+    return number if other is not study.chosen else (number + 1) % len(models)
 
 
-def _passages(study: Study, chosen: Mapping[str, int]) -> tuple[dict[str, list[list[str]]], str]:
-    """The passages of the chosen items, from the evaluation sets; a set that is gone leaves its items without a passage."""
-    out: dict[str, list[list[str]]] = {}
-    fault = ""
-    for path in dict.fromkeys(entry.evaluation.evalset_path for entry in study.entries):
+def _passages(study: Study, chosen: Mapping[str, int]) -> tuple[dict[str, dict[str, Any]], str]:
+    """The passages of the chosen items, from the evaluation sets; and what became of sets that are gone."""
+    out: dict[str, dict[str, Any]] = {}
+    faults: dict[str, None] = {}
+    for entry, folder in study.sets().values():
         try:
-            if not path:
-                raise CorefError("no evaluation set is named")
-            held = EvalSet.open(Path(path))
-        except CorefError as error:
-            fault = str(error)
+            held = EvalSet.open(folder) if folder else None
+        except CorefError as error:  # its manifest is the right one, its files are not
+            faults[str(error)] = None
+            continue
+        if held is None:
+            faults[_gone(study, entry.evaluation)] = None
             continue
         for items in held.items.values():
-            out.update({item.id: crop(held.documents[item.document], item) for item in items if item.id in chosen})
-    return out, "" if out else fault
+            out.update({item.id: {"text": crop(held.documents[item.document], item)} for item in items if item.id in chosen})
+    return out, " ".join(faults)
+
+
+def _gone(study: Study, evaluation: Evaluation) -> str:
+    """What to do about a set that is not where an evaluation says it stood."""
+    name, path, model = evaluation.evalset, evaluation.evalset_path, Path(evaluation.path)
+    run = str(model.parent) if CHECKPOINT.fullmatch(model.name) else evaluation.path
+    command = f"coref-automl evaluate {shlex.quote(run)} --eval-set DIR"
+    where = study.say(
+        f"평가 세트 {name}이(가) {path}에 더 이상 없어" if path else f"평가 세트 {name}의 위치가 기록되어 있지 않아",
+        f"The evaluation set {name} is no longer at {path}"
+        if path
+        else f"The place of the evaluation set {name} is not recorded",
+    )
+    return study.say(
+        f"{where} 본문을 보여 줄 수 없습니다. 지금 있는 폴더로 {command} 명령을 실행한 뒤 보고서를 다시 만드세요 "
+        "(다시 채점하지 않습니다).",
+        f"{where}, so passages are missing; name its folder with {command} (nothing is scored again), then make the report anew.",
+    )
+
+
+def _archived(study: Study) -> str:
+    return study.say(
+        "보관본에는 글이 없어 문항을 살펴볼 수 없습니다. 원래 평가 폴더에서 보고서를 만들면 볼 수 있습니다.",
+        "An archive holds no text, so there are no items to explore; make the report from the evaluations themselves.",
+    )
 
 
 def _hits(study: Study, task: str, scores: Sequence[Any]) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,24 +10,36 @@ from typing import Any
 
 import numpy as np
 
+from coref_automl.comparison.doubles import in_one_dtype, named_folders, of_weights_today
 from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.comparison.scores import Entry, Group, Ints, Items
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
 from coref_automl.evaluation.stored import StoredEvaluation, base_evaluation, is_of_one_model, look_through
 from coref_automl.evaluation.targets import CHECKPOINT, identity, marked, slug, target_of
-from coref_automl.records import Evaluation, half_of
+from coref_automl.records import Evaluation, Provenance, half_of
 from coref_automl.store import short_names
 
 
 def read_groups(paths: Sequence[str], *, common: bool = False) -> list[Group]:
-    """Finished evaluations under the paths, grouped by items and scorer, the largest first; `common` groups by scorer alone."""
+    """Finished evaluations under the paths, grouped by items and scorer; `common` groups by scorer alone.
+
+    The largest first, of equals the one evaluated last: a new version of the scorer, or of a set, leaves the old evaluations.
+    """
     keys: dict[tuple[str, str], list[StoredEvaluation]] = {}
-    for one in with_bases(paths, evaluations_under(paths)):
+    for one in of_weights_today(with_bases(paths, evaluations_under(paths)))[0]:
         items = "" if common else one.evaluation.fingerprints.get("items", "")
         keys.setdefault((items, one.evaluation.scorer), []).append(one)
-    groups = [_group(found, fingerprint, scorer) for (fingerprint, scorer), found in keys.items()]
+    named = named_folders(paths)
+    groups = [
+        group_of(in_one_dtype(found, named)[0], fingerprint, scorer)
+        for (fingerprint, scorer), found in sorted(keys.items(), key=lambda one: _newest(one[1]), reverse=True)
+    ]
     return sorted(groups, key=lambda group: -len(group.entries))
+
+
+def _newest(stored: Sequence[StoredEvaluation]) -> str:
+    return max(one.evaluation.evaluated_at for one in stored)
 
 
 def evaluations_under(paths: Sequence[str]) -> list[StoredEvaluation]:
@@ -46,8 +57,15 @@ def evaluations_under(paths: Sequence[str]) -> list[StoredEvaluation]:
 
 
 def left_out(paths: Sequence[str]) -> list[str]:
-    """What is wrong with each evaluation under the paths that cannot be read."""
-    return [str(error) for error in look_through(paths)[1]]
+    """Why evaluations under the paths are in no group: they cannot be read, or stand for a model that is there already."""
+    found, damaged = look_through(paths)
+    today, told = of_weights_today(found)
+    keys: dict[tuple[str, str], list[StoredEvaluation]] = {}
+    for one in today:
+        keys.setdefault((one.evaluation.fingerprints.get("items", ""), one.evaluation.scorer), []).append(one)
+    for members in keys.values():
+        told += in_one_dtype(members, named_folders(paths))[1]
+    return [*map(str, damaged), *told]
 
 
 def with_bases(paths: Sequence[str], stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
@@ -83,10 +101,22 @@ def _bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
         evaluation, made = one.evaluation, one.evaluation.provenance
         if made is None or not made.base or target_of(made.base).in_run or one.archived:
             continue
-        base = base_evaluation(made.base, evaluation.evalset, evaluation.seq_len)
-        if base and base.folder.resolve() not in held and base.evaluation.scorer == evaluation.scorer:
+        base = _like(made, evaluation)
+        if base and base.folder.resolve() not in held:
             found.setdefault(base.folder.resolve(), base)
     return list(found.values())
+
+
+def _like(made: Provenance, evaluation: Evaluation) -> StoredEvaluation | None:
+    """The base's evaluation under the conditions of another; in another dtype only where there is none in the same."""
+
+    def alike(other: Evaluation) -> bool:
+        itself = made.base_bytes in ("", other.fingerprints.get("weights", ""))
+        return itself and (other.fingerprints.get("items"), other.scorer, other.seq_len) == conditions
+
+    conditions = (evaluation.fingerprints.get("items"), evaluation.scorer, evaluation.seq_len)
+    same = base_evaluation(made.base, lambda other: alike(other) and other.dtype == evaluation.dtype)
+    return same or base_evaluation(made.base, alike)
 
 
 def _began_apart(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
@@ -104,25 +134,26 @@ def _began_apart(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     return out
 
 
-def _group(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) -> Group:
+def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) -> Group:
+    """These evaluations, side by side; the caller vouches that they are of one set and one version of the scorer."""
     index: dict[str, int] = {}
     facts: list[tuple[Any, ...]] = []
     tables = [_read(one.folder, index, facts) for one in stored]
     columns = {name: np.array([row[k] for row in facts]) for k, name in enumerate(FACTS)}
     halves = np.array([half_of(str(cluster)) for cluster in columns["cluster"]])
-    starts = _starts([one.evaluation for one in stored])
     entries = []
     for one, (rows, read) in zip(_runs_apart(stored), tables, strict=True):
         ranks = np.full((len(index), 4), NOT_RUN, np.int32)
         ranks[rows] = read
         by_rule = {rule: ranks[:, k] for k, rule in enumerate(("strict", "lenient", "word"))}
-        start = one.evaluation.checkpoint in starts
-        entries.append(Entry(one.evaluation.checkpoint, one.evaluation, one.folder, by_rule, ranks[:, 3] == 1, start))
+        entries.append(Entry(one.evaluation.checkpoint, one.evaluation, one.folder, by_rule, ranks[:, 3] == 1))
+    starts = _starts(entries)
+    entries = [replace(one, start=one in starts) for one in entries]
     sets = list(dict.fromkeys(one.evaluation.evalset for one in stored))
-    begun: Counter[str] = Counter()
+    begun: Counter[Path] = Counter()
     for entry in entries:
         if (made := entry.evaluation.provenance) is not None:
-            begun.update({base.evaluation.checkpoint for base in evaluations_of(entries, made.base)})
+            begun.update({base.folder for base in bases_of(entries, made)})
     return Group(
         " + ".join(sets),
         fingerprint,
@@ -131,7 +162,7 @@ def _group(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) ->
         tuple(
             sorted(
                 _named(entries),
-                key=lambda entry: (entry.trained, 0 if entry.trained else -begun[entry.evaluation.checkpoint]),
+                key=lambda entry: (entry.trained, 0 if entry.trained else -begun[entry.folder]),
             )
         ),
     )
@@ -155,27 +186,28 @@ def _runs_apart(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     ]
 
 
-def same_model(path: str) -> str:
-    """A name for the model of a path, wherever its folder stood and as whatever it was evaluated: run/checkpoint, or its own."""
-    found = PurePath(path)
-    if CHECKPOINT.fullmatch(found.name):
-        return f"{found.parent.name}/{found.name}"
-    return slug(re.split(r"/|--", path.rstrip("/"))[-1])
+def bases_of(entries: Sequence[Entry], made: Provenance) -> list[Entry]:
+    """The evaluations of the model that a checkpoint began from.
+
+    Where a record has no bytes, of two that only their owners tell apart (klue/bert, other/bert), those of the very one.
+    """
+    found = [one for one in entries if one.is_of(made.base, made.base_bytes)]
+    return [one for one in found if one.evaluation.checkpoint == slug(made.base)] or found
 
 
-def evaluations_of(entries: Sequence[Entry], model: str) -> list[Entry]:
-    """The evaluations of a model; of two that only their owners tell apart (klue/bert, other/bert), those of the very one."""
-    found = [one for one in entries if same_model(one.evaluation.checkpoint) == same_model(model)]
-    return [one for one in found if one.evaluation.checkpoint == slug(model)] or found
-
-
-def _starts(evaluations: Sequence[Evaluation]) -> set[str]:
+def _starts(entries: Sequence[Entry]) -> set[Entry]:
     """Checkpoints that others began from, where no other checkpoint of their run is here: nothing to choose among."""
-    bases = {same_model(one.provenance.base) for one in evaluations if one.provenance}
-    runs: dict[str, set[str]] = {}
-    for one in evaluations:
-        runs.setdefault(one.checkpoint.rpartition("/")[0] or one.checkpoint, set()).add(one.checkpoint)
-    return {name for names in runs.values() if len(names) == 1 for name in names if same_model(name) in bases}
+    runs: dict[PurePath, set[str]] = {}
+    for one in entries:
+        runs.setdefault(_run_or_model(one), set()).add(one.evaluation.path)
+    begun = [made for one in entries if (made := one.evaluation.provenance)]
+    return {one for one in entries if len(runs[_run_or_model(one)]) == 1 and any(bases_of([one], made) for made in begun)}
+
+
+def _run_or_model(entry: Entry) -> PurePath:
+    """The run that a checkpoint lies in; a model outside runs is one by itself."""
+    path = PurePath(entry.evaluation.path)
+    return path.parent if CHECKPOINT.fullmatch(path.name) else path
 
 
 def _read(folder: Path, index: dict[str, int], facts: list[tuple[Any, ...]]) -> tuple[Ints, Ints]:

@@ -14,6 +14,7 @@ from coref_automl.comparison.page import Block, Charts, Table, Text, estimate_ce
 from coref_automl.comparison.pairs import p_text
 from coref_automl.comparison.pairs import verdict_cell as checkpoint_verdict
 from coref_automl.comparison.question import Question, lead, phrase, rule, short_cell
+from coref_automl.comparison.recommend import eligible_entries
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import BUCKETS, METRICS
@@ -155,9 +156,8 @@ def _best_by_length(study: Study, title: str) -> Question | None:
     """Without arms to pair: the best checkpoint of each window length against each other."""
     say = study.say
     by_length: dict[int, list[Entry]] = {}
-    for entry in study.entries:
-        if entry.trained or study.base is None:
-            by_length.setdefault(entry.evaluation.seq_len, []).append(entry)
+    for entry in eligible_entries(study.group):
+        by_length.setdefault(entry.evaluation.seq_len, []).append(entry)
     peaks = [study.peak(entries) for _, entries in sorted(by_length.items())]
     blocks: list[Block] = []
     if len(peaks) > 1:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 
 from coref_automl.comparison.arms import Arm, Versus, arms, at_length, base_of, equally_trained, last, means, versus
-from coref_automl.comparison.groups import same_model
 from coref_automl.comparison.page import Block, Cell, Section, Table, Text, estimate_cells, row
 from coref_automl.comparison.question import Question, lead, phrase, rule, verdict_cell, versus_head, versus_rows
-from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.scores import Entry, same_model
 from coref_automl.comparison.sentences import points, tokens
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import METRICS

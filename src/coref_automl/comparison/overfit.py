@@ -28,8 +28,8 @@ def over_fitting(study: Study) -> Question | None:
     blocks: list[Block] = []
     answer, told = _of_runs(study), ""
     if several:
-        curves = {arm.name: _curve(study, arm) for arm in several}
-        peaks = {name: _peak(values) for name, values in curves.items()}
+        curves = {arm: _curve(study, arm) for arm in several}
+        peaks = {arm: _peak(values) for arm, values in curves.items()}
         falls = _falls(study, several, peaks)
         answer = f"{_of_arms(study, several, _rising(study, several, curves, peaks), peaks, falls)} {answer}"
         blocks += [_curve_table(study, several, curves, peaks), _fall_table(study, several, peaks, falls)]
@@ -52,18 +52,18 @@ def _peak(values: Sequence[Estimate | None]) -> int:
     return max(range(len(values)), key=lambda number: (one.value if (one := values[number]) else 0.0, -number))
 
 
-def _falls(study: Study, several: Sequence[Arm], peaks: dict[str, int]) -> list[Versus | None]:
+def _falls(study: Study, several: Sequence[Arm], peaks: dict[Arm, int]) -> list[Versus | None]:
     """Peak minus last of each arm; None where the last is the peak."""
 
     def at(arm: Arm, number: int) -> Pick:
         wanted = {id(entry) for entry in arm.steps()[number].values()}
         return lambda entries: next(entry for entry in entries if id(entry) in wanted)
 
-    asked = [arm for arm in several if peaks[arm.name] != len(arm.steps()) - 1]
-    picks = [(at(arm, peaks[arm.name]), at(arm, -1)) for arm in asked]
+    asked = [arm for arm in several if peaks[arm] != len(arm.steps()) - 1]
+    picks = [(at(arm, peaks[arm]), at(arm, -1)) for arm in asked]
     found = versus(study, [(arm, arm) for arm in asked], study.metric, picks=picks)
-    by_name = {arm.name: one for arm, one in zip(asked, found, strict=True)}
-    return [by_name.get(arm.name) for arm in several]
+    fallen = dict(zip(asked, found, strict=True))
+    return [fallen.get(arm) for arm in several]
 
 
 def _ends_highest(values: Sequence[Estimate | None]) -> bool:
@@ -71,11 +71,11 @@ def _ends_highest(values: Sequence[Estimate | None]) -> bool:
     return bool(values) and (values[-1].value if values[-1] else 0.0) >= max(one.value if one else 0.0 for one in values)
 
 
-def _rising(study: Study, several: Sequence[Arm], curves: dict[str, list[Estimate | None]], peaks: dict[str, int]) -> str:
+def _rising(study: Study, several: Sequence[Arm], curves: dict[Arm, list[Estimate | None]], peaks: dict[Arm, int]) -> str:
     """In how many methods no checkpoint is above the last on the select half."""
     count = len(several)
-    highest = [arm for arm in several if _ends_highest(curves[arm.name])]
-    still, tied = len(highest), sum(peaks[arm.name] != len(arm.steps()) - 1 for arm in highest)
+    highest = [arm for arm in several if _ends_highest(curves[arm])]
+    still, tied = len(highest), sum(peaks[arm] != len(arm.steps()) - 1 for arm in highest)
     ties = f" (in {tied} as high as an earlier one)" if tied and count > 1 else " (as high as an earlier one)" if tied else ""
     return study.say(
         f"선택 쪽 절반에서 마지막 체크포인트가 가장 높은 것은 방법과 길이 {count}가지 중 "
@@ -87,14 +87,14 @@ def _rising(study: Study, several: Sequence[Arm], curves: dict[str, list[Estimat
     )
 
 
-def _of_arms(study: Study, several: Sequence[Arm], rising: str, peaks: dict[str, int], falls: Sequence[Versus | None]) -> str:
+def _of_arms(study: Study, several: Sequence[Arm], rising: str, peaks: dict[Arm, int], falls: Sequence[Versus | None]) -> str:
     """Of methods with several seeds: where the fall is shown. Of single seeds: where they stood highest, no verdict."""
     say = study.say
     firm = [(arm, one) for arm, one in zip(several, falls, strict=True) if arm.seeds > 1]
     if not firm:
         return f"{lead([], say)} {rising}"
     shown = [
-        f"{arm.name} ({say('최고 에폭', 'peak at epoch')} {_when(arm, peaks[arm.name])}, {points(one.answer.interval)})"
+        f"{arm.name} ({say('최고 에폭', 'peak at epoch')} {_when(arm, peaks[arm])}, {points(one.answer.interval)})"
         for arm, one in firm
         if one is not None and one.answer.shown and one.answer.difference > 0
     ]
@@ -135,15 +135,15 @@ def _of_runs(study: Study) -> str:
     )
 
 
-def _curve_table(study: Study, several: Sequence[Arm], curves: dict[str, list[Estimate | None]], peaks: dict[str, int]) -> Table:
+def _curve_table(study: Study, several: Sequence[Arm], curves: dict[Arm, list[Estimate | None]], peaks: dict[Arm, int]) -> Table:
     """Values on the select half by checkpoint; the peak is marked."""
     say = study.say
     width = max(len(arm.steps()) for arm in several)
     lines = []
     for arm in several:
         cells = [
-            Cell(f"{_when(arm, n)}: {estimate_text(value)}", "strong" if n == peaks[arm.name] else "")
-            for n, value in enumerate(curves[arm.name])
+            Cell(f"{_when(arm, n)}: {estimate_text(value)}", "strong" if n == peaks[arm] else "")
+            for n, value in enumerate(curves[arm])
         ]
         lines.append(row(arm.name, *cells, *([Cell("–", "quiet")] * (width - len(cells)))))
     numbers = (say(f"{n + 1}번째", f"checkpoint {n + 1}") for n in range(width))
@@ -154,18 +154,18 @@ def _curve_table(study: Study, several: Sequence[Arm], curves: dict[str, list[Es
     return Table((say("방법과 길이", "method, length"), *numbers), tuple(lines), frozenset(range(1, width + 1)), caption)
 
 
-def _fall_table(study: Study, several: Sequence[Arm], peaks: dict[str, int], falls: Sequence[Versus | None]) -> Table:
+def _fall_table(study: Study, several: Sequence[Arm], peaks: dict[Arm, int], falls: Sequence[Versus | None]) -> Table:
     say = study.say
     lines = []
     for arm, one in zip(several, falls, strict=True):
         end = len(arm.steps()) - 1
-        if peaks[arm.name] == end:
+        if peaks[arm] == end:
             told, change = Cell(say("마지막이 최고", "the last is the peak"), "quiet"), "–"
         else:
             told, change = verdict_cell(one, say), points(one.answer.interval) if one else "–"
             if one is not None and one.answer.shown:
                 told = _fallen(say) if one.answer.difference > 0 else _risen(say)
-        lines.append(row(arm.name, str(arm.seeds), _when(arm, peaks[arm.name]), _when(arm, end), change, told))
+        lines.append(row(arm.name, str(arm.seeds), _when(arm, peaks[arm]), _when(arm, end), change, told))
     head = (
         say("방법과 길이", "method, length"), say("시드", "seeds"), say("최고 (에폭)", "peak (epoch)"), say("마지막", "last"),
         say("최고 - 마지막 (확인 쪽, 점)", "peak - last (confirm, points)"), say("판정", "verdict"),
@@ -192,7 +192,7 @@ def _runs_table(study: Study) -> Table | None:
     if not found:
         return None
     lines = []
-    for one in found:
+    for one, (peak, end) in zip(found, study.choice.falls, strict=True):
         if one.comparison is None:
             told = Cell(say("마지막이 최고", "the last is the peak"), "quiet")
         elif one.shown:
@@ -203,7 +203,7 @@ def _runs_table(study: Study) -> Table | None:
             told = Cell(say("보이지 않음", "not shown") + _could(one.comparison.detectable, study), "quiet")
         change = points(one.comparison.difference) if one.comparison else "–"
         p = p_text(one.comparison.p_adjusted if one.comparison else None)
-        lines.append(row(one.run, _label(study, one.peak), _label(study, one.last), change, p, told))
+        lines.append(row(one.run, _label(peak), _label(end), change, p, told))
     head = (
         say("학습", "run"), say("최고 (선택 쪽)", "peak (select)"), say("마지막", "last"),
         say("최고 - 마지막 (확인 쪽, 점)", "peak - last (confirm, points)"), "p (Holm)", say("판정", "verdict"),
@@ -211,8 +211,7 @@ def _runs_table(study: Study) -> Table | None:
     return Table(head, tuple(lines), frozenset({3, 4}), say("학습마다", "run by run"))
 
 
-def _label(study: Study, name: str) -> str:
-    entry: Entry = study.entry(name)
+def _label(entry: Entry) -> str:
     return entry.evaluation.checkpoint.rsplit("/", 1)[-1]
 
 

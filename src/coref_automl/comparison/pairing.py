@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coref_automl.comparison.groups import (
-    evaluations_of,
+    bases_of,
     evaluations_under,
     left_out,
     not_evaluated,
     nothing_under,
     read_groups,
-    same_model,
 )
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.config import choose, nearest
@@ -88,9 +87,9 @@ def _as_long_as_most(entries: Sequence[Entry], base: Entry) -> int:
     """The same model in windows as long as those of the most checkpoints that began from it; the first of equals."""
     begun: Counter[int] = Counter()
     for entry in entries:
-        if (made := entry.evaluation.provenance) is not None and base in evaluations_of(entries, made.base):
+        if (made := entry.evaluation.provenance) is not None and base in bases_of(entries, made):
             begun[entry.evaluation.seq_len] += 1
-    same = [n for n, one in enumerate(entries) if not one.trained and one.evaluation.checkpoint == base.evaluation.checkpoint]
+    same = [number for number, one in enumerate(entries) if not one.trained and one.same_model_as(base)]
     return max(same, key=lambda number: begun[entries[number].evaluation.seq_len])
 
 
@@ -102,7 +101,7 @@ def own_base(entries: Sequence[Entry], entry: Entry, base: Entry | None) -> Entr
     made = entry.evaluation.provenance
     if made is None:
         return base
-    found = [one for one in evaluations_of(entries, made.base) if one is not entry]
+    found = [one for one in bases_of(entries, made) if one is not entry]
     if base is not None and any(one is base for one in found):
         return base
     as_long = next((one for one in found if one.evaluation.seq_len == entry.evaluation.seq_len), None)
@@ -123,8 +122,7 @@ def references(entries: Sequence[Entry], first: Entry) -> list[Entry | None]:
     other = first if first in used else used[0]
     for number, entry in enumerate(entries):
         if not entry.trained and entry.evaluation.provenance is None and entry not in used:
-            model = same_model(entry.evaluation.checkpoint)
-            out[number] = next((one for one in used if same_model(one.evaluation.checkpoint) == model), other)
+            out[number] = next((one for one in used if one.same_model_as(entry)), other)
     return out
 
 

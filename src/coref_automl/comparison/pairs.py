@@ -8,7 +8,6 @@ from typing import Any
 from coref_automl.comparison import charts
 from coref_automl.comparison.compare import ALPHA, Finding, finding
 from coref_automl.comparison.comparison_table import ComparisonRow, ComparisonTable
-from coref_automl.comparison.groups import same_model
 from coref_automl.comparison.page import Block, Cell, Charts, Section, Table, Text, Tone, estimate_cells, in_percent, row
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.sentences import points, verdict
@@ -92,9 +91,10 @@ def _intro(study: Study, table: ComparisonTable) -> str:
             f" 체크포인트마다 기준은 그것이 시작한 모델입니다: {told}. Holm은 {len(judged)}개 모두에 대한 것입니다.",
             f" The reference of a checkpoint is the model it began from: {told}. Holm is over all {len(judged)}.",
         )
-    lost = {entry.run: entry for line in table.rows if line.name in table.unjudged for entry in (study.entry(line.name),)}
+    of = {line.name: entry for entry, line in zip(study.rows, table.rows, strict=True)}  # a table names its rows once each
+    lost = {of[name].run: of[name] for name in of if name in table.unjudged}
     intro += study.told_lost(lost, "판정하지 않았습니다.", "nothing is judged there.")
-    return intro + "".join(_windows(study, study.entry(name), several=len(table.references) > 1) for name in table.references)
+    return intro + "".join(_windows(study, of[name], several=len(table.references) > 1) for name in table.references)
 
 
 def _windows(study: Study, base: Entry, *, several: bool) -> str:
@@ -103,8 +103,7 @@ def _windows(study: Study, base: Entry, *, several: bool) -> str:
     lengths = sorted({entry.evaluation.seq_len for entry in study.entries if entry.trained and study.own_base(entry) is base})
     if lengths in ([], [base.evaluation.seq_len]):
         return ""
-    own = same_model(base.evaluation.checkpoint)
-    others = [e for e in study.entries if not e.trained and e is not base and same_model(e.evaluation.checkpoint) == own]
+    others = [entry for entry in study.entries if not entry.trained and entry is not base and entry.same_model_as(base)]
     told = [
         f"@{entry.evaluation.seq_len:,}: {points(answer.difference)}"
         for entry, answer in zip(others, study.judged(base, others), strict=True)

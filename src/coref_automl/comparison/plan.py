@@ -12,10 +12,13 @@ from coref_automl.comparison.sentences import rounded
 from coref_automl.comparison.study import Study
 from coref_automl.config import choose
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.evalset import bundled_eval_set
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.evaluation.targets import identity
 from coref_automl.records import Estimate
 
 _EPOCHS = 3
+_STARTS = 3
 
 
 def parse_target(text: str) -> dict[str, float]:
@@ -36,50 +39,71 @@ def parse_target(text: str) -> dict[str, float]:
 
 
 def experiment_plan(study: Study) -> Section | None:
-    """Entity training from (A) the best mlm checkpoint, (B) the earliest recommended one, (C) the best at the longest."""
+    """Entity training from the best mlm checkpoint, the recommended one, the best at the longest length: as many as differ."""
+    say = study.say
+    starts = _starts(study)
+    if not starts:
+        return None
+    count = len(starts)
+    opening = say(
+        f"entity 목표로 {_EPOCHS} 에폭을 같은 데이터와 시드 0·1·2에서 돌려 시드끼리 짝지어 비교하세요. 명령은 시드 0입니다.",
+        f"Train the entity objective for {_EPOCHS} epochs on the same data with seeds 0, 1, 2, and compare paired by seed. The "
+        "commands are for seed 0.",
+    )
+    if count < _STARTS:
+        opening += say(
+            f" 출발점 {_STARTS}가지 중 겹치는 것이 있어 실험은 {count}개입니다.",
+            f" The {_STARTS} starting points are {count} different checkpoint{'s' * (count > 1)}, so there "
+            f"{'are' if count > 1 else 'is'} {count} plan{'s' * (count > 1)}.",
+        )
+    blocks: list[Block] = [Text(opening)]
+    runs, missing = [], ""
+    for letter, (entry, reasons) in zip("ABC", starts, strict=False):
+        out = f"runs/plan_{letter.lower()}_entity_{_length(entry)}"
+        runs.append(out)
+        dataset, told = _dataset(study, entry)
+        missing += told if told not in missing else ""
+        line = (
+            f"coref-automl train --model {shlex.quote(entry.evaluation.path)} --dataset {dataset} "
+            f"--objective entity --epochs {_EPOCHS} --seed 0 --out {out}"
+        )
+        blocks.append(Commands(f"{letter}: {say(' · ', '; ').join(reasons)} ({entry.name})", (line,)))
+    option, told = _eval_set(study)
+    lines = (
+        f"coref-automl evaluate {' '.join(runs)}{option}",
+        f"coref-automl report {' '.join(runs)} --out report",
+        f"coref-automl re train --model {shlex.quote(study.recommendation.chosen)} "
+        "--train klue-re-v1.1_train.json --out runs/re --seeds 3",
+    )
+    blocks.append(Commands(say("그다음", "then"), lines))
+    if missing or told:
+        blocks.append(Text((missing + told).strip(), "quiet"))
+    return Section("plan", say("실험 계획", "Experiment plan"), tuple(blocks))
+
+
+def _starts(study: Study) -> list[tuple[Entry, list[str]]]:
+    """Where to start from, each model once, with all that speaks for it."""
     say = study.say
     trained = [entry for entry in study.entries if entry.trained]
     if not trained:
-        return None
-    plain = [entry for entry in trained if _objective(entry) == "mlm"] or trained
+        return []
+    plain = [entry for entry in trained if _objective(entry) == "mlm"]
     longest = max(entry.evaluation.seq_len for entry in trained)
-    starts = {
-        "A": (say("가장 좋은 MLM 체크포인트에서", "from the best mlm checkpoint"), study.peak(plain)),
-        "B": (say("추천된(가장 이른) 체크포인트에서", "from the recommended, earliest checkpoint"), study.chosen),
-        "C": (
+    at_longest = [entry for entry in trained if entry.evaluation.seq_len == longest]
+    wanted = (
+        (study.peak(plain), say("가장 좋은 MLM 체크포인트에서", "from the best mlm checkpoint"))
+        if plain
+        else (study.peak(trained), say("가장 좋은 체크포인트에서", "from the best checkpoint")),
+        (study.chosen, say("추천된(가장 이른) 체크포인트에서", "from the recommended, earliest checkpoint")),
+        (
+            study.peak(at_longest),
             say(f"가장 긴 {longest} 토큰의 최고에서", f"from the best at the longest length, {longest} tokens"),
-            study.peak([entry for entry in trained if entry.evaluation.seq_len == longest]),
         ),
-    }
-    blocks: list[Block] = [
-        Text(
-            say(
-                f"세 실험 모두 entity 목표로 {_EPOCHS} 에폭, 같은 데이터와 시드 0·1·2에서 돌려 시드끼리 짝지어 "
-                f"비교하세요. 명령은 시드 0입니다.",
-                f"All three train the entity objective for {_EPOCHS} epochs; run them on the same data with seeds 0, 1, 2 "
-                f"and compare "
-                "paired by seed. The commands are for seed 0.",
-            )
-        )
-    ]
-    runs = []
-    for letter, (why, entry) in starts.items():
-        out = f"runs/plan_{letter.lower()}_entity_{_length(entry)}"
-        runs.append(out)
-        blocks.append(Commands(f"{letter}: {why} ({entry.name})", (_train(study, entry, out),)))
-    sets = study.chosen.evaluation.evalset_path or f"evalsets/{study.chosen.evaluation.evalset}"
-    blocks.append(
-        Commands(
-            say("그다음", "then"),
-            (
-                f"coref-automl evaluate {' '.join(runs)} --eval-set {shlex.quote(sets)}",
-                f"coref-automl report {' '.join(runs)} --out report",
-                f"coref-automl re train --model {shlex.quote(study.recommendation.chosen)} "
-                "--train klue-re-v1.1_train.json --out runs/re --seeds 3",
-            ),
-        )
     )
-    return Section("plan", say("실험 계획", "Experiment plan"), tuple(blocks))
+    out: dict[str, tuple[Entry, list[str]]] = {}
+    for entry, reason in wanted:
+        out.setdefault(identity(entry.evaluation.path), (entry, []))[1].append(reason)
+    return list(out.values())
 
 
 def next_actions(study: Study) -> Section:
@@ -97,7 +121,7 @@ def next_actions(study: Study) -> Section:
                 f"Add about {rounded(it.more_documents):,} documents to the select half to be surer about {it.promising}.",
             )
         )
-    if it.best == _last_of_its_run(study):
+    if len(study.entries) > 1 and any(study.best is entries[-1] for entries in study.runs().values()):
         actions.append(
             say(
                 "최고가 학습의 마지막입니다: 더 학습해 볼 만합니다.",
@@ -144,21 +168,29 @@ def _apart(estimates: Sequence[Estimate | None]) -> list[Cell]:
     return [Cell(estimate_cells([estimate])[0].text) for estimate in estimates]
 
 
-def _train(study: Study, entry: Entry, out: str) -> str:
-    length = _length(entry)
-    dataset = next(
-        (p.dataset for e in study.entries if (p := e.evaluation.provenance) and p.objective == "entity" and p.dataset), ""
-    )
-    dataset = dataset or f"prepared_datasets/entity_{length}"
-    return (
-        f"coref-automl train --model {shlex.quote(entry.evaluation.path)} --dataset {shlex.quote(dataset)} "
-        f"--objective entity --epochs {_EPOCHS} --seed 0 --out {out}"
+def _dataset(study: Study, entry: Entry) -> tuple[str, str]:
+    """The dataset of an entity run, and what to put in its place where none is recorded."""
+    made = (one.evaluation.provenance for one in study.entries)
+    held = next((one.dataset for one in made if one and one.objective == "entity" and one.dataset), "")
+    if held:
+        return shlex.quote(held), ""
+    return "DATASET", study.say(
+        f"DATASET: {_length(entry)} 토큰으로 준비한 entity 데이터셋의 폴더입니다. ",
+        f"DATASET is the folder of an entity dataset prepared at {_length(entry)} tokens. ",
     )
 
 
-def _last_of_its_run(study: Study) -> str:
-    best = study.entry(study.recommendation.best)
-    return next((entries[-1].name for entries in study.runs().values() if best in entries), "") if len(study.entries) > 1 else ""
+def _eval_set(study: Study) -> tuple[str, str]:
+    """The option that names the set of this report, none for the bundled one; and what to put in its place if it is not here."""
+    held = study.chosen.evaluation
+    _, folder = study.sets()[held.fingerprints.get("items", "")]
+    if folder == bundled_eval_set():
+        return "", ""
+    if folder is not None:
+        return f" --eval-set {shlex.quote(str(folder))}", ""
+    return " --eval-set EVALSET", study.say(
+        f"EVALSET: 평가 세트 {held.evalset}의 폴더입니다.", f"EVALSET is the folder of the evaluation set {held.evalset}."
+    )
 
 
 def _objective(entry: Entry) -> str:

@@ -58,9 +58,10 @@ def rating(study: Study) -> Section | None:
             "Data: tokens to its peak, against the run that took the fewest: up to 1.5 times A, 3 times B, else C.",
         ),
         say(
-            f"안정: 최고에서 마지막까지 떨어짐이 보이면 C, 보이지 않고 {margin}점을 볼 수 있었으면 A, 볼 수 없었으면 B.",
-            f"Stability: C if the fall from peak to last is shown, A if it is not and {margin} points could have been seen, "
-            f"else B.",
+            f"안정: 마지막이 최고보다 나쁘다고 확인되면 C. 마지막이 곧 최고이거나 더 낫다고 확인되면 A. 차이가 확인되지 않으면, "
+            f"{margin}점의 하락을 검정력 80%로 검출할 수 있는 세트에서는 A, 그렇지 못한 세트에서는 B.",
+            f"Stability: C if the last checkpoint is shown worse than the peak. A if it is the peak, is shown better, or has no "
+            f"difference shown on a set that detects a fall of {margin} points with 80% power. B if the set cannot detect that.",
         ),
         say(
             "효율: 백만 토큰당 오른 점수가 가장 좋은 학습의 2/3 이상이면 A, 1/3 이상이면 B, 그 밖은 C.",
@@ -72,37 +73,35 @@ def rating(study: Study) -> Section | None:
     return Section("rating", say("요약 평가", "Summary rating"), (table, Points(rules)))
 
 
-def _behind(study: Study) -> dict[str, Comparison | None]:
+def _behind(study: Study) -> dict[Entry, Comparison | None]:
     """The peaks of the runs against the best of all on confirm, Holm over them."""
-    best = study.entry(study.recommendation.best)
-    peaks = [peak for entries in study.runs().values() if (peak := study.peak(entries)) is not best]
-    return dict(zip((peak.name for peak in peaks), study.judged(best, peaks), strict=True))
+    peaks = [peak for entries in study.runs().values() if (peak := study.peak(entries)) is not study.best]
+    return dict(zip(peaks, study.judged(study.best, peaks), strict=True))
 
 
-def _starts(study: Study) -> dict[str, Comparison | None]:
+def _starts(study: Study) -> dict[Entry, Comparison | None]:
     """Every checkpoint against the model that its run began from, Holm over them."""
     trained = [entry for entries in study.runs().values() for entry in entries]
-    return dict(zip((entry.name for entry in trained), study.over_own_base(trained), strict=True))
+    return dict(zip(trained, study.over_own_base(trained), strict=True))
 
 
 def _grades(
-    study: Study, entries: list[Entry], behind: Mapping[str, Comparison | None], starts: Mapping[str, Comparison | None]
+    study: Study, entries: list[Entry], behind: Mapping[Entry, Comparison | None], starts: Mapping[Entry, Comparison | None]
 ) -> list[Grade]:
     say, values = study.say, study.select_values()
     first, last, peak = entries[0], entries[-1], study.peak(entries)
-    bound = {candidate.name: candidate.bound for candidate in study.recommendation.candidates}[peak.name]
-    best = study.entry(study.recommendation.best)
-    near = next(e for e in entries if values[peak.name].value - values[e.name].value <= study.margin)
+    bound = study.choice.candidates[peak].bound
+    near = next(entry for entry in entries if values[peak].value - values[entry].value <= study.margin)
     share = near.tokens / last.tokens if last.tokens else 1.0
     fewest = min(study.peak(other).tokens for other in study.runs().values()) or 1
     times = peak.tokens / fewest
-    start, lost = starts[first.name], behind.get(peak.name)
+    start, lost = starts[first], behind.get(peak)
     return [
         Grade(say("시작", "initial"), _by_sign(start), points(start.difference) if start else say("기준 없음", "no base")),
         Grade(
             say("최고", "best"),
-            "A" if bound <= study.margin or peak is best else "C" if lost is not None and finding(lost) == "worse" else "B",
-            f"{METRICS[study.metric].label} {100 * values[peak.name].value:.1f}%",
+            "A" if bound <= study.margin or peak is study.best else "C" if lost is not None and finding(lost) == "worse" else "B",
+            f"{METRICS[study.metric].label} {100 * values[peak].value:.1f}%",
         ),
         Grade(say("속도", "speed"), _under(share, 1 / 3, 2 / 3), f"{100 * share:.0f}%"),
         Grade(say("데이터", "data"), _under(times, 1.5, 3), f"×{times:.1f}"),
@@ -115,12 +114,13 @@ def _stability(study: Study, peak: Entry, last: Entry) -> Grade:
     say = study.say
     if peak is last:
         return Grade(say("안정", "stability"), "A", say("마지막이 최고", "the last is the peak"))
-    fall = next(
-        (one.comparison for one in study.recommendation.over_fitting if (one.peak, one.last) == (peak.name, last.name)), None
-    )
+    pairs = zip(study.choice.falls, study.recommendation.over_fitting, strict=True)
+    fall = next((one.comparison for pair, one in pairs if pair == (peak, last)), None)
     if fall is None:
         return Grade(say("안정", "stability"), "–", say("알 수 없음", "unknown"))
-    letter = "C" if shown(fall) else "A" if (fall.detectable or 0) <= study.margin else "B"
+    letter = {"better": "C", "worse": "A"}.get(finding(fall), "")  # what the peak is to the last
+    could = fall.detectable is not None and fall.detectable <= study.margin
+    letter = letter or ("A" if could else "B")
     return Grade(say("안정", "stability"), letter, points(fall.difference))
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from coref_automl.comparison.compare import adjusted_to, against, finding, over_own
-from coref_automl.comparison.groups import evaluations_of
+from coref_automl.comparison.groups import bases_of
 from coref_automl.comparison.pairing import choose_group, own_base, settle_metric
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.sentences import recommendation_sentence
@@ -55,8 +55,9 @@ class OverFitting(Record):
 
 @dataclass(frozen=True, slots=True)
 class Recommendation(Record):
-    """The checkpoint to keep and why. `chosen` is its path; `confirmation` says whether the other half agrees.
+    """The checkpoint to keep and why. `confirmation` says whether the other half agrees.
 
+    `chosen` and `best_path` are folders; `name`, `best` and `base` are labels for people, and nothing is found by them.
     `saves` is true where the rule chose an earlier checkpoint than the best. `more_documents` is how many further documents alike
     would let the earliest promising checkpoint be chosen; None where there is nothing to gain. `over_bases` is every candidate
     against its base, of which `over_base` is the chosen one's, on the `documents` of `judged_on`.
@@ -85,6 +86,7 @@ class Recommendation(Record):
     judged_on: Literal["all", "confirm"] = "confirm"
     documents: int = 0
     notes: tuple[str, ...] = ()
+    best_path: str = ""
 
     def __str__(self) -> str:
         return "\n".join([self.sentence, *self.notes])
@@ -93,6 +95,18 @@ class Recommendation(Record):
         return f"<p><strong>{html.escape(self.sentence)}</strong></p>" + "".join(
             f"<p>{html.escape(note)}</p>" for note in self.notes
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """A recommendation and the evaluations it speaks of; `falls` are the peak and the last checkpoint of `over_fitting`."""
+
+    recommendation: Recommendation
+    chosen: Entry
+    best: Entry
+    base: Entry | None
+    candidates: dict[Entry, Candidate]
+    falls: tuple[tuple[Entry, Entry], ...]
 
 
 @typed_options
@@ -116,6 +130,11 @@ def checked_margin(margin: float) -> float:
 def recommend_group(
     group: Group, metric: str, *, margin: float = MARGIN, seed: int = 0, notes: Sequence[str] = ()
 ) -> Recommendation:
+    return choose_entry(group, metric, margin=margin, seed=seed, notes=notes).recommendation
+
+
+def choose_entry(group: Group, metric: str, *, margin: float = MARGIN, seed: int = 0, notes: Sequence[str] = ()) -> Choice:
+    """The recommendation with the evaluations themselves, for those who go on from them."""
     eligible = eligible_entries(group)
     select = group.columns(metric, half="select", entries=eligible)
     told = list(notes)
@@ -136,6 +155,7 @@ def recommend_group(
     over_bases, best_over, beaten = _judge(group, metric, eligible, base, chosen, best, seed)
     confirm = group.columns(metric, half="confirm", entries=[eligible[chosen]])
     value = composite(confirm.parts, seed=seed)[0] if confirm.items else candidates[chosen].value
+    fallen = over_fitting(group, metric, eligible, values, seed=seed)
     out = Recommendation(
         chosen=candidates[chosen].path,
         name=candidates[chosen].name,
@@ -154,14 +174,22 @@ def recommend_group(
         settled=within is not None,
         more_documents=need,
         promising=candidates[promising].name if promising is not None else None,
-        over_fitting=over_fitting(group, metric, eligible, values, seed=seed),
+        over_fitting=tuple(one for one, _, _ in fallen),
         sentence="",
         over_bases=tuple(answer for answer in over_bases if answer is not None),
         judged_on="confirm" if group.judging else "all",
         documents=group.columns(metric, half=group.judging, entries=eligible).documents,
         notes=tuple(told),
+        best_path=candidates[best].path,
     )
-    return replace(out, sentence=recommendation_sentence(out, "en"))
+    return Choice(
+        replace(out, sentence=recommendation_sentence(out, "en")),
+        eligible[chosen],
+        eligible[best],
+        base,
+        dict(zip(eligible, candidates, strict=True)),
+        tuple((peak, last) for _, peak, last in fallen),
+    )
 
 
 def eligible_entries(group: Group) -> list[Entry]:
@@ -173,15 +201,15 @@ def eligible_entries(group: Group) -> list[Entry]:
 def _base_for(group: Group, chosen: Entry) -> Entry | None:
     """The model that a checkpoint began from, in windows as long if it is here; with no record of it, any not trained here."""
     made, others = chosen.evaluation.provenance, [entry for entry in group.entries if entry is not chosen]
-    bases = evaluations_of(others, made.base) if made else [entry for entry in others if not entry.trained]
+    bases = bases_of(others, made) if made else [entry for entry in others if not entry.trained]
     found = min(bases, key=lambda entry: entry.evaluation.seq_len != chosen.evaluation.seq_len, default=None)
     return found if any(entry.trained for entry in group.entries) else None
 
 
 def over_fitting(
     group: Group, metric: str, eligible: Sequence[Entry], values: Sequence[Estimate], *, seed: int
-) -> tuple[OverFitting, ...]:
-    """For every run with two or more checkpoints: is its last one worse than its peak? Holm over the runs."""
+) -> list[tuple[OverFitting, Entry, Entry]]:
+    """For every run with two or more checkpoints: is its last one worse than its peak? With both; Holm over the runs."""
     runs: dict[tuple[str, int], list[int]] = {}
     for number, entry in enumerate(eligible):
         if entry.trained:
@@ -197,10 +225,16 @@ def over_fitting(
     ]
     adjusted = iter(holm([answer.p for answer in answers if answer]))
     answers = [adjusted_to(answer, float(next(adjusted))) if answer else None for answer in answers]
-    return tuple(
-        OverFitting(run, eligible[peak].name, eligible[last].name, answer, answer is not None and finding(answer) == "better")
+    return [
+        (
+            OverFitting(
+                run, eligible[peak].name, eligible[last].name, answer, answer is not None and finding(answer) == "better"
+            ),
+            eligible[peak],
+            eligible[last],
+        )
         for (run, peak, last), answer in zip(pairs, answers, strict=True)
-    )
+    ]
 
 
 def _answer(group: Group, metric: str, one: Entry, other: Entry, seed: int, *, family: int = 1) -> Comparison | None:
@@ -220,7 +254,9 @@ def _judge(
     answers = over_own(group, metric, eligible, own, seed=seed)
     if answers[chosen] is None:
         return answers, best_over, None
-    beaten = any(answer is not None and answer.reference == base.name and finding(answer) == "better" for answer in answers)
+    beaten = any(
+        answer is not None and one is base and finding(answer) == "better" for one, answer in zip(own, answers, strict=True)
+    )
     return answers, best_over, beaten
 
 

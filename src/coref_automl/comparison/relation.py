@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coref_automl.comparison.arms import Versus
-from coref_automl.comparison.groups import same_model
 from coref_automl.comparison.page import Block, Cell, Table, Text, row
 from coref_automl.comparison.question import Question, family, lead, phrase, versus_head, versus_rows
-from coref_automl.comparison.relation_methods import PAIRS, between_methods, model_of
+from coref_automl.comparison.relation_methods import PAIRS, began_from, between_methods, label_of
 from coref_automl.comparison.relation_runs import RelationRun, paired
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
@@ -106,8 +105,11 @@ def _rule(study: Study, *, methods: bool, checkpoints: bool) -> str:
 
 def _not_counted(study: Study, runs: Sequence[RelationRun]) -> list[Block]:
     """Runs of which it is not known how their start was trained: they count for no method, and that is said."""
-    known = {same_model(entry.evaluation.checkpoint) for entry in study.entries}
-    lost = [run.name for run in runs if CHECKPOINT.search(model_of(run)) and model_of(run) not in known]
+    lost = [
+        run.name
+        for run in runs
+        if CHECKPOINT.search(label_of(run)) and not any(began_from(run, entry) for entry in study.entries)
+    ]
     told = study.say(
         f"시작 체크포인트가 여기서 평가되지 않아 방법의 판정에 들지 않은 학습: {', '.join(lost)}.",
         f"Not counted for any method, because the checkpoints they began from were not evaluated here: {', '.join(lost)}.",
@@ -128,7 +130,7 @@ def _results(study: Study, runs: Sequence[RelationRun]) -> Table:
         lines.append(
             row(
                 run.name,
-                same_model(str(result.get("model", "–"))),
+                label_of(run) or "–",
                 told,
                 *numbers,
                 f"{spread:.2f}" if spread is not None else Cell("–", "quiet"),
@@ -175,9 +177,8 @@ def _judged(study: Study, runs: Sequence[RelationRun], told: set[tuple[str, str]
 
 def _start(study: Study, run: RelationRun) -> tuple[str, Provenance | None]:
     """Objective and record of the checkpoint a run began from; "" for an un-adapted one; by name if not evaluated here."""
-    model = model_of(run)
-    entry: Entry | None = next((e for e in study.entries if same_model(e.evaluation.checkpoint) == model), None)
+    entry: Entry | None = next((entry for entry in study.entries if began_from(run, entry)), None)
     made = entry.evaluation.provenance if entry is not None and entry.trained else None
     if entry is not None:
         return (made.objective, made) if made and made.objective in _KINDS else ("", None)
-    return next((kind for kind in _KINDS if kind in f"{run.name} {model}"), ""), None
+    return next((kind for kind in _KINDS if kind in f"{run.name} {label_of(run)}"), ""), None

@@ -5,13 +5,12 @@ The unit is the seed of pretraining: a start counts with the mean over its relat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, last
-from coref_automl.comparison.groups import same_model
 from coref_automl.comparison.relation_runs import Pair, RelationRun, alike, over_pairs, same_rows, shared
-from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.scores import Entry, same_model
 from coref_automl.comparison.study import Study
 
 PAIRS = (("entity", "mlm"), ("entity", ""), ("combined", "mlm"), ("combined", ""), ("mlm", ""), ("entity", "combined"))
@@ -63,8 +62,13 @@ def _told_apart(found: Sequence[MethodAnswer]) -> list[MethodAnswer]:
     ]
 
 
-def model_of(run: RelationRun) -> str:
-    return same_model(str(run.result.get("model", "")))
+def label_of(run: RelationRun) -> str:
+    """What a run began from, as it is written in tables."""
+    return same_model(run.model)
+
+
+def began_from(run: RelationRun, entry: Entry) -> bool:
+    return entry.is_of(run.model, run.weights)
 
 
 def _carried(study: Study, runs: Sequence[RelationRun]) -> list[Carried]:
@@ -72,22 +76,19 @@ def _carried(study: Study, runs: Sequence[RelationRun]) -> list[Carried]:
 
     An arm scored in windows of several lengths counts once, in those it was trained at if it can: they change no relation run.
     """
-    by_model: dict[str, RelationRun] = {}
-    for run in runs:
-        by_model.setdefault(model_of(run), run)
     found: dict[frozenset[str], Carried] = {}
     for arm in sorted(arms(study), key=lambda arm: arm.length != arm.trained_at):
-        begun = {seed: some for seed, entries in arm.runs.items() if (some := _until_start(entries, by_model))}
-        first = {seed: by_model[same_model(last(entries).evaluation.checkpoint)] for seed, entries in begun.items()}
+        begun = {seed: some for seed, entries in arm.runs.items() if (some := _until_start(entries, runs))}
+        first = {seed: next(run for run in runs if began_from(run, last(entries))) for seed, entries in begun.items()}
         if len(first) > 1:
             found.setdefault(frozenset(run.name for run in first.values()), Carried(replace(arm, runs=begun), first))
     return list(found.values())
 
 
-def _until_start(entries: Sequence[Entry], by_model: Mapping[str, RelationRun]) -> list[Entry]:
+def _until_start(entries: Sequence[Entry], runs: Sequence[RelationRun]) -> list[Entry]:
     """A run's checkpoints up to the latest that relation training began from; none where it began from none."""
-    count = next((n for n in range(len(entries), 0, -1) if same_model(entries[n - 1].evaluation.checkpoint) in by_model), 0)
-    return list(entries[:count])
+    held = (n for n in range(len(entries), 0, -1) if any(began_from(run, entries[n - 1]) for run in runs))
+    return list(entries[: next(held, 0)])
 
 
 def _against(
@@ -95,11 +96,19 @@ def _against(
 ) -> Iterator[tuple[str, dict[Names, Pair]]]:
     """What an arm is set beside: its name, and the rows by the pairs of runs that they are of."""
     if not objective:
-        for base in (run for run in runs if model_of(run) == ours.arm.base):
+        for base in (run for run in runs if _is_base(run, ours.arm)):
             yield base.name, _beside_base(list(ours.runs.values()), base)
     for other in (one for one in carried if objective and one.arm.objective == objective and _fair(ours.arm, one.arm)):
         both = [(ours.runs[seed], other.runs[seed]) for seed in ours.runs if seed in other.runs]
         yield other.arm.name, {(a.name, b.name): rows for a, b in both if (rows := shared(a, b)) is not None}
+
+
+def _is_base(run: RelationRun, arm: Arm) -> bool:
+    """Did a relation run begin from the model that an arm began from? Bytes say where both are known."""
+    made = last(next(iter(arm.runs.values()))).evaluation.provenance
+    if made and made.base_bytes and run.weights:
+        return made.base_bytes == run.weights
+    return label_of(run) == arm.base
 
 
 def _beside_base(starts: Sequence[RelationRun], base: RelationRun) -> dict[Names, Pair]:
@@ -114,4 +123,4 @@ def _beside_base(starts: Sequence[RelationRun], base: RelationRun) -> dict[Names
 
 
 def _fair(a: Arm, b: Arm) -> bool:
-    return (a.base, a.trained_at) == (b.base, b.trained_at) and equally_trained(a, b)
+    return (a.origin, a.trained_at) == (b.origin, b.trained_at) and equally_trained(a, b)

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.arrays import read_arrays
 from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.archive import place_of
 from coref_automl.records import Estimate
@@ -60,6 +60,15 @@ class RelationRun:
     name: str
     result: dict[str, Any]
     rows: Rows | None
+
+    @property
+    def model(self) -> str:
+        return str(self.result.get("model", ""))
+
+    @property
+    def weights(self) -> str:
+        """The name of the bytes that it began from; empty where its summary does not say."""
+        return str((self.result.get("fingerprints") or {}).get("weights", ""))
 
     @property
     def seeds(self) -> list[int]:
@@ -186,9 +195,9 @@ def _is_prediction(line: Any) -> bool:
 def _rows(folder: Path, split: str) -> Rows | None:
     if (folder / ROWS).is_file():
         try:
-            with np.load(folder / ROWS, allow_pickle=False) as held:
-                return Rows(held["gold"], held["right"], held["given"], held["sentences"])
-        except (OSError, ValueError, KeyError, BadZipFile) as error:
+            held = read_arrays(folder / ROWS)
+            return Rows(held["gold"], held["right"], held["given"], held["sentences"])
+        except (InputError, KeyError) as error:
             raise InputError(f"{folder / ROWS} is damaged ({error}); archive the runs again.") from error
     files = sorted(folder.glob(f"seed-*/predictions/{split}.jsonl"), key=natural_order)
     if not files:

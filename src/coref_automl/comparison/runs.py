@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from coref_automl.comparison.page import Cell, Section, Table, Text, estimate_cells, row
 from coref_automl.comparison.pairs import verdict_cell
+from coref_automl.comparison.scores import EQUAL, as_much_training
 from coref_automl.comparison.sentences import tokens
 from coref_automl.comparison.study import Study
-
-_NEAR = 0.15
-"""Checkpoints count as equally trained when their tokens differ by less than this share."""
 
 
 def efficiency(study: Study) -> Section | None:
@@ -17,10 +15,11 @@ def efficiency(study: Study) -> Section | None:
     if len(runs) < 2:
         return None
     common = min(entries[-1].tokens for entries in runs.values())
-    level = {run: min(entries, key=lambda entry: abs(entry.tokens - common)) for run, entries in runs.items()}
-    level = {run: entry for run, entry in level.items() if abs(entry.tokens - common) <= _NEAR * common}
+    nearest = {run: min(entries, key=lambda entry: abs(entry.tokens - common)) for run, entries in runs.items()}
+    level = {run: entry for run, entry in nearest.items() if as_much_training(entry.tokens, common)}
     if len(level) < 2:
         return None
+    left = ", ".join(run for run in nearest if run not in level)
     (first, reference), *rest = level.items()
     answers = study.judged(reference, [entry for _, entry in rest])
     cells = estimate_cells([None, *(answer.difference if answer else None for answer in answers)], difference=True, missing="–")
@@ -44,4 +43,10 @@ def efficiency(study: Study) -> Section | None:
         f"Compared near {tokens(common)} tokens, which every run reached; Holm over {len(rest)} comparisons. Verdicts are about "
         "single runs, not about methods: those are in the questions above, paired by seed.",
     )
+    told += say(
+        f" 토큰 수의 차이가 {100 * EQUAL:g}% 이내이면 같은 학습량으로 봅니다.",
+        f" Training is equal when tokens differ by at most {100 * EQUAL:g}%.",
+    )
+    if left:
+        told += say(f" 그만큼 가까운 체크포인트가 없는 학습: {left}.", f" No checkpoint comes that near in {left}.")
     return Section("efficiency", say("같은 학습량에서", "At equal training"), (Text(told), Table(head, lines, frozenset({2, 3}))))

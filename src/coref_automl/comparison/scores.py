@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS, Metric
+from coref_automl.evaluation.targets import CHECKPOINT, slug
 from coref_automl.models.build import NEW
 from coref_automl.records import Evaluation, Half
 from coref_automl.statistics.resampling import Part
 
 Ints = NDArray[np.int32]
+EQUAL = 0.05
+"""Two amounts of training are equal when their tokens differ by at most this share of the larger."""
 _STEP = re.compile(r"checkpoint-(\d+)")
 
 
@@ -46,6 +49,20 @@ class Entry:
     ranks: dict[str, Ints]
     out_of_reach: NDArray[np.bool_]
     start: bool = False
+
+    @property
+    def weights(self) -> str:
+        """The name of its weights' bytes; empty where a record does not say."""
+        return self.evaluation.fingerprints.get("weights", "")
+
+    def same_model_as(self, other: Entry) -> bool:
+        return self.is_of(other.evaluation.checkpoint, other.weights)
+
+    def is_of(self, model: str, weights: str) -> bool:
+        """Is this an evaluation of that model? Its bytes say; its name does where an older record kept no bytes."""
+        if self.weights and weights:
+            return self.weights == weights
+        return same_model(self.evaluation.checkpoint) == same_model(model)
 
     @property
     def step(self) -> int | None:
@@ -159,6 +176,19 @@ class Group:
 
     def _of(self, part: Metric) -> NDArray[np.bool_]:
         return np.asarray(self.items.facts["task"] == part.task)
+
+
+def as_much_training(one: int, other: int) -> bool:
+    """Is that many tokens equal training, as near as checkpoints allow?"""
+    return abs(one - other) <= EQUAL * max(one, other)
+
+
+def same_model(path: str) -> str:
+    """A label for the model of a path, wherever its folder stood and as whatever it was evaluated: run/checkpoint, or its own."""
+    found = PurePath(path)
+    if CHECKPOINT.fullmatch(found.name):
+        return f"{found.parent.name}/{found.name}"
+    return slug(re.split(r"/|--", path.rstrip("/"))[-1])
 
 
 def _plain(metric: str) -> list[Metric]:

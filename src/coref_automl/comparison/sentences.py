@@ -100,8 +100,8 @@ def _highest(it: Recommendation, lang: Lang) -> str:
 
 def _choice(it: Recommendation, lang: Lang) -> str:
     label, margin, count = METRICS[it.metric].label, f"{100 * it.margin:g}", len(it.candidates)
-    by_name = {candidate.name: candidate for candidate in it.candidates}
-    ours, best = by_name[it.name].tokens, by_name[it.best].tokens
+    trained = {candidate.path: candidate.tokens for candidate in it.candidates}
+    ours, best = trained[it.chosen], trained[it.best_path]
     if lang == "ko":
         if count == 1:
             return f"{it.name} 하나만 평가되었습니다: {label} {percent(it.value)}."

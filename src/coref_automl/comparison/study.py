@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,11 @@ from coref_automl.comparison.compare import ALPHA, against, compare_group, over_
 from coref_automl.comparison.comparison_table import ComparisonTable
 from coref_automl.comparison.page import Say
 from coref_automl.comparison.pairing import own_base, settle_metric
-from coref_automl.comparison.recommend import Recommendation, recommend_group
+from coref_automl.comparison.recommend import Choice, Recommendation, choose_entry
 from coref_automl.comparison.relation_runs import RelationRun
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.errors import ComparisonError
+from coref_automl.evaluation.evalset import find_set
 from coref_automl.records import Comparison, Estimate
 from coref_automl.statistics.closed_forms import holm
 from coref_automl.statistics.intervals import pairwise_ps
@@ -27,7 +29,10 @@ WORD_METRICS = ("real_word", "lambada_word", "gold_word", "real_far1_strict", "r
 
 @dataclass(frozen=True)
 class Study:
-    """One group, its metric, its comparison with the base, its recommendation; `runs` are its trained checkpoints in order."""
+    """One group, its metric, its comparison with the base, its recommendation. `rows` are the evaluations of the table's rows.
+
+    Entries are found by what they are; their names are for people.
+    """
 
     group: Group
     metric: str
@@ -35,7 +40,8 @@ class Study:
     seed: int
     margin: float
     table: ComparisonTable | None
-    recommendation: Recommendation
+    rows: tuple[Entry, ...]
+    choice: Choice
     target: Mapping[str, float] = field(default_factory=dict)
     relation: Sequence[RelationRun] = ()
     notes: tuple[str, ...] = ()
@@ -45,15 +51,20 @@ class Study:
         return self.group.entries
 
     @property
+    def recommendation(self) -> Recommendation:
+        return self.choice.recommendation
+
+    @property
     def base(self) -> Entry | None:
-        return next((entry for entry in self.entries if entry.name == self.recommendation.base), None)
+        return self.choice.base
 
     @property
     def chosen(self) -> Entry:
-        return self.entry(self.recommendation.name)
+        return self.choice.chosen
 
-    def entry(self, name: str) -> Entry:
-        return next(entry for entry in self.entries if entry.name == name)
+    @property
+    def best(self) -> Entry:
+        return self.choice.best
 
     def runs(self) -> dict[str, list[Entry]]:
         """Trained checkpoints by run (and window length, where a run was scored at several), each in order of training."""
@@ -66,16 +77,25 @@ class Study:
             out.setdefault(f"{entry.run} @{entry.evaluation.seq_len}" if several else entry.run, []).append(entry)
         return dict(sorted(out.items()))
 
+    def sets(self) -> dict[str, tuple[Entry, Path | None]]:
+        """The evaluation sets by their fingerprints: an entry evaluated on each, and its folder; None where it is not known."""
+        out: dict[str, tuple[Entry, Path | None]] = {}
+        for entry in (self.chosen, *self.entries):
+            fingerprint = entry.evaluation.fingerprints.get("items", "")
+            if fingerprint not in out or out[fingerprint][1] is None:
+                out[fingerprint] = (entry, find_set(entry.evaluation.evalset_path, fingerprint))
+        return out
+
     def metrics(self, among: Sequence[str]) -> list[str]:
         return [name for name in among if any(name in entry.evaluation.estimates for entry in self.entries)]
 
-    def select_values(self) -> dict[str, Estimate]:
-        return {candidate.name: candidate.value for candidate in self.recommendation.candidates}
+    def select_values(self) -> dict[Entry, Estimate]:
+        return {entry: candidate.value for entry, candidate in self.choice.candidates.items()}
 
     def peak(self, entries: Sequence[Entry]) -> Entry:
         """The best on the select half; the earlier of equals."""
         values = self.select_values()
-        return max(entries, key=lambda entry: (values[entry.name].value, -entry.tokens))
+        return max(entries, key=lambda entry: (values[entry].value, -entry.tokens))
 
     def judged(self, reference: Entry, others: Sequence[Entry]) -> list[Comparison | None]:
         """Others against a reference on the confirm half, Holm over them; None where that half is empty."""
@@ -108,19 +128,18 @@ class Study:
         """Each against the model it began from on the documents that judge, Holm over all; None where that was not evaluated."""
         return over_own(self.group, self.metric, entries, [self.own_base(entry) for entry in entries], seed=self.seed)
 
-    def against_base(self) -> dict[str, Comparison]:
+    def against_base(self) -> dict[Entry, Comparison]:
         if self.table is None:
             return {}
-        return {line.name: line.comparison for line in self.table.rows if line.comparison is not None}
+        lines = zip(self.rows, self.table.rows, strict=True)
+        return {entry: line.comparison for entry, line in lines if line.comparison is not None}
 
     def matrix(self) -> tuple[list[Entry], NDArray[np.float64], NDArray[np.float64]] | None:
         """The best twenty (base and chosen among them), best first: differences row - column, and p by Holm over all pairs."""
         values = self.select_values()
-        ranked = sorted((e for e in self.entries if e.name in values), key=lambda e: -values[e.name].value)
-        kept = {e.name for e in ranked[: MATRIX - 2]} | {self.recommendation.name}
-        if self.base is not None:
-            kept.add(self.base.name)
-        entries = [entry for entry in self.entries if entry.name in kept]
+        ranked = sorted((entry for entry in self.entries if entry in values), key=lambda entry: -values[entry].value)
+        kept = {*ranked[: MATRIX - 2], self.chosen, self.base}
+        entries = [entry for entry in self.entries if entry in kept]
         columns = self.group.columns(self.metric, half=self.group.judging, entries=entries)
         if len(entries) < 3 or not columns.items:
             return None
@@ -146,12 +165,12 @@ def study_of(
     notes: Sequence[str] = (),
 ) -> Study:
     metric, more = settle_metric(group, metric)
-    table = None
+    table, rows = None, group.entries
     told = [*notes, *more]
-    recommendation = recommend_group(group, metric, margin=margin, seed=seed)
+    choice = choose_entry(group, metric, margin=margin, seed=seed)
     if len(group.entries) > 1:
         try:
-            table = _against_own(group, metric, recommendation.base, seed)
+            table, rows = _against_own(group, metric, choice.base, seed)
         except ComparisonError as error:
             told.append(str(error))
     dropped = group.columns(metric).dropped
@@ -162,20 +181,19 @@ def study_of(
                 f"{dropped:,} items are missing from some evaluations (a file cut short) and were left out; evaluate again.",
             )
         )
-    return Study(group, metric, say, seed, margin, table, recommendation, target, relation, tuple(told))
+    return Study(group, metric, say, seed, margin, table, rows, choice, target, relation, tuple(told))
 
 
-def _against_own(group: Group, metric: str, base: str | None, seed: int) -> ComparisonTable | None:
+def _against_own(group: Group, metric: str, base: Entry | None, seed: int) -> tuple[ComparisonTable, tuple[Entry, ...]]:
     """The trained checkpoints against the models they began from: as many comparisons as the recommendation makes. Other models
     that were not trained here, and a base in windows of another length, are no checkpoints."""
-    first = next((entry for entry in group.entries if entry.name == base), None)
-    own = {entry: own_base(group.entries, entry, first) for entry in group.entries if entry.trained}
+    own = {entry: own_base(group.entries, entry, base) for entry in group.entries if entry.trained}
     bases = {one for one in own.values() if one is not None}
     if not bases:
-        return compare_group(group, metric, common=True, seed=seed)
+        return compare_group(group, metric, common=True, seed=seed), group.entries
     judged = replace(group, entries=tuple(entry for entry in group.entries if entry.trained or entry in bases))
     beside = [own.get(entry) for entry in judged.entries]
-    return compare_group(judged, metric, reference=base, own=beside, common=True, seed=seed)
+    return compare_group(judged, metric, reference=base, own=beside, common=True, seed=seed), judged.entries
 
 
 def shown(comparison: Comparison | None) -> bool:

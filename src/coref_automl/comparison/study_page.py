@@ -95,8 +95,7 @@ def _tiles(study: Study) -> tuple[Tile, ...]:
             )
         )
     if it.saves:
-        by_name = {candidate.name: candidate.tokens for candidate in it.candidates}
-        saved = 100 * (1 - by_name[it.name] / by_name[it.best])
+        saved = 100 * (1 - study.chosen.tokens / study.best.tokens)
         out.append(
             Tile(
                 say("아낀 학습", "training saved"),
@@ -106,7 +105,7 @@ def _tiles(study: Study) -> tuple[Tile, ...]:
             )
         )
     if len(it.candidates) > 1:
-        bound = next(candidate.bound for candidate in it.candidates if candidate.name == it.name)
+        bound = study.choice.candidates[study.chosen].bound
         told = say("선택 쪽에서, 95% 신뢰", "on select, 95% confidence")
         tone: Tone = "good" if bound <= it.margin else ""
         out.append(
@@ -170,7 +169,7 @@ def results_csv(study: Study) -> str:
         ]
         found = [entry.evaluation.estimates.get(name) for name in metrics]
         values = [v for e in found for v in ((f"{e.value:.6f}", f"{e.low:.6f}", f"{e.high:.6f}", e.n) if e else ("", "", "", ""))]
-        answer = answers.get(entry.name)
+        answer = answers.get(entry)
         last: list[Any] = [""] * len(judged)
         if answer is not None:
             change = answer.difference

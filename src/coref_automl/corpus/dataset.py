@@ -3,7 +3,7 @@
 tokens.npy    [blocks, seq_len]  token ids in the smallest unsigned type that holds the vocabulary
 blocks.npy    [pieces, 4] int32  (block, start, length, document number), sorted by block and start
 mentions.npy  [mentions, 4]      (block, start, end, chain) in token offsets of the block, sorted by block and start
-manifest.json                    settings, counts and fingerprints; card.md says the same to a person
+manifest.json                    settings, counts, fingerprints and checksums; card.md says the same to a person
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.arrays import read_array
+from coref_automl.corpus.checksums import checksums, verify
 from coref_automl.errors import DatasetError, InputError
+from coref_automl.progress import Progress
 from coref_automl.store import (
     MANIFEST,
     claim_folder,
@@ -32,6 +35,9 @@ from coref_automl.store import (
 
 KIND = "dataset"
 TOKENS, PIECES, MENTIONS, CARD = "tokens.npy", "blocks.npy", "mentions.npy", "card.md"
+
+_PORTION = 1 << 20
+"""Mentions that are looked at at a time."""
 
 Ints = NDArray[Any]
 
@@ -73,15 +79,22 @@ class PackedDataset:
             raise DatasetError(f"The dataset {folder} is damaged ({error}); prepare it again in another folder.") from error
         _check_kind(folder, manifest)
         try:
-            tokens, pieces, mentions = (np.load(folder / name, mmap_mode="r") for name in (TOKENS, PIECES, MENTIONS))
-        except (OSError, ValueError) as error:
+            tokens, pieces, mentions = (read_array(folder / name, mapped=True) for name in (TOKENS, PIECES, MENTIONS))
+        except InputError as error:
             raise DatasetError(f"The dataset {folder} is damaged ({error}); prepare it again in another folder.") from error
-        shape = (manifest.get("blocks"), manifest.get("seq_len"))
-        if tokens.shape != shape or pieces.shape[1:] != (4,) or mentions.shape[1:] != (4,):
-            raise DatasetError(
-                f"The dataset {folder} is damaged (tokens are {tokens.shape}, the manifest says {shape}); prepare it again."
-            )
+        if fault := _wrong_shape(manifest, tokens, pieces, mentions) or _outside(PIECES, _ends(pieces), tokens.shape):
+            raise DatasetError(f"The dataset {folder} is damaged ({fault}); prepare it again in another folder.")
         return cls(folder, manifest, tokens, pieces, mentions)
+
+    def verify(self, progress: Progress) -> None:
+        """Are the arrays what was prepared? Earlier versions wrote no checksums: of theirs, spans alone are looked at."""
+        if (written := self.manifest.get("checksums")) is not None:
+            total = sum((self.folder / name).stat().st_size for name in (TOKENS, PIECES, MENTIONS))
+            with progress.stage("verify dataset", total, "bytes") as stage:
+                verify(self.folder, written, on_bytes=stage.advance)
+        for low in range(0, len(self.mentions), _PORTION):
+            if fault := _outside(MENTIONS, self.mentions[low : low + _PORTION], self.tokens.shape):
+                raise DatasetError(f"The dataset {self.folder} is damaged ({fault}); prepare it again in another folder.")
 
     def cut_to(self, seq_len: int) -> PackedDataset:
         """The same blocks as shorter rows, for a first phase at a shorter length. Nothing is copied but the tables of spans.
@@ -149,6 +162,28 @@ def _check_kind(folder: Path, manifest: Any) -> None:
         raise DatasetError(f"{folder} is not a prepared dataset, it holds {with_article(kind)}; make one: coref-automl prepare")
 
 
+def _wrong_shape(manifest: dict[str, Any], tokens: Ints, pieces: Ints, mentions: Ints) -> str | None:
+    shape = (manifest.get("blocks"), manifest.get("seq_len"))
+    if tokens.shape != shape:
+        return f"tokens are {tokens.shape}, the manifest says {shape}"
+    for name, array, rest in ((TOKENS, tokens, shape[1:]), (PIECES, pieces, (4,)), (MENTIONS, mentions, (4,))):
+        if array.shape[1:] != rest or array.dtype.kind not in "iu":
+            return f"{name} is {array.shape} of {array.dtype}"
+    return None
+
+
+def _ends(pieces: Ints) -> Ints:
+    """Pieces with their end in place of their length, as mentions have it."""
+    return np.column_stack([pieces[:, :2], pieces[:, 1].astype(np.int64) + pieces[:, 2], pieces[:, 3]])
+
+
+def _outside(name: str, spans: Ints, shape: tuple[int, ...]) -> str | None:
+    """Spans (block, start, end, ...) stand in the order of their blocks, and each within its own."""
+    block, start, end, _ = spans.T
+    lost = (block < 0) | (block >= shape[0]) | (start < 0) | (end <= start) | (end > shape[1])
+    return f"{name} has a span outside its block" if lost.any() or (np.diff(block) < 0).any() else None
+
+
 def _cut_pieces(dataset: PackedDataset, seq_len: int) -> Ints:
     block, start, length, document = np.asarray(dataset.pieces, np.int64).T
     flat = block * dataset.seq_len + start
@@ -198,8 +233,15 @@ def write_dataset(
     _stream(folder / TOKENS, blocks, (count, seq_len), np.dtype(dtype))
     _stream(folder / PIECES, [pieces], (len(pieces), 4), np.dtype(np.int32))
     _stream(folder / MENTIONS, mentions, (rows, 4), np.dtype(np.int32))
-    print_of_bytes = fingerprint_files([folder / TOKENS, folder / PIECES, folder / MENTIONS])
-    whole = {"kind": KIND, **manifest, "seq_len": seq_len, "blocks": count, "fingerprint": print_of_bytes}
+    arrays = [folder / name for name in (TOKENS, PIECES, MENTIONS)]
+    whole = {
+        "kind": KIND,
+        **manifest,
+        "seq_len": seq_len,
+        "blocks": count,
+        "fingerprint": fingerprint_files(arrays),
+        "checksums": checksums(arrays),
+    }
     write_json(folder / MANIFEST, whole)
     if card is not None:
         write_text(folder / CARD, card(whole))

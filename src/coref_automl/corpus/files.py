@@ -34,6 +34,8 @@ def files_of(place: str) -> list[Path]:
         found = [file for file in path.rglob("*") if file.is_file() and kind_of(file) in READERS]
     elif path.is_file():
         found = [path]
+    elif path.exists():
+        raise SourceError(f"local:{place} is a pipe, a socket or a device; copy its content into a file and give that.")
     else:
         found = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]  # noqa: PTH207 - absolute patterns
     if not found:

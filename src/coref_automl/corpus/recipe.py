@@ -12,6 +12,7 @@ from coref_automl.corpus.clean import Filters
 from coref_automl.corpus.encode import Mode
 from coref_automl.corpus.holdout import SHARE
 from coref_automl.errors import RecipeError
+from coref_automl.models.families import LONGEST
 
 _NO_BYTES = ("workers", "allow_missing", "allow_empty", "portion")
 """Fields that change how a dataset is made, not what it holds."""
@@ -48,7 +49,7 @@ class PrepareRecipe:
         typed(self)
         wrong = {
             "sources": (bool(self.sources), "needs at least one entry; see: coref-automl sources"),
-            "seq_len": (self.seq_len >= 16, "should be 16 or more"),
+            "seq_len": (16 <= self.seq_len <= LONGEST, f"should lie between 16 and {LONGEST:,}"),
             "holdout": (0 <= self.holdout <= 0.5, "should lie between 0 and 0.5"),
             "chain_cap": (self.chain_cap >= 2, "should be 2 or more"),
             "similarity": (0 < self.similarity <= 1, "should lie between 0 and 1"),

@@ -17,7 +17,7 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document, Record
 from coref_automl.store import MANIFEST, mark_done, write_json
 
-LEAST_VOCABULARY = 1_000
+LEAST_VOCABULARY, MOST_VOCABULARY = 1_000, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,11 @@ class TokenizerCard(Record):
 def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | None = None) -> TokenizerCard:
     """Read, clean, leave out what is held out, learn, save."""
     progress = progress or quiet()
-    if recipe.vocab_size < LEAST_VOCABULARY:
-        raise RecipeError(f"vocab_size should be at least {LEAST_VOCABULARY:,}, not {recipe.vocab_size:,}.")
+    if not LEAST_VOCABULARY <= recipe.vocab_size <= MOST_VOCABULARY:
+        bounds = f"between {LEAST_VOCABULARY:,} and {MOST_VOCABULARY:,}"
+        raise RecipeError(f"vocab_size should lie {bounds}, not {recipe.vocab_size:,}; pass --vocab-size 16000.")
+    if recipe.tails is not None and not 0 <= recipe.tails <= recipe.vocab_size:
+        raise RecipeError(f"tails should lie between 0 and vocab_size ({recipe.vocab_size:,}), not {recipe.tails:,}.")
     with claimed(out, "tokenizer", fresh=True):
         return _learn(recipe, out, progress)
 

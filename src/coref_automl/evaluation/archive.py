@@ -3,6 +3,7 @@
     ARCHIVE/items-<fingerprint>.npz                                   the items of a set as columns, once
     ARCHIVE/<run>/evaluations/<set>-<length>/<checkpoint>/{result.json, ranks.npz}
     ARCHIVE/evaluations/<model>/<set>-<length>/{result.json, ranks.npz}
+    ARCHIVE/.../<set>-<length>-<mark>/...                             another set of that name, dtype or scorer version
 
 No passage, answer, predicted word, title or path of a machine is kept. Every number, interval and verdict stays the same.
 """
@@ -20,9 +21,9 @@ from numpy.typing import NDArray
 from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import FACTS, OWN, RANKS, RULES, items_name, read_columns, whole_numbers
 from coref_automl.evaluation.stored import RESULT, StoredEvaluation
-from coref_automl.evaluation.targets import CHECKPOINT, EVALUATIONS, model_slug
+from coref_automl.evaluation.targets import CHECKPOINT, EVALUATIONS, folder_name, model_slug
 from coref_automl.records import Evaluation, half_of
-from coref_automl.store import write_json, written_whole
+from coref_automl.store import fingerprint, write_json, written_whole
 
 _SHARED = (*FACTS, "pronoun_between", *OWN)
 
@@ -38,19 +39,21 @@ class _Items:
 def archive_evaluations(stored: Sequence[StoredEvaluation], out: Path) -> None:
     """Write the evaluations to `out`, each once, in the layout of runs."""
     places: dict[Path, StoredEvaluation] = {}
-    by_set: dict[str, list[StoredEvaluation]] = {}
+    by_set: dict[str, list[tuple[StoredEvaluation, Path]]] = {}
     for one in stored:
-        other = places.setdefault(_place(one.evaluation), one)
-        if other is not one:
+        place = _place(one.evaluation)
+        if place in places and places[place].evaluation.condition != one.evaluation.condition:
+            place = _place(one.evaluation, fingerprint(*one.evaluation.condition)[:8])
+        if other := places.get(place):
             raise InputError(f"{other.folder} and {one.folder} have the same name; rename one of the runs to keep both.")
-        by_set.setdefault(one.evaluation.fingerprints.get("items", ""), []).append(one)
-    for fingerprint, members in by_set.items():
-        columns = [read_columns(one.folder, (*_SHARED, *RULES, "out_of_reach")) for one in members]
+        places[place] = one
+        by_set.setdefault(one.evaluation.fingerprints.get("items", ""), []).append((one, out / place))
+    for name, members in by_set.items():
+        columns = [read_columns(one.folder, (*_SHARED, *RULES, "out_of_reach")) for one, _ in members]
         items = _items(columns)
-        _write(out / items_name(fingerprint), {"item": np.array(list(items.index)), **items.columns})
-        for one, found in zip(members, columns, strict=True):
-            folder = out / _place(one.evaluation)
-            _write(folder / RANKS, {"set": np.array(fingerprint), **_own(found, items)})
+        _write(out / items_name(name), {"item": np.array(list(items.index)), **items.columns})
+        for (one, folder), found in zip(members, columns, strict=True):
+            _write(folder / RANKS, {"set": np.array(name), **_own(found, items)})
             write_json(folder / RESULT, without_paths(one.evaluation).to_json())
 
 
@@ -86,9 +89,9 @@ def place_of(path: str) -> str:
     return f"runs/{found.parent.name}/{found.name}" if CHECKPOINT.fullmatch(found.name) else found.name
 
 
-def _place(evaluation: Evaluation) -> Path:
+def _place(evaluation: Evaluation, mark: str = "") -> Path:
     run, _, label = evaluation.checkpoint.rpartition("/")
-    inside = f"{evaluation.evalset}-{evaluation.seq_len}"
+    inside = folder_name(evaluation.evalset, evaluation.seq_len, mark)
     if run and CHECKPOINT.fullmatch(label):
         return Path(PurePath(run).name) / EVALUATIONS / inside / label
     return Path(EVALUATIONS) / model_slug(evaluation.checkpoint) / inside

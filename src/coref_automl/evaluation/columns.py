@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.arrays import read_arrays
 from coref_automl.errors import InputError
 from coref_automl.records import ItemScore
 from coref_automl.store import read_jsonl
@@ -98,9 +99,8 @@ def _shared(path: Path) -> dict[str, NDArray[Any]]:
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as held:
-            return {name: held[name] for name in held.files}
-    except (OSError, ValueError, KeyError) as error:
+        return read_arrays(path)
+    except InputError as error:
         raise InputError(f"{path} cannot be read ({error}); make the archive again.") from error
 
 

@@ -90,6 +90,17 @@ def check(documents: Sequence[Document], items: Mapping[Task, Sequence[ClozeItem
             seen.add(item.id)
 
 
+def find_set(recorded: str, fingerprint: str) -> Path | None:
+    """The folder of the very set that an evaluation was made on: where it stood then, or the bundled one; None if it moved."""
+    for folder in (*([Path(recorded)] if recorded else []), bundled_eval_set()):
+        try:
+            if _manifest(folder).get("fingerprint") == fingerprint:
+                return folder
+        except EvalSetError:
+            continue
+    return None
+
+
 def bundled_eval_set() -> Path:
     """The set that `evaluate PATH` uses when no other is named."""
     return Path(__file__).parent.parent / "assets" / "evalsets" / "bundled"

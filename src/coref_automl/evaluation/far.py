@@ -10,19 +10,12 @@ from bisect import bisect_left
 from collections import Counter
 
 from coref_automl.corpus.chains import Mention
+from coref_automl.evaluation.metrics import BUCKETS, bucket_of
 from coref_automl.evaluation.reading import INSIDE_WORD, NO_CHOICE, Found, ReadDocument, Span, choose_candidates, lot, opens_word
 from coref_automl.records import ClozeItem
 
-BUCKETS: tuple[tuple[int, int], ...] = ((0, 128), (128, 512), (512, 1024), (1024, 1536), (1536, 2000))
-"""Half-open: a distance of 128 is in the second."""
-
 PER_BUCKET = 3
 """The most nouns of one document in one bucket."""
-
-
-def bucket_of(distance: int) -> tuple[int, int] | None:
-    """The bucket of a distance; None beyond the last, or without an antecedent."""
-    return next((bucket for bucket in BUCKETS if bucket[0] <= distance < bucket[1]), None)
 
 
 def far_items(read: ReadDocument, *, seed: int, per_bucket: int = PER_BUCKET) -> Found:

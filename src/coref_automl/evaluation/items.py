@@ -13,9 +13,10 @@ from coref_automl.corpus.holdout import LEAST, SHARE
 from coref_automl.errors import EvalSetError, FolderError, RecipeError
 from coref_automl.evaluation import manifest, nouns
 from coref_automl.evaluation.evalset import KIND, TASKS, EvalSet, bundled_eval_set, freeze
-from coref_automl.evaluation.far import bucket_of, far_items
+from coref_automl.evaluation.far import far_items
 from coref_automl.evaluation.gold import Annotated, annotated, gold_items
 from coref_automl.evaluation.lambada import Passage, lambada_items, open_rows, passages
+from coref_automl.evaluation.metrics import bucket_of
 from coref_automl.evaluation.reading import Found, ReadDocument, read_document, spread
 from coref_automl.evaluation.real import PER_DOCUMENT, real_items
 from coref_automl.evaluation.rows import local_rows

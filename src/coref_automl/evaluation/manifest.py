@@ -11,7 +11,7 @@ from coref_automl import store
 from coref_automl.config import to_mapping
 from coref_automl.corpus.files import files_of, name_of
 from coref_automl.corpus.sources import inputs_of, licence_of
-from coref_automl.evaluation.far import BUCKETS, bucket_of
+from coref_automl.evaluation.metrics import BUCKETS, bucket_of
 from coref_automl.evaluation.reading import VERSIONS
 from coref_automl.korean import kiwi_version
 from coref_automl.records import ClozeItem, Task

@@ -57,7 +57,7 @@ _ALL = (
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
 PRIMARY = "real1_strict"
 
-BUCKETS = ((0, 128), (128, 512), (512, 1024), (1024, 1536), (1536, 2000))
+BUCKETS: tuple[tuple[int, int], ...] = ((0, 128), (128, 512), (512, 1024), (1024, 1536), (1536, 2000))
 """Distances of `real-far` in reference tokens, half open."""
 
 GROUPINGS: dict[str, Callable[[ItemScore], str]] = {
@@ -152,10 +152,15 @@ def breakdown(scores: Sequence[ItemScore], metric: str, by: str, *, seed: int = 
     return out
 
 
+def bucket_of(distance: int) -> tuple[int, int] | None:
+    """The bucket of a distance; None beyond the last, or without an antecedent."""
+    return next((bucket for bucket in BUCKETS if bucket[0] <= distance < bucket[1]), None)
+
+
 def bucket(distance: int) -> str:
-    for low, high in BUCKETS:
-        if low <= distance < high:
-            return f"{low}-{high - 1}"
+    """The label of a distance's bucket."""
+    if found := bucket_of(distance):
+        return f"{found[0]}-{found[1] - 1}"
     return "none" if distance < 0 else f"{BUCKETS[-1][1]}+"
 
 

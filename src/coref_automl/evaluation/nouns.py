@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl import store
-from coref_automl.errors import EvalSetError, StorageError
+from coref_automl.arrays import read_array
+from coref_automl.errors import EvalSetError, InputError, StorageError
 from coref_automl.models.vocabulary import entry_words
 
 if TYPE_CHECKING:
@@ -61,7 +62,10 @@ def _read_or_build(
 ) -> NDArray[np.bool_]:
     path = table_path(folder, fingerprint)
     if path.is_file():
-        return _read(path, len(entry_words(tokenizer)))
+        table, size = read_table(path), len(entry_words(tokenizer))
+        if table.shape != (size,):
+            raise EvalSetError(f"{path} is not a noun table of {size} entries; delete it, and it is built again.")
+        return table
     try:
         import kiwipiepy  # noqa: F401 - asked for before any work, because scoring machines may lack it
     except ImportError as error:
@@ -77,11 +81,12 @@ def _read_or_build(
     return table
 
 
-def _read(path: Path, size: int) -> NDArray[np.bool_]:
+def read_table(path: Path) -> NDArray[np.bool_]:
+    """A stored table, whatever tokenizer it belongs to."""
     try:
-        table = np.load(path)
-    except (ValueError, EOFError, OSError) as error:
+        table = read_array(path)
+    except InputError as error:
         raise EvalSetError(f"{path} is damaged ({error}); delete it, and it is built again.") from error
-    if table.dtype != np.bool_ or table.shape != (size,):
-        raise EvalSetError(f"{path} is not a noun table of {size} entries; delete it, and it is built again.")
+    if table.dtype != np.bool_:
+        raise EvalSetError(f"{path} is not a noun table; delete it, and it is built again.")
     return np.asarray(table, np.bool_)

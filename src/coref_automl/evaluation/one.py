@@ -110,6 +110,7 @@ def evaluate_one(
         baselines=baselines,
         single_entry_share=single_entry_share(ordered),
         out_of_reach=sum(score.out_of_reach for score in ordered),
+        evalset_path=str(evalset.folder.resolve()),
     )
     return evaluation, ordered
 

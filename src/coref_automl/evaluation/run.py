@@ -18,9 +18,10 @@ from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.keep import Desk
 from coref_automl.evaluation.one import evaluate_one, pick
 from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
-from coref_automl.evaluation.targets import Target, base_targets, find_targets
+from coref_automl.evaluation.targets import Target, base_targets, find_targets, identity
 from coref_automl.evaluation.words import WordMode
 from coref_automl.locks import locked
+from coref_automl.models.families import too_long
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Evaluation
 from coref_automl.store import claim_folder
@@ -57,6 +58,8 @@ class EvaluateRecipe:
         for option, (value, low) in least.items():
             if value is not None and value < low:
                 raise RecipeError(f"{option} should be {low} or more, not {value}.")
+        if self.seq_len is not None and (why := too_long(self.seq_len)):
+            raise RecipeError(f"seq_len {why}.")
 
 
 def evaluate(
@@ -87,10 +90,10 @@ def evaluate(
     if recipe.base:
         _evaluate_bases(targets, sets, recipe, devices, progress)
     _evaluate_all(targets, sets, recipe, devices, tally)
-    order = {target.name: place for place, target in enumerate(targets)}
+    order = {target.model: place for place, target in enumerate(targets)}
     if tally.failures:
         _raise(tally.failures, len(targets))
-    return sorted(tally.done, key=lambda evaluation: order[evaluation.checkpoint])
+    return sorted(tally.done, key=lambda evaluation: order[evaluation.path])
 
 
 @dataclass(slots=True)
@@ -179,11 +182,11 @@ def _evaluate_bases(
 ) -> None:
     """The models that the checkpoints started from, where they are at hand: every table shows them. Never a reason to fail."""
     wanted: dict[tuple[str, int], None] = {}
-    mine = {target.model for target in targets}
+    mine = {identity(target.model) for target in targets}
     for target in targets:
         try:
             provenance = target.provenance()
-            if provenance is None or not _at_hand(provenance.base) or provenance.base in mine:
+            if provenance is None or not _at_hand(provenance.base) or identity(provenance.base) in mine:
                 continue
             seq_len = recipe.seq_len or Desk(target, recipe.out).seq_len()
             wanted[provenance.base, seq_len] = None

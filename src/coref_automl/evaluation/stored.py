@@ -1,6 +1,7 @@
 """Evaluations on disk. In: paths of checkpoints, runs, models, or folders of these. Out: what has been evaluated.
 
 runs/<run>/evaluations/<set>-<length>/checkpoint-65/{items.jsonl, result.json, DONE}
+runs/<run>/evaluations/<set>-<length>-<mark>/checkpoint-65/...           another set of that name, dtype or scorer version
 runs/<run>/checkpoint-65_eval_results.json
 evaluations/<model>/<set>-<length>/{items.jsonl, result.json, DONE}      a model outside a run folder
 evaluations/<model>/<model>_eval_results.json
@@ -8,7 +9,7 @@ evaluations/<model>/<model>_eval_results.json
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from coref_automl.evaluation.columns import RANKS, has_items, holds_text, read_s
 from coref_automl.evaluation.targets import (
     CHECKPOINT,
     EVALUATIONS,
+    Target,
     checkpoints_of,
     identity,
     is_model_folder,
@@ -93,14 +95,19 @@ def open_evaluation(folder: Path) -> StoredEvaluation | None:
     return StoredEvaluation(evaluation, folder)
 
 
-def base_evaluation(model: str, evalset: str, seq_len: int, out: Path | None = None) -> StoredEvaluation | None:
-    """The evaluation of the model that a run began from; another model's of the same name is not taken for it."""
+def base_evaluation(model: str, wanted: Callable[[Evaluation], bool], out: Path | None = None) -> StoredEvaluation | None:
+    """An evaluation of the model that a run began from; another model's of the same name is not taken for it."""
     plain = target_of(model, out)
     for target in (plain, marked(plain)) if plain.base.name else (plain,):
-        found = open_evaluation(target.folder(evalset, seq_len))
-        if found is not None and identity(found.evaluation.path) == identity(model):
-            return found
+        for found in find_evaluations(_folders_of(target), skip_damaged=True):
+            if identity(found.evaluation.path) == identity(model) and wanted(found.evaluation):
+                return found
     return None
+
+
+def _folders_of(target: Target) -> list[Path]:
+    pattern = f"{EVALUATIONS}/*/{target.label}" if target.in_run else "*"
+    return sorted((folder.parent for folder in target.base.glob(f"{pattern}/{RESULT}")), key=natural_order)
 
 
 def neighbours(model: str, out: Path | None = None) -> list[StoredEvaluation]:
@@ -120,6 +127,7 @@ def summary_json(evaluation: Evaluation) -> dict[str, Any]:
     return {
         "checkpoint": evaluation.checkpoint,
         "seq_len": evaluation.seq_len,
+        "dtype": evaluation.dtype,
         "evaluated_at": evaluation.evaluated_at,
         "real1": value.get("real1"),
         "real5": value.get("real5"),

@@ -26,9 +26,15 @@ class Target:
     base: Path
     in_run: bool
 
-    def folder(self, evalset: str, seq_len: int) -> Path:
-        inside = f"{evalset}-{seq_len}"
+    def folder(self, evalset: str, seq_len: int, mark: str = "") -> Path:
+        """Where an evaluation is written; `mark` tells it from another one that has the plain name already."""
+        inside = folder_name(evalset, seq_len, mark)
         return self.base / EVALUATIONS / inside / self.label if self.in_run else self.base / inside
+
+    def holds(self, folder: Path) -> bool:
+        """Is this folder one of the model's own evaluations, whatever set it is named after?"""
+        home = folder.parents[1] / folder.name if self.in_run else folder.parent
+        return home.resolve() == (self.base / EVALUATIONS / self.label if self.in_run else self.base).resolve()
 
     @property
     def summary(self) -> Path:
@@ -42,6 +48,10 @@ class Target:
     def provenance(self) -> Provenance | None:
         path = Path(self.model) / "training.json"
         return Provenance.from_json(read_json(path)) if path.is_file() else None
+
+
+def folder_name(evalset: str, seq_len: int, mark: str = "") -> str:
+    return f"{evalset}-{seq_len}-{mark}" if mark else f"{evalset}-{seq_len}"
 
 
 def find_targets(paths: Sequence[str | Path], out: Path | None = None) -> list[Target]:

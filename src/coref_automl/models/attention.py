@@ -7,53 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from coref_automl.errors import ModelError
+from coref_automl.models.documents import Documents
 from coref_automl.models.families import family
 
-IMPLEMENTATIONS = ("auto", "sdpa", "eager", "flex")
-
-
-@dataclass(frozen=True, slots=True)
-class Documents:
-    """The documents of packed rows: (B, L) numbers from 1, 0 on padding."""
-
-    segments: Tensor
-
-    def real(self) -> Tensor:
-        """The (B, L) mask of real tokens."""
-        return (self.segments > 0).to(torch.long)
-
-    def pairs(self) -> Tensor:
-        """The same as a mask of pairs (B, 1, L, L)."""
-        same = self.segments[:, None, :, None] == self.segments[:, None, None, :]
-        return same & (self.segments > 0)[:, None, None, :]
-
-
-def choose_attention(name: str, device: str) -> str:
-    """The fastest implementation of a family on a device."""
-    if family(name).sdpa:
-        return "sdpa"
-    return "flex" if str(device).startswith("cuda") else "eager"
+IMPLEMENTATIONS = ("auto", "sdpa", "eager", "flex", "fused")
 
 
 def use_attention(model: Any, attention: str = "auto") -> list[str]:
-    """Switch a model to an implementation; the note says which one it is."""
-    name, device = model.config.model_type, model.device.type
+    """Switch a model to an implementation; the note says which one it is, and why where that is not plain."""
     if attention not in IMPLEMENTATIONS:
         raise ModelError(f"There is no attention {attention!r}; choose one of: {', '.join(IMPLEMENTATIONS)}.")
-    chosen = choose_attention(name, device) if attention == "auto" else attention
-    if chosen == "flex" and attention == "auto" and _small_heads(model):
-        chosen = "eager"
-    if name == "deberta-v2":
-        return _use_for_deberta(model, chosen, device)
-    if chosen == "flex":
-        return _use_flex_for_modernbert(model, device)
+    if model.config.model_type == "deberta-v2":
+        return _use_for_deberta(model, attention)
+    if attention == "fused":
+        raise ModelError(f"Fused attention is for DeBERTa-v2; a {model.config.model_type} model runs with sdpa or eager.")
+    if attention == "flex":
+        return _use_flex_for_modernbert(model, model.device.type)
+    chosen = "sdpa" if attention == "auto" and family(model.config.model_type).sdpa else attention
+    chosen = "eager" if chosen == "auto" else chosen
     model.set_attn_implementation(chosen)
     return [f"Attention: {chosen}."]
 
@@ -81,10 +58,10 @@ def packed_masks(model: Any, segments: Tensor) -> Any:
     """
     name = model.config.model_type
     if name == "deberta-v2":
-        from coref_automl.models.flex_deberta import installed
+        from coref_automl.models import flex_deberta, fused_deberta
 
         documents = Documents(segments)
-        return documents if installed(model) else documents.pairs()
+        return documents if fused_deberta.installed(model) or flex_deberta.installed(model) else documents.pairs()
     if name == "modernbert":
         from coref_automl.models.flex_modernbert import masks, takes
 
@@ -125,21 +102,31 @@ def _use_flex_for_modernbert(model: Any, device: str) -> list[str]:
     from coref_automl.models.flex_modernbert import install
 
     install(model)
-    return [f"Attention: flex.{_lost_dropout(model.config.attention_dropout)}"]
+    return [f"Attention: flex{_lost_dropout(model.config.attention_dropout)}."]
 
 
-def _use_for_deberta(model: Any, chosen: str, device: str) -> list[str]:
-    from coref_automl.models.flex_deberta import install, installed, uninstall
+def _use_for_deberta(model: Any, attention: str) -> list[str]:
+    """Fused kernels where they run; else FlexAttention on CUDA, the library's own code elsewhere."""
+    from coref_automl.models import flex_deberta, fused_deberta
 
-    if chosen == "sdpa":
-        raise ModelError("DeBERTa-v2 has no sdpa attention; choose flex (on CUDA) or eager.")
-    if chosen == "eager":
-        if installed(model):
-            uninstall(model)
-        return ["Attention: eager."]
-    _check_cuda(device, "eager")
-    install(model)
-    return [f"Attention: flex.{_lost_dropout(model.config.attention_probs_dropout_prob)}"]
+    if attention == "sdpa":
+        raise ModelError("DeBERTa-v2 has no sdpa attention; choose fused or flex (on CUDA) or eager.")
+    device, obstacle, reason = model.device.type, fused_deberta.why_not(model), ""
+    instead = "flex" if device == "cuda" and flex_deberta.suits(model) else "eager"
+    if attention == "fused" and obstacle is not None:
+        raise ModelError(f"Fused attention {obstacle}; choose {instead} here.")
+    chosen = attention
+    if attention == "auto":
+        chosen = "fused" if obstacle is None else instead
+        reason = f" (fused {obstacle})" if obstacle is not None and device == "cuda" else ""
+    flex_deberta.uninstall(model)
+    if chosen == "fused":
+        fused_deberta.install(model)
+    elif chosen == "flex":
+        _check_cuda(device, "eager")
+        flex_deberta.install(model)
+        reason += _lost_dropout(model.config.attention_probs_dropout_prob)
+    return [f"Attention: {chosen}{reason}."]
 
 
 def _check_cuda(device: str, instead: str) -> None:
@@ -148,8 +135,4 @@ def _check_cuda(device: str, instead: str) -> None:
 
 
 def _lost_dropout(share: float) -> str:
-    return f" Its kernel has no dropout, so attention dropout ({share}) does not apply; eager keeps it." if share else ""
-
-
-def _small_heads(model: Any) -> bool:
-    return bool(model.config.hidden_size // model.config.num_attention_heads < 16)
+    return f"; its kernel has no dropout, so attention dropout ({share}) does not apply, and eager keeps it" if share else ""

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coref_automl.config import choose
+from coref_automl.errors import ModelError
 from coref_automl.korean import PRONOUN, Tagger, Tags
+from coref_automl.models.families import too_long
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -67,6 +69,8 @@ def build_masked_lm(shape: str, tokenizer: PreTrainedTokenizerFast, *, seq_len: 
     import torch
     from transformers import AutoModelForMaskedLM
 
+    if why := too_long(seq_len):
+        raise ModelError(f"A model's length {why}.")
     config = _config(choose(shape, SHAPES, "shape"), tokenizer, seq_len)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import Any
 
 from coref_automl.errors import ModelError
-from coref_automl.models.families import family
+from coref_automl.models.families import LONGEST, family, length_of
+
+_LAYERS = ("num_hidden_layers", "n_layers")
+_TIMES = 3
+"""A model may hold so many times the numbers of its files: a new head repeats the embedding, and tied weights are kept once."""
+
+_SPARE = 1 << 22
+"""Numbers that do not matter, such as the counters of positions beside a tiny model."""
 
 
 def judge(name: str, model: Any, info: dict[str, Any], *, new_head: bool | None) -> list[str]:
@@ -39,6 +48,52 @@ def judge(name: str, model: Any, info: dict[str, Any], *, new_head: bool | None)
     if surplus:
         notes.append(f"Not used from the checkpoint: {', '.join(surplus)}.")
     return notes
+
+
+def check_layers(folder: Path, written: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
+    """A layer has weights of its own. Asked of the file, since the library's config already makes a list of the layers."""
+    for name in _LAYERS:
+        layers = written.get(name)
+        if isinstance(layers, int) and layers > len(shapes):
+            raise ModelError(
+                f"{folder / 'config.json'} says {name} {layers:,}, and the files hold {len(shapes):,} weights in all; "
+                f"correct it or copy the checkpoint again."
+            )
+
+
+def check_size(folder: Path, kind: Any, config: Any, shapes: dict[str, tuple[int, ...]], **options: Any) -> None:
+    """A config that describes far more numbers than its files hold is wrong, and memory for them is never asked for."""
+    import torch
+
+    if (length := length_of(config)) > LONGEST:
+        raise ModelError(
+            f"{folder / 'config.json'} says that the model reads {length:,} tokens, and more than {LONGEST:,} are not "
+            f"supported; correct max_position_embeddings."
+        )
+    with torch.device("meta"):  # shapes without memory
+        model = kind.from_config(config, **options)
+    described = {name: tuple(part.shape) for name, part in (*model.named_parameters(), *model.named_buffers())}
+    wanted, held = (sum(map(math.prod, part.values())) for part in (described, shapes))
+    if wanted > _TIMES * held + _SPARE:
+        largest = max(described, key=lambda name: math.prod(described[name]))
+        raise ModelError(
+            f"{folder / 'config.json'} describes {wanted:,} numbers, and the weight files hold {held:,} (the largest would be "
+            f"{largest}, {_size(described[largest])}); correct its sizes or copy the checkpoint again."
+        )
+
+
+def check_ids(name: str, ids: dict[str, int]) -> None:
+    """Tables have a row for every id up to the highest, and the library counts up to it when it reads a vocabulary."""
+    entry = max(ids, key=ids.__getitem__, default="")
+    if ids and ids[entry] >= 2 * len(ids) + _HOLES:
+        raise ModelError(
+            f"The tokenizer of {name} has {len(ids):,} entries and gives {entry!r} the id {ids[entry]:,}; "
+            f"copy it again from the base model."
+        )
+
+
+_HOLES = 1 << 20
+"""Rows of nothing that cost little; entries in a list or a vocab.txt, which are counted nowhere, stay far below it too."""
 
 
 def or_new(new_head: bool | None) -> str:

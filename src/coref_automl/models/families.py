@@ -31,6 +31,9 @@ FAMILIES: dict[str, Family] = {
     "modernbert": Family("rotary"),
 }
 
+LONGEST = 131_072
+"""Tokens of the longest row or window: sixteen times what the longest of these families read. More is a slip of the hand."""
+
 PRE_NORM = frozenset({"modernbert"})
 """Families whose residual path is not normalised: they bear a rate several times larger."""
 
@@ -57,6 +60,15 @@ def length_of(config: Any) -> int:
     known = _as_dict(config)
     usual = 512 + first_row(known)  # config.json leaves out nothing since transformers 4; older files may
     return int(known.get("max_position_embeddings", usual)) - first_row(known)
+
+
+def too_long(seq_len: int) -> str | None:
+    """Why a length cannot be meant, as the end of a sentence; None where it can."""
+    return (
+        f"should be {LONGEST:,} tokens or fewer, not {seq_len:,}; pass --seq-len 512 or another length"
+        if seq_len > LONGEST
+        else None
+    )
 
 
 def off_by_two(config: Any, rows: int | None) -> bool:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from coref_automl.errors import InputError, ModelError
 from coref_automl.models.families import length_of, off_by_two
-from coref_automl.store import at_home, fingerprint_files, natural_order, read_json
+from coref_automl.store import at_home, fingerprint_files, natural_order, read_json, refuse_special
 
 BUNDLED = {"bundled:ko-mini": "ko-mini"}
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "tokenizer.model", "sentencepiece.bpe.model")
@@ -56,6 +56,9 @@ def folder_of(model: str, *, weights: bool = True) -> Path:
     """The folder of a model; a hub id is downloaded (the tokenizer alone, unless weights are wanted) or found in the cache."""
     found = resolve(model)
     folder = Path(found) if Path(found).is_dir() else _from_hub(found, _SMALL)
+    for path in folder.iterdir():
+        if not path.is_dir():
+            refuse_special(path)  # the library opens what it finds by name, and would wait at a pipe for ever
     if not (folder / "config.json").is_file() and not (not weights and has_tokenizer(folder)):
         inside = sorted((path.name for path in folder.glob("checkpoint-*") if path.is_dir()), key=natural_order)
         hint = (
@@ -73,6 +76,31 @@ def folder_of(model: str, *, weights: bool = True) -> Path:
 
 def has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in TOKENIZER_FILES)
+
+
+def vocabulary_ids(folder: Path) -> dict[str, int]:
+    """Entries and their ids as a tokenizer's JSON files state them; a vocabulary that is a plain list states none."""
+    found: dict[str, int] = {}
+    for name in _VOCABULARIES:
+        try:
+            written = read_json(folder / name)
+        except InputError:
+            continue  # missing, or damaged: that is for the library to say
+        written = written if isinstance(written, dict) else {}
+        model = written.get("model")
+        vocabulary = model.get("vocab") if isinstance(model, dict) else None if name in _WITH_RULES else written
+        found |= {entry: at for entry, at in vocabulary.items() if isinstance(at, int)} if isinstance(vocabulary, dict) else {}
+        added = written.get("added_tokens")
+        for entry in added if isinstance(added, list) else ():
+            if isinstance(entry, dict) and isinstance(entry.get("id"), int):
+                found[str(entry.get("content"))] = entry["id"]
+        decoder = written.get("added_tokens_decoder")
+        found |= {f"added {at}": int(at) for at in decoder if at.isdecimal()} if isinstance(decoder, dict) else {}
+    return found
+
+
+_WITH_RULES = ("tokenizer.json", "tokenizer_config.json")
+_VOCABULARIES = (*_WITH_RULES, "vocab.json", "added_tokens.json")
 
 
 def config_of(folder: Path) -> dict[str, Any]:
@@ -94,7 +122,11 @@ def weight_files(folder: Path) -> list[Path]:
             written = _json(index)
             if not isinstance(written, dict) or not isinstance(written.get("weight_map"), dict):
                 raise ModelError(f"{index} names no weights; copy the checkpoint again.")
-            names = sorted(set(written["weight_map"].values()))
+            names = sorted({str(name) for name in written["weight_map"].values()})
+            if outside := [name for name in names if PurePath(name).is_absolute() or ".." in PurePath(name).parts]:
+                raise ModelError(
+                    f"{index} names {outside[0]}, which lies outside its folder, and is not followed; copy the checkpoint again."
+                )
             if lost := [name for name in names if not (folder / name).is_file()]:
                 raise ModelError(f"{folder} lacks {lost[0]}, which its index names; copy the checkpoint again.")
             return [folder / name for name in names]

@@ -22,7 +22,7 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import (
 )
 
 from coref_automl.errors import ModelError
-from coref_automl.models.attention import Documents
+from coref_automl.models.documents import Documents
 
 LEAST_LENGTH = 256
 """Shorter batches stay with the library's attention: their (L, L) tensors are small, and no kernel has to be built for them."""
@@ -73,9 +73,7 @@ class FlexEncoder(DebertaV2Encoder):  # type: ignore[misc]
     """Makes the block mask and the table of buckets once a forward pass."""
 
     def get_attention_mask(self, attention_mask: Any) -> Any:
-        documents = attention_mask if isinstance(attention_mask, Documents) else None
-        if documents is None and attention_mask.dim() == 2:
-            documents = Documents((attention_mask > 0).to(torch.int32))
+        documents = Documents.of(attention_mask)
         if documents is None:
             return super().get_attention_mask(attention_mask)
         if documents.segments.shape[1] < LEAST_LENGTH:
@@ -99,10 +97,14 @@ class FlexEncoder(DebertaV2Encoder):  # type: ignore[misc]
         return torch.clamp(distances.long() + span, 0, 2 * span - 1).to(torch.int32)
 
 
+def suits(model: Any) -> bool:
+    return bool(model.base_model.encoder.layer[0].attention.self.attention_head_size >= _LEAST_HEAD)
+
+
 def install(model: Any) -> None:
     """Switch a DeBERTa-v2 in place: the classes change, parameters and their names stay."""
     encoder = model.base_model.encoder
-    if encoder.layer[0].attention.self.attention_head_size < _LEAST_HEAD:
+    if not suits(model):
         raise ModelError(f"Flex attention needs heads of {_LEAST_HEAD} numbers or more; load this model with attention 'eager'.")
     encoder.__class__ = FlexEncoder
     for layer in encoder.layer:
@@ -110,6 +112,7 @@ def install(model: Any) -> None:
 
 
 def uninstall(model: Any) -> None:
+    """Back to the library's classes, from other kernels too."""
     encoder = model.base_model.encoder
     encoder.__class__ = DebertaV2Encoder
     for layer in encoder.layer:

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from coref_automl.models import quick_deberta, quick_modernbert
-from coref_automl.models.attention import Documents, own_masks, packed_masks
+from coref_automl.models.attention import own_masks, packed_masks
+from coref_automl.models.documents import Documents
 from coref_automl.models.families import first_row
 
 
@@ -78,13 +79,13 @@ def _score_deberta(encoder: Any, hidden: Tensor, attention_mask: Tensor, real: T
     return hidden
 
 
-def _real_tokens(attention_mask: Tensor | Documents) -> Tensor:
+def _real_tokens(attention_mask: Any) -> Tensor:
     """The (B, L) mask of real tokens. In a mask of pairs a padding token does not even see itself."""
-    if isinstance(attention_mask, Documents):
-        return attention_mask.real()
-    if attention_mask.dim() == 2:
-        return attention_mask
-    return attention_mask.diagonal(dim1=-2, dim2=-1).squeeze(1).to(torch.long)
+    documents = Documents.of(attention_mask)
+    if documents is not None:
+        return documents.real()
+    pairs: Tensor = attention_mask
+    return pairs.diagonal(dim1=-2, dim2=-1).squeeze(1).to(torch.long)
 
 
 def _deberta(model: Any, hidden: Tensor) -> Any:

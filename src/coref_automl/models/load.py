@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coref_automl.errors import ModelError, WorkError
-from coref_automl.models.checks import check_tokenizer, is_discriminator, judge, or_new
-from coref_automl.models.families import family, length_of
+from coref_automl.models.checks import check_ids, check_layers, check_size, check_tokenizer, is_discriminator, judge, or_new
+from coref_automl.models.families import family, length_of, too_long
 from coref_automl.models.files import (
     BUNDLED,
     config_of,
@@ -24,6 +24,7 @@ from coref_automl.models.files import (
     has_tokenizer,
     resolve,
     trained_length,
+    vocabulary_ids,
     weight_files,
     weight_shapes,
     weights_fingerprint,
@@ -65,6 +66,7 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
     folder = folder_of(model, weights=False)
     if not has_tokenizer(folder):
         raise ModelError(f"{folder} has no tokenizer (tokenizer.json or a vocabulary); copy it there from the base model.")
+    check_ids(model, vocabulary_ids(folder))
     try:
         with quiet_library():
             tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
@@ -90,7 +92,7 @@ def load_masked_lm(
     """A model with its mask head, lengthened when `seq_len` asks for more than it reads.
 
     `dtype`: float32, bfloat16, or auto (bfloat16 on CUDA). `device`: cpu, cuda, cuda:N, or auto. `attention`: auto, sdpa, eager,
-    flex. `new_head` allows a mask head that starts from random weights; None where no command offers that. `policy`: see
+    flex, fused. `new_head` allows a mask head that starts from random weights; None where no command offers that. `policy`: see
     `context.lengthen`.
     """
     from transformers import AutoModelForMaskedLM
@@ -100,6 +102,8 @@ def load_masked_lm(
 
     if seq_len is not None and seq_len < 1:
         raise ModelError(f"A model cannot read {seq_len} tokens; pass --seq-len 512 or another length above 0.")
+    if seq_len is not None and (why := too_long(seq_len)):
+        raise ModelError(f"A model's length {why}.")
     folder = folder_of(model)
     shapes = weight_shapes(folder)
     config, notes = _config(folder, shapes)
@@ -109,7 +113,7 @@ def load_masked_lm(
     check_tokenizer(model, tokenizer, config)
     if is_discriminator(shapes) and not new_head:
         raise ModelError(f"{model} is an ELECTRA discriminator, which has no mask head; pass its generator{or_new(new_head)}.")
-    loaded, info = _weights(AutoModelForMaskedLM, folder, config, dtype=dtype, device=device)
+    loaded, info = _weights(AutoModelForMaskedLM, folder, config, shapes, dtype=dtype, device=device)
     notes += judge(model, loaded, info, new_head=new_head)
     notes += position_faults(loaded)
     longest = length_of(loaded.config)
@@ -129,11 +133,12 @@ def load_encoder(model: str, *, device: str = "cpu", dtype: str = "float32") -> 
     from coref_automl.models.attention import use_attention
 
     folder = folder_of(model)
-    config, _ = _config(folder, weight_shapes(folder))
+    shapes = weight_shapes(folder)
+    config, _ = _config(folder, shapes)
     tokenizer = load_tokenizer(model)
     check_tokenizer(model, tokenizer, config)
     options = {"add_pooling_layer": False} if family(config.model_type).pooler else {}
-    loaded, info = _weights(AutoModel, folder, config, dtype=dtype, device=device, **options)
+    loaded, info = _weights(AutoModel, folder, config, shapes, dtype=dtype, device=device, **options)
     judge(model, loaded, info, new_head=False)
     use_attention(loaded, "auto")
     loaded.eval()
@@ -182,6 +187,7 @@ def _config(folder: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Any, list
 
     written = config_of(folder)
     family(written["model_type"], str(folder))
+    check_layers(folder, written, shapes)
     try:
         with quiet_library():
             config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
@@ -201,12 +207,15 @@ def _config(folder: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Any, list
     return config, repair_config(config, shapes)
 
 
-def _weights(kind: Any, folder: Path, config: Any, *, dtype: str, device: str, **options: Any) -> tuple[Any, dict[str, Any]]:
+def _weights(
+    kind: Any, folder: Path, config: Any, shapes: dict[str, tuple[int, ...]], *, dtype: str, device: str, **options: Any
+) -> tuple[Any, dict[str, Any]]:
     import torch
 
     device = pick_device(device)
     try:
         with quiet_library(), torch.random.fork_rng(devices=[]):
+            check_size(folder, kind, config, shapes, **options)
             torch.manual_seed(0)  # a new head starts the same way in every process
             loaded, info = kind.from_pretrained(
                 str(folder),

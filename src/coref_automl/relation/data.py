@@ -17,7 +17,7 @@ from coref_automl.errors import MissingExtra, RelationDataError
 from coref_automl.records import Record
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.rows import LONGER, BadRow, RelationRow, parse_row
-from coref_automl.store import NOT_JSON, fingerprint, json_fault
+from coref_automl.store import NOT_JSON, fingerprint, json_fault, refuse_special
 
 BUNDLED = {"bundled:relations": (1200, 0), "bundled:relations-dev": (300, 1)}
 """Generated rows: how many, and the seed."""
@@ -148,6 +148,7 @@ def _raw_rows(name: str) -> Iterable[Any]:
     if kind not in _READERS:
         known = f"{', '.join(_READERS)} (also .xz, .gz, .bz2, .zst)"
         raise RelationDataError(f"{name} is none of {known}, hub:klue/re:SPLIT, bundled:relations.")
+    refuse_special(path)
     try:
         rows = [row for _, row in _READERS[kind](path)]
     except OSError as error:

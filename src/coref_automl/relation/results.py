@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.arrays import read_array
 from coref_automl.errors import InputError
 from coref_automl.records import SCHEMA, Estimate, Record
 from coref_automl.relation.data import sentence_mark
@@ -150,5 +151,8 @@ def read_probabilities(folder: Path, split: str) -> NDArray[np.float32]:
     compact = folder / f"{split}.npy"
     if not compact.is_file():
         return read_predictions(folder / f"{split}.jsonl")[2]
-    logs: NDArray[np.float16] = np.load(compact).T.view(np.float16)
+    try:
+        logs: NDArray[np.float16] = read_array(compact).T.view(np.float16)
+    except (InputError, ValueError, TypeError) as error:
+        raise InputError(f"{compact} is damaged ({error}); run re evaluate again.") from error
     return np.exp(logs.astype(np.float32))

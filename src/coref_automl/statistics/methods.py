@@ -54,17 +54,33 @@ def seed_paired_verdict(a: Sequence[ArrayLike], b: Sequence[ArrayLike], clusters
 
 def seed_paired_verdicts(pairs: Sequence[Floats], clusters: ArrayLike, *, seed: int) -> list[MethodVerdict]:
     """Several at once on the same items, one matrix of differences each: one row per pair of runs, one column per item."""
-    parts = [Part(np.stack([pair.mean(axis=0) for pair in pairs], axis=1), clusters)]
+    return composite_verdicts([[pair] for pair in pairs], [clusters], seed=seed)
+
+
+def composite_verdicts(pairs: Sequence[Sequence[Floats]], clusters: Sequence[ArrayLike], *, seed: int) -> list[MethodVerdict]:
+    """The same for sums of means over several sets of items (a composite's tasks, weights in the values): a matrix per set.
+
+    Each set is resampled by documents of its own: those of one say nothing about another's, not even where names are the same.
+    """
+    parts = [
+        Part(np.stack([pair[number].mean(axis=0) for pair in pairs], axis=1), marks) for number, marks in enumerate(clusters)
+    ]
     errors, held = standard_error(parts), concentration(parts)
     return [
-        method_verdict(pair.mean(axis=1), documents, float(error), held, by_items=_spread_by_items(pair))
+        method_verdict(_per_seed(pair), documents, float(error), held, by_items=_spread_by_items(pair))
         for pair, documents, error in zip(pairs, difference_intervals(parts, seed=seed), errors, strict=True)
     ]
 
 
-def _spread_by_items(pair: Floats) -> float:
-    """How far means would spread over seeds if items changed from seed to seed independently of each other."""
-    return float(np.sqrt(pair.var(axis=0, ddof=1).sum())) / pair.shape[1] if len(pair) > 1 else 0.0
+def _per_seed(pair: Sequence[Floats]) -> Floats:
+    return np.asarray(np.sum([matrix.mean(axis=1) for matrix in pair], axis=0))
+
+
+def _spread_by_items(pair: Sequence[Floats]) -> float:
+    """How far sums of means would spread over seeds if items changed from seed to seed independently of each other."""
+    if len(pair[0]) < 2:
+        return 0.0
+    return math.sqrt(sum(float(matrix.var(axis=0, ddof=1).sum()) / matrix.shape[1] ** 2 for matrix in pair))
 
 
 def method_verdict(

@@ -78,7 +78,7 @@ def standing(run: Path) -> str:
 
 
 def give_up(run: Path) -> None:
-    """Free the folder of a run whose model cannot be loaded: where nothing was trained, nothing binds the corrected command."""
+    """Free the folder of a run whose model or data cannot be used: where nothing was trained, nothing binds the next command."""
     if checkpoints_of(run):
         return
     for name in (MANIFEST, "recipe.yaml", "events.ndjson"):

@@ -9,15 +9,21 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from coref_automl.comparison.recommend import Recommendation, recommend
+from coref_automl.comparison.doubles import of_weights_today
+from coref_automl.comparison.groups import group_of
+from coref_automl.comparison.pairing import settle_metric
+from coref_automl.comparison.recommend import Choice, choose_entry
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
+from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.evaluation.targets import identity
 from coref_automl.progress import Progress, read_events
 from coref_automl.records import Evaluation
 from coref_automl.store import natural_order, read_json, write_json
@@ -46,13 +52,14 @@ class Judge:
     def _judged(self) -> str | None:
         try:
             with untouched_randomness():
-                chosen = self._score()
+                found = self._score()
         except CorefError as error:
             self._progress.note(f"The newest checkpoint could not be scored, training goes on: {error}")
             return None
-        if chosen is None:
+        if found is None:
             return None
-        names = [candidate.name for candidate in chosen.candidates]
+        choice, behind = found
+        chosen = choice.recommendation
         write_json(
             self._run / BEST,
             {
@@ -65,8 +72,7 @@ class Judge:
             },
         )
         if self._recipe.keep_best:
-            self._keep_only({Path(chosen.chosen).name, Path(chosen.best).name})
-        behind = len(names) - 1 - names.index(chosen.name)
+            self._keep_only({identity(chosen.chosen), identity(chosen.best_path)})
         if self._recipe.stop_when_flat and chosen.settled and behind >= PATIENCE:
             return (
                 f"Stopped: {Path(chosen.chosen).name} is within {100 * chosen.margin:g} points of the best on {chosen.metric} "
@@ -74,7 +80,8 @@ class Judge:
             )
         return None
 
-    def _score(self) -> Recommendation | None:
+    def _score(self) -> tuple[Choice, int] | None:
+        """The choice among the checkpoints that are still there, and how many have been scored after the chosen one."""
         recipe = self._recipe
         place = self._accelerator.device
         how = EvaluateRecipe(
@@ -89,7 +96,7 @@ class Judge:
         try:
             evaluate(list(checkpoints), how, progress=self._progress, on_result=found.append)
         except CorefError:
-            if not any(Path(one.path).name == checkpoints[-1].name for one in found):
+            if not any(identity(one.path) == identity(str(checkpoints[-1])) for one in found):
                 raise  # an older one that cannot be scored was noted and stops nothing
         if not found:
             return None
@@ -97,7 +104,19 @@ class Judge:
         newest = found[-1]
         for one in self._untold(found):
             self._tell(one)
-        return recommend(self._run, metric=recipe.metric, margin=recipe.margin, evalset=newest.evalset, seed=recipe.seed)
+        return self._choose(newest)
+
+    def _choose(self, newest: Evaluation) -> tuple[Choice, int]:
+        """Only what was scored as the newest was speaks here, whatever other sets and lengths the run was evaluated with."""
+        stored, _ = of_weights_today(
+            [one for one in find_evaluations([self._run], skip_damaged=True) if one.evaluation.condition == newest.condition]
+        )
+        curve = group_of(stored, newest.fingerprints["items"], newest.scorer)
+        there = {identity(str(path)) for path in checkpoints_of(self._run)}
+        left = replace(curve, entries=tuple(one for one in curve.entries if identity(one.evaluation.path) in there))
+        metric, _ = settle_metric(left, self._recipe.metric)
+        choice = choose_entry(left, metric, margin=self._recipe.margin, seed=self._recipe.seed)
+        return choice, sum(one.tokens > choice.chosen.tokens for one in curve.entries)
 
     def _untold(self, found: list[Evaluation]) -> list[Evaluation]:
         """What no event speaks of yet: a process that was killed while it scored leaves more than the newest.
@@ -130,7 +149,7 @@ class Judge:
     def _keep_only(self, kept: set[str]) -> None:
         """Remove weights that nobody will ask for; their scores stay."""
         for checkpoint in checkpoints_of(self._run)[:-1]:
-            if checkpoint.name not in kept:
+            if identity(str(checkpoint)) not in kept:
                 remove_checkpoint(checkpoint)
 
 

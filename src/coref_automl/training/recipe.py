@@ -9,7 +9,7 @@ from typing import Any, Literal
 from coref_automl.config import choose, typed
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW, SHAPES
-from coref_automl.models.families import PRE_NORM
+from coref_automl.models.families import LONGEST, PRE_NORM
 from coref_automl.training.masking import Objective
 
 Schedule = Literal["linear", "cosine", "wsd", "constant"]
@@ -111,7 +111,7 @@ HELP = {
     "policy": "How DeBERTa is lengthened: clamp or rescale.",
     "new_head": "Allow a mask head with new weights.",
     "dropout": "Overrides the model's own.",
-    "attention": "auto, sdpa, eager, or flex (DeBERTa-v2 and ModernBERT on CUDA).",
+    "attention": "auto, sdpa, eager, fused (DeBERTa-v2 on CUDA) or flex (DeBERTa-v2 and ModernBERT on CUDA).",
     "dtype": "auto (bfloat16 on CUDA), float32 or bfloat16; weights stay float32.",
     "device": "auto, cpu or cuda.",
     "compile": "Compile the step; pays on CUDA in runs of minutes.",
@@ -174,7 +174,7 @@ def check(recipe: TrainRecipe) -> None:
     for name, low, high in _RANGES:
         value = getattr(recipe, name)
         if value is not None and not low <= value <= high:
-            bound = f"from {low:g} to {high:g}" if high < _HUGE else f"at least {low:g}"
+            bound = f"from {low:,g} to {high:,g}" if high < _HUGE else f"at least {low:g}"
             raise RecipeError(f"{name} should be {bound}, not {value:g}; correct it.")
     for name in ("epochs", "max_minutes", "max_tokens"):
         value = getattr(recipe, name)
@@ -211,7 +211,7 @@ _RANGES = (
     ("checkpoints", 1, _HUGE),
     ("log_every", 1, _HUGE),
     ("seed", 0, 2**63 - 1),
-    ("seq_len", 8, _HUGE),
+    ("seq_len", 8, LONGEST),
 )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from coref_automl.config import expect
-from coref_automl.errors import ModelError, TrainingError
+from coref_automl.errors import DatasetError, ModelError, TrainingError
 from coref_automl.locks import claimed
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.load import quiet_library
@@ -97,6 +97,8 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
 def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress, started: float) -> TrainResult:
     if main:
         claim_run(work.recipe, work.prints, work.summary())
+        if not is_done(run):
+            _verify(work, run, progress)
     crew.wait()
     if main:
         progress = progress.into(run / "events.ndjson")
@@ -126,6 +128,14 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
         micro = micro_batch(known(work.recipe.batch), micro // 2, work.processes)
         progress.note(f"Out of memory: going on with {micro} rows at a time; the effective batch stays {work.recipe.batch}.")
         _release()
+
+
+def _verify(work: Prepared, run: Path, progress: Progress) -> None:
+    try:
+        work.dataset.verify(progress)
+    except DatasetError:
+        give_up(run)
+        raise
 
 
 def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progress, started: float) -> TrainResult:
@@ -229,6 +239,7 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
         dataset=recipe.dataset,
         dataset_bytes=work.dataset.fingerprint,
         planned_end=step == work.last and recipe.eval_set is None,
+        base_bytes=work.prints.get("weights", ""),
     )
     far = round(clock.progress(step), 4)
     write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3), "lost": round(clock.lost, 3), "progress": far})

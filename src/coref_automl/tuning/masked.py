@@ -20,7 +20,7 @@ from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
 from coref_automl.progress import Progress
 from coref_automl.records import Half
-from coref_automl.statistics.methods import MethodVerdict, seed_paired_verdict
+from coref_automl.statistics.methods import MethodVerdict, composite_verdicts
 from coref_automl.store import natural_order
 from coref_automl.training.folder import remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe, check, recommended
@@ -112,7 +112,7 @@ class MaskedProblem:
             if event["event"] != "evaluation":
                 continue
             step = min(REPORTS, max(1, int(REPORTS * event["progress"] + 1e-3)))
-            stored = _evaluation_of(job, event["checkpoint"], self.halves["select"].name)
+            stored = _evaluation_of(job, event["checkpoint"], self.halves["select"])
             yield Report(step, float(event["value"]), encode_hits(stored.scores(), self.metric))
 
     def cost(self, job: Job) -> dict[str, float]:
@@ -150,13 +150,14 @@ class MaskedProblem:
         return [float(sum(part.mean() for part in values)) for values in self._confirm_values(jobs)]
 
     def verdict(self, ours: list[Job], theirs: list[Job], seed: int) -> MethodVerdict:
+        """Over the pairs of runs of one seed; each task of a composite is resampled by its own documents."""
         clusters = clusters_of(self.halves["confirm"], self.metric)
-        sides = [[np.concatenate(_as_one_mean(values)) for values in self._confirm_values(jobs)] for jobs in (ours, theirs)]
-        return seed_paired_verdict(sides[0], sides[1], np.concatenate(clusters), seed=seed)
+        mine, other = ([np.stack(task) for task in zip(*self._confirm_values(jobs), strict=True)] for jobs in (ours, theirs))
+        return composite_verdicts([[a - b for a, b in zip(mine, other, strict=True)]], clusters, seed=seed)[0]
 
     def _confirm_values(self, jobs: list[Job]) -> list[tuple[NDArray[np.float64], ...]]:
-        name = self.halves["confirm"].name
-        return [decode_hits(encode_hits(_newest_evaluation(job, name).scores(), self.metric)) for job in jobs]
+        half = self.halves["confirm"]
+        return [decode_hits(encode_hits(_newest_evaluation(job, half).scores(), self.metric)) for job in jobs]
 
 
 def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProblem:
@@ -201,24 +202,21 @@ def _check_ends(problem: MaskedProblem) -> None:
             check(from_mapping(TrainRecipe, job.recipe, f"space: {dimension.name}"))
 
 
-def _evaluation_of(job: Job, checkpoint: str, name: str) -> StoredEvaluation:
-    found = [one for one in find_evaluations(sorted(job.run.glob(f"evaluations/{name}-*/{checkpoint}"))) if one.folder]
+def _evaluation_of(job: Job, checkpoint: str, half: EvalSet) -> StoredEvaluation:
+    """The evaluation of a run's checkpoint on the very items of a half, whatever its folder is called."""
+    return _on(half, job, find_evaluations(sorted(job.run.glob(f"evaluations/*/{checkpoint}"))))[-1]
+
+
+def _newest_evaluation(job: Job, half: EvalSet) -> StoredEvaluation:
+    found = _on(half, job, find_evaluations([job.run]))
+    return max(reversed(found), key=lambda one: natural_order(one.folder.name))
+
+
+def _on(half: EvalSet, job: Job, stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+    found = [one for one in stored if one.evaluation.fingerprints.get("items") == half.fingerprint]
     if not found:
-        raise EvaluationError(f"{job.run} has no evaluation of {checkpoint} on {name}.")
-    return found[0]
-
-
-def _newest_evaluation(job: Job, name: str) -> StoredEvaluation:
-    folders = sorted(job.run.glob(f"evaluations/{name}-*/checkpoint-*"), key=lambda path: natural_order(path.name))
-    if not folders:
-        raise EvaluationError(f"{job.run} has no evaluation on {name}; run the same command again.")
-    return _evaluation_of(job, folders[-1].name, name)
-
-
-def _as_one_mean(parts: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-    """Parts scaled so that the mean over all their items is the sum of their means, as a composite adds them."""
-    items = sum(len(part) for part in parts)
-    return [part * (items / len(part)) for part in parts]
+        raise EvaluationError(f"{job.run} has no evaluation on {half.name}; run the same command again.")
+    return sorted(found, key=lambda one: one.evaluation.evaluated_at)
 
 
 _DEFAULTS = {

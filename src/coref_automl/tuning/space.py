@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coref_automl.config import nearest
+from coref_automl.config import nearest, shown
 from coref_automl.errors import RecipeError
 from coref_automl.tuning.recipe import TuneRecipe, TuneTask
 
@@ -201,7 +201,7 @@ def _dimension(name: str, entry: Any, task: TuneTask, where: str) -> Dimension:
     if isinstance(entry, list | tuple):
         entry = {"choices": list(entry)}
     if not isinstance(entry, Mapping):
-        raise RecipeError(f"{where}: {name} should be a list of choices or {{low: ..., high: ...}}, not {entry!r}.")
+        raise RecipeError(f"{where}: {name} should be a list of choices or {{low: ..., high: ...}}, not {shown(entry)}.")
     for key in entry:
         if key not in _KEYS:
             raise RecipeError(f"{where}: {name} has the unknown key {key!r}. {nearest(str(key), _KEYS)}")
@@ -236,7 +236,7 @@ def _typed(value: Any, kind: type, where: str) -> Any:
     if kind in (str, bool) and isinstance(value, kind):
         return value
     words = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
-    raise RecipeError(f"{where} should be {words[kind]}, not {value!r}.")
+    raise RecipeError(f"{where} should be {words[kind]}, not {shown(value)}.")
 
 
 def _check_rates(space: Space, where: str) -> None:

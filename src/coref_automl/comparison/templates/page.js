@@ -43,7 +43,7 @@
   draw().then(function () { root.dataset.drawn = "yes"; });
 
   const held = data.explorer;
-  if (!held) return;
+  if (!held || !held.items.length) return;
   const byId = function (id) { return document.getElementById(id); };
   const modelA = byId("model-a"), modelB = byId("model-b"), which = byId("which"), task = byId("task"), search = byId("search");
   const step = 20;

@@ -1,0 +1,167 @@
+"""The model: an encoder and a coreference head. In: laid-out documents. Out: states of tokens; and folders that hold it.
+
+A folder holds the whole encoder, or, where it was trained at a low rank, that change alone and the name of the encoder it is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from coref_automl.coreference.head import CoreferenceHead
+from coref_automl.coreference.layout import Laid, Window, windows
+from coref_automl.coreference.lowrank import add_changes, changes, make_low_rank
+from coref_automl.errors import ModelError
+from coref_automl.models.files import detect_seq_len, weights_fingerprint
+from coref_automl.models.heads import encode
+from coref_automl.models.load import load_encoder, quiet_library
+from coref_automl.records import Record
+from coref_automl.store import obey_umask, read_json, write_json
+
+SETTINGS = "coreference.json"
+HEAD = "head.safetensors"
+VERSION = 1
+_ENCODER = "encoder."
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSettings(Record):
+    """What a folder says of its model. `base` is the encoder it began from, `weights` the fingerprint of its bytes.
+
+    `threshold` is the score from which a stretch counts as a mention; `singletons` whether the training data mark entities that
+    are mentioned once; `note` what the model knows, in a sentence.
+    """
+
+    base: str
+    weights: str
+    window: int
+    size: int
+    dropout: float
+    rank: int = 0
+    threshold: float = 0.0
+    singletons: bool = True
+    seed: int = 0
+    note: str = ""
+    version: int = VERSION
+
+
+class CoreferenceModel(nn.Module):  # type: ignore[misc]
+    """An encoder, its tokenizer, and the head on top."""
+
+    base_model_prefix = "encoder"
+
+    def __init__(self, encoder: Any, tokenizer: Any, settings: HeadSettings) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.config = encoder.config
+        self.tokenizer = tokenizer
+        self.settings = settings
+        self.head = CoreferenceHead(encoder.config.hidden_size, settings.size, settings.dropout)
+        self.opening, self.closing = _ends(tokenizer)
+
+    @property
+    def room(self) -> int:
+        """Tokens of the text in a window."""
+        return self.settings.window - len(self.opening) - len(self.closing)
+
+    @property
+    def device(self) -> Any:
+        return self.head.width.device
+
+    def states(self, laid: Laid, parts: Sequence[Window]) -> list[Any]:
+        """What the encoder makes of each window's kept tokens; all windows in one pass."""
+        return self.states_of([(laid, part) for part in parts])
+
+    def states_of(self, parts: Sequence[tuple[Laid, Window]]) -> list[Any]:
+        longest = max(part.high - part.low for _, part in parts) + len(self.opening) + len(self.closing)
+        ids = np.full((len(parts), longest), self.tokenizer.pad_token_id or 0, np.int64)
+        mask = np.zeros((len(parts), longest), np.int64)
+        for row, (laid, part) in enumerate(parts):
+            line = [*self.opening, *laid.pieces.ids[part.low : part.high].tolist(), *self.closing]
+            ids[row, : len(line)], mask[row, : len(line)] = line, 1
+        found = encode(self.encoder, torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device))
+        before = len(self.opening)
+        return [
+            found[row, before + part.keep_low - part.low : before + part.keep_high - part.low]
+            for row, (_, part) in enumerate(parts)
+        ]
+
+    def batches(self, laid: Laid, tokens: int) -> Iterator[list[Window]]:
+        """A document's overlapping windows, as many at a time as a budget of tokens allows."""
+        every = windows(len(laid), self.room, self.room // 4)
+        count = max(1, tokens // self.settings.window)
+        for low in range(0, len(every), count):
+            yield every[low : low + count]
+
+
+def build_model(base: str, *, window: int, size: int, dropout: float, rank: int, seed: int) -> CoreferenceModel:
+    """A model to train. Where `rank` is 0 all of the encoder is trained, else a change of that rank."""
+    encoder, tokenizer = load_encoder(base)
+    window = min(window, detect_seq_len(base))
+    settings = HeadSettings(base, weights_fingerprint(base), window, size, dropout, rank, seed=seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if rank:
+            make_low_rank(encoder, rank)
+        return CoreferenceModel(encoder, tokenizer, settings)
+
+
+def save_model(folder: Path, model: CoreferenceModel, settings: HeadSettings) -> None:
+    """The settings last: a folder without them is no model."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    own = {f"head.{name}": value for name, value in model.head.state_dict().items()}
+    if settings.rank:
+        own |= {_ENCODER + name: value for name, value in changes(model.encoder).items()}
+        own = {name: value.to(torch.bfloat16) for name, value in own.items()}
+    else:
+        with quiet_library():
+            model.encoder.save_pretrained(folder)
+        model.tokenizer.save_pretrained(folder)
+    save_file({name: value.detach().cpu().contiguous() for name, value in own.items()}, folder / HEAD)
+    obey_umask(folder)
+    write_json(folder / SETTINGS, settings.to_json())
+
+
+def load_model(folder: Path, device: str = "cpu", *, base: str | None = None) -> CoreferenceModel:
+    """What `save_model` wrote, ready to resolve. `base` is where the encoder of a low-rank change lies now."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not (folder / SETTINGS).is_file():
+        raise ModelError(f"{folder} holds no coreference model; pass the RUN folder of `coref-automl coref train`.")
+    settings = HeadSettings.from_json(read_json(folder / SETTINGS))
+    if settings.version != VERSION:
+        raise ModelError(f"{folder} was written by another version; train it again with this one.")
+    name = (base or settings.base) if settings.rank else str(folder)
+    if settings.rank and weights_fingerprint(name) != settings.weights:
+        raise ModelError(
+            f"{folder} is a head for {settings.base}, and the weights of {name} are others; pass that encoder with --base, "
+            "or train a head for this one."
+        )
+    encoder, tokenizer = load_encoder(name)
+    model = CoreferenceModel(encoder, tokenizer, settings)
+    try:
+        own = load_file(folder / HEAD)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{folder / HEAD} is missing or damaged ({error}); train that seed again.") from error
+    add_changes(encoder, {key.removeprefix(_ENCODER): value for key, value in own.items() if key.startswith(_ENCODER)})
+    model.head.load_state_dict(
+        {key.removeprefix("head."): value.float() for key, value in own.items() if key.startswith("head.")}
+    )
+    model.to(device).eval()
+    return model
+
+
+def _ends(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """The special tokens before and after a text."""
+    opening = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
+    closing = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+    return [opening] if opening is not None else [], [closing] if closing is not None else []

@@ -1,0 +1,139 @@
+"""Chains of a new text. In: a text, and a model (the bundled one unless told otherwise). Out: a record that shows itself.
+
+found = coref_automl.coreference("민수는 친구를 만났다. 그는 웃었다.")
+found.strings            # [["민수", "그"]]
+found.score((0, 2), (13, 14))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from coref_automl.coreference.data import CorefDocument, Mention, in_order
+from coref_automl.coreference.evaluate import BUNDLED, models_of
+from coref_automl.coreference.show import chain_lines, in_brackets, in_colour, in_html
+from coref_automl.errors import InputError
+from coref_automl.models.load import pick_device
+from coref_automl.progress import Progress, quiet
+from coref_automl.records import Record
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved(Record):
+    """A text and its chains of two or more mentions, as character spans in the order of the text.
+
+    `singles` are mentions without a chain. `links` holds, for each mention, its probable antecedents: (mention, antecedent,
+    probability), least ones left out. `note` says what the model knows.
+    """
+
+    text: str
+    chains: tuple[tuple[Span, ...], ...]
+    singles: tuple[Span, ...]
+    links: tuple[tuple[Span, Span, float], ...]
+    model: str
+    note: str
+
+    @property
+    def strings(self) -> list[list[str]]:
+        """The chains as they are written in the text."""
+        return [[self.text[start:end] for start, end in chain] for chain in self.chains]
+
+    def score(self, a: Span | str, b: Span | str) -> float:
+        """How probable it is that two mentions name the same: the later one's antecedent is the other, or stands in its chain.
+
+        A mention is a span of characters, or a surface, of which the first occurrence counts.
+        """
+        first, second = sorted((self._mention(a), self._mention(b)))
+        chain = next((chain for chain in self.chains if first in chain), (first,))
+        return min(1.0, sum(p for mention, before, p in self.links if mention == second and before in chain and before < second))
+
+    def document(self, name: str = "text") -> CorefDocument:
+        """The same as a document of our data formats."""
+        chains = (*self.chains, *((single,) for single in self.singles))
+        mentions = [Mention(start, end, f"e{number}") for number, chain in enumerate(chains, 1) for start, end in chain]
+        return CorefDocument(name, self.text, in_order(mentions))
+
+    def lines(self, *, colour: bool = False) -> list[str]:
+        marked = in_colour(self.text, self.chains) if colour else in_brackets(self.text, self.chains)
+        return [marked, "", *(chain_lines(self.text, self.chains, colour=colour) or ["no chains found"])]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        return in_html(self.text, self.chains, note=self.note)
+
+    def _mention(self, which: Span | str) -> Span:
+        known = sorted({*(span for chain in self.chains for span in chain), *self.singles})
+        if isinstance(which, str):
+            found = [span for span in known if self.text[slice(*span)] == which]
+        else:
+            found = [span for span in known if span == tuple(which)]
+        if not found:
+            raise InputError(f"{which!r} is not a mention that was found; choose one of .chains or .singles.")
+        return found[0]
+
+
+def coreference(
+    text: str,
+    model: str | Path = BUNDLED,
+    *,
+    base: str | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Resolved:
+    """The chains of a text. `model` is a run of `coref train`, one seed's model, or the bundled head of ko-mini."""
+    if not isinstance(text, str):
+        raise InputError(f"A text is needed, not {type(text).__name__}; pass a string.")
+    return resolve_texts([text], model, base=base, device=device, progress=progress)[0]
+
+
+def resolve_texts(
+    texts: Sequence[str],
+    model: str | Path = BUNDLED,
+    *,
+    base: str | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> list[Resolved]:
+    """The chains of several texts, each a document of its own; the model is loaded once a process."""
+    from coref_automl.coreference.fit import READ_TOKENS
+    from coref_automl.coreference.layout import lay
+    from coref_automl.coreference.resolve import read_document, with_found
+
+    loaded = _loaded(str(models_of(model)[0]), base, pick_device(device))
+    tokens = READ_TOKENS[str(loaded.device).split(":")[0]]
+    found = []
+    for text in texts:
+        laid = lay(loaded.tokenizer, [CorefDocument("text", text, ())])[0]
+        read = read_document(loaded, laid, tokens=tokens, progress=progress or quiet())
+        found.append(_resolved(text, with_found(loaded, read), str(model), loaded.settings))
+    return found
+
+
+_LEAST = 0.01
+
+
+def _resolved(text: str, found: Any, model: str, settings: Any) -> Resolved:
+    chains = sorted((chain for chain in found.as_spans(singletons=False)), key=lambda chain: chain[0])
+    singles = tuple(found.spans[chain[0]] for chain in found.chains if len(chain) == 1) if settings.singletons else ()
+    links = []
+    for index, probabilities in enumerate(found.probabilities):
+        begin = index - len(probabilities) + 1
+        for place, value in enumerate(probabilities[1:].tolist()):
+            if value >= _LEAST:
+                links.append((found.spans[index], found.spans[begin + place], round(value, 4)))
+    return Resolved(text, tuple(chains), singles, tuple(links), model, settings.note)
+
+
+@lru_cache(maxsize=2)
+def _loaded(folder: str, base: str | None, device: str) -> Any:
+    from coref_automl.coreference.model import load_model
+
+    return load_model(Path(folder), device, base=base)

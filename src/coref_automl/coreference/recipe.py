@@ -1,0 +1,76 @@
+"""A coreference run as settings. In: YAML or options. Out: a frozen recipe whose values are possible together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from coref_automl.errors import RecipeError
+
+FREE = ("out", "seeds", "device")
+"""What may change between two calls on one folder: it decides where and how often, not what one seed computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoreferenceRecipe:
+    """`data` is one annotated file. `split` names its sides (koconovel, or a JSON file); without it a share `holdout` of the
+    documents, by hash, chooses the epoch and nothing is tested. `folds` above 0 cross-fits instead: every document is tested
+    once by a model that never saw it, the last epoch is taken, and nothing is chosen.
+
+    `rank` 0 trains the whole encoder, another number a low-rank change of it. `segment` is how many tokens of one document a
+    mention can look back over in training, `batch_tokens` how many a step reads. Rates None: 2e-4 for a small encoder (hidden
+    size below 512) and 3e-5 for others, 2e-3 for a low-rank change; the head has `head_rate`.
+    """
+
+    model: str
+    data: str
+    out: str
+    split: str | None = None
+    folds: int = 0
+    holdout: float = 0.1
+    seeds: int = 1
+    first_seed: int = 0
+    epochs: int = 8
+    rank: int = 0
+    learning_rate: float | None = None
+    head_rate: float = 1e-3
+    weight_decay: float = 0.01
+    warmup: float = 0.1
+    dropout: float = 0.3
+    size: int = 192
+    window: int = 512
+    segment: int = 2048
+    batch_tokens: int = 2048
+    skip_bad: bool = False
+    device: str = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        for name, low, high in _RANGES:
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise RecipeError(f"{name} must lie between {low:g} and {high:g}, not {value:g}.")
+        if self.folds == 1:
+            raise RecipeError("folds must be 0 (the split) or at least 2, not 1.")
+        if self.folds and self.split:
+            raise RecipeError("folds and split exclude each other: cross-fitting tests every document; give one of them.")
+
+
+_RANGES = (
+    ("folds", 0, 1000),
+    ("holdout", 0.001, 0.5),
+    ("seeds", 1, 1e6),
+    ("first_seed", 0, 2**31),
+    ("epochs", 1, 1e6),
+    ("rank", 0, 1024),
+    ("learning_rate", 1e-8, 1.0),
+    ("head_rate", 1e-8, 1.0),
+    ("weight_decay", 0.0, 1.0),
+    ("warmup", 0.0, 1.0),
+    ("dropout", 0.0, 0.9),
+    ("size", 8, 4096),
+    ("window", 32, 8192),
+    ("segment", 64, 1e6),
+    ("batch_tokens", 64, 1e7),
+)

@@ -1,0 +1,123 @@
+"""Coreference results. In: answers on disk. Out: records that other rooms read from there, and the lines that a terminal shows.
+
+RUN/coref_results.json                    CoreferenceResult: what the run scores on its test documents
+RUN/seed-0/result.json                    SeedResult: how that seed was trained
+RUN/seed-0/answers/<split>.jsonl          a line a document: Answer, its chains under both modes, and its sums
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coref_automl.coreference.data import CorefDocument
+from coref_automl.coreference.intervals import estimates
+from coref_automl.coreference.metrics import METRICS, Ratio, added, score_document
+from coref_automl.records import Estimate, Record
+from coref_automl.store import read_jsonl, write_jsonl
+
+RESULTS = "coref_results.json"
+VERSION = "resolver 2"
+"""How chains are made from scores, and scored; answers of another version are made anew."""
+MODES = ("gold", "found")
+"""The mentions are given, or the model finds them."""
+WAYS = tuple((mode, singletons) for mode in MODES for singletons in (True, False))
+SHOWN = {"conll": "CoNLL", "muc": "MUC", "b_cubed": "B-cubed", "ceaf_e": "CEAF-e", "lea": "LEA", "mention": "mentions"}
+Chains = tuple[tuple[tuple[int, int], ...], ...]
+
+
+def way(mode: str, singletons: bool) -> str:
+    return mode if singletons else f"{mode}_without_singletons"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Record):
+    """One document's chains as character spans, and its sums: way, then metric, then the four numbers of a Ratio."""
+
+    document: str
+    mentions: int
+    key: Chains
+    gold: Chains
+    found: Chains
+    sums: dict[str, dict[str, Ratio]]
+    version: str = VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class SeedResult(Record):
+    """How one seed was trained; `dev_...` are CoNLL scores of the documents that chose, 0 where nothing was chosen."""
+
+    seed: int
+    best_epoch: int
+    epochs: int
+    dev_gold: float
+    dev_found: float
+    threshold: float
+    seconds: float
+    tokens_per_second: float
+    peak_gigabytes: float
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class CoreferenceResult(Record):
+    """What a run scores on some documents, the mean over its seeds. Values are fractions; `estimates` are F1s."""
+
+    run: str
+    model: str
+    split: str
+    documents: int
+    mentions: int
+    seeds: tuple[SeedResult, ...]
+    estimates: dict[str, dict[str, Estimate]]
+    recall: dict[str, dict[str, float]]
+    precision: dict[str, dict[str, float]]
+    fingerprints: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """A terminal's table: with singletons, then without."""
+        count = len(self.seeds)
+        head = f"{self.model} on {self.split}: {self.documents} documents, {self.mentions:,} mentions"
+        shown = [f"{head}, {count} seed{'s' if count > 1 else ''}", " " * 36 + "".join(f"{name:>10}" for name in SHOWN.values())]
+        for mode, singletons in WAYS:
+            own = self.estimates[way(mode, singletons)]
+            label = f"{mode} mentions" + ("" if singletons else ", without singletons")
+            shown.append(f"{label:<36}" + "".join(f"{100 * own[name].value:10.2f}" for name in SHOWN))
+        for mode in MODES:
+            found = self.estimates[mode]["conll"]
+            interval = f"[{100 * found.low:.2f}, {100 * found.high:.2f}], 95% over documents"
+            shown.append(f"CoNLL, {mode} mentions: {100 * found.value:.2f} {interval}")
+        for seed in (one for one in self.seeds if one.seconds):
+            speed = f"{seed.tokens_per_second:,.0f} tokens/s, peak {seed.peak_gigabytes:.2f} GB on {seed.device}"
+            shown.append(f"seed {seed.seed}: {seed.seconds:,.0f} s, {speed}")
+        return [*shown, *self.notes]
+
+
+def answer(document: CorefDocument, gold: Chains, found: Chains) -> Answer:
+    given = {"gold": gold, "found": found}
+    sums = {way(mode, single): score_document(document.chains, given[mode], singletons=single) for mode, single in WAYS}
+    return Answer(document.id, len(document.mentions), document.chains, gold, found, sums)
+
+
+def write_answers(path: Path, answers: Sequence[Answer]) -> None:
+    write_jsonl(path, (each.to_json() for each in answers))
+
+
+def read_answers(path: Path) -> list[Answer]:
+    return [Answer.from_json(row) for row in read_jsonl(path)]
+
+
+def summed(seeds: Sequence[Sequence[Answer]]) -> dict[str, Any]:
+    """Estimates, recall and precision by way and metric; the seeds answer the same documents in the same order."""
+    found: dict[str, Any] = {"estimates": {}, "recall": {}, "precision": {}}
+    for mode, singletons in WAYS:
+        name = way(mode, singletons)
+        scored = [[each.sums[name] for each in answers] for answers in seeds]
+        totals = [added(one) for one in scored]
+        found["estimates"][name] = estimates(scored)
+        found["recall"][name] = {metric: sum(total[metric].recall for total in totals) / len(totals) for metric in METRICS}
+        found["precision"][name] = {metric: sum(total[metric].precision for total in totals) / len(totals) for metric in METRICS}
+    return found

@@ -1,0 +1,106 @@
+"""Which documents train, choose and test. In: documents and a split's name or file. Out: names by side, the same every time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from coref_automl.coreference.data import CorefDocument
+from coref_automl.errors import CoreferenceDataError
+from coref_automl.records import Record
+from coref_automl.store import fingerprint, read_json
+
+SIDES = ("train", "dev", "test")
+_STRATA = ((5, 1, 2), (5, 1, 2), (5, 1, 2), (6, 1, 1), (7, 0, 1))
+"""Of forty documents in five strata of eight by their count of mentions, how many of each go to train, dev and test."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split(Record):
+    """Names of documents. A document is on one side alone."""
+
+    train: tuple[str, ...]
+    dev: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+
+    def side(self, name: str, documents: Sequence[CorefDocument]) -> tuple[CorefDocument, ...]:
+        wanted = set(getattr(self, name))
+        return tuple(document for document in documents if document.id in wanted)
+
+
+def named_split(name: str) -> Split:
+    """A split that ships with the package (koconovel), or a JSON file with train, dev and test."""
+    own = Path(str(files("coref_automl") / "assets" / "coreference" / f"{name}-split.json"))
+    path = own if "/" not in name and own.is_file() else Path(name)
+    if not path.is_file():
+        raise CoreferenceDataError(f"There is no split {name!r}; pass koconovel, or a JSON file with train, dev and test.")
+    split = Split.from_json(read_json(path))
+    names = [*split.train, *split.dev, *split.test]
+    if twice := sorted({each for each in names if names.count(each) > 1}):
+        raise CoreferenceDataError(f"{path} has {twice[0]!r} on two sides; a document trains, chooses or tests.")
+    return split
+
+
+def check_split(split: Split, documents: Sequence[CorefDocument], *, whole: bool = True) -> None:
+    """Every name is a document; with `whole`, every document is named."""
+    names, held = {*split.train, *split.dev, *split.test}, {document.id for document in documents}
+    if missing := sorted(names - held):
+        raise CoreferenceDataError(f"The split names {missing[0]!r}, which the data do not hold; pass the split of these data.")
+    if whole and (left := sorted(held - names)):
+        raise CoreferenceDataError(f"The split says nothing of {left[0]!r}; name every document in it.")
+    if not split.train:
+        raise CoreferenceDataError("The split leaves no document to train on; name some under train.")
+
+
+def by_hash(documents: Sequence[CorefDocument], share: float) -> Split:
+    """A share of the documents, at least one, chooses the epoch; which ones depends on their names alone."""
+    if len(documents) < 2:
+        raise CoreferenceDataError("One document cannot both train and choose the epoch; pass --dev FILE, or more documents.")
+    order = sorted((document.id for document in documents), key=_rank)
+    count = min(len(order) - 1, max(1, round(share * len(order))))
+    return Split(tuple(sorted(order[count:])), tuple(sorted(order[:count])))
+
+
+def balanced_forty(documents: Sequence[CorefDocument]) -> Split:
+    """How the KoCoNovel split was made: 28, 4 and 8 novels, alike in size, by sorted hash."""
+    if len(documents) != 40:
+        raise CoreferenceDataError(f"This split is for forty documents, not {len(documents)}; write a split file.")
+    order = sorted(documents, key=lambda document: (-len(document.mentions), document.id))
+    sides: dict[str, list[str]] = {side: [] for side in SIDES}
+    for number, counts in enumerate(_STRATA):
+        stratum = sorted((document.id for document in order[8 * number : 8 * number + 8]), key=_rank)
+        for side, count in zip(SIDES, counts, strict=True):
+            sides[side] += stratum[:count]
+            stratum = stratum[count:]
+    return Split(*(tuple(sorted(sides[side])) for side in SIDES))
+
+
+def folds(documents: Sequence[CorefDocument], count: int) -> list[Split]:
+    """Cross-fitting: each document is tested once, by a model that never saw it. Folds are alike in size; nothing is chosen."""
+    if not 2 <= count <= len(documents):
+        raise CoreferenceDataError(
+            f"{len(documents)} documents cannot make {count} folds; pass --folds between 2 and their number."
+        )
+    order = sorted(documents, key=lambda document: (-len(document.mentions), document.id))
+    groups: list[list[str]] = [[] for _ in range(count)]
+    for low in range(0, len(order), count):
+        stratum = sorted((document.id for document in order[low : low + count]), key=_rank)
+        lightest = sorted(range(count), key=lambda group: (len(groups[group]), _rank(f"{low} {group}")))
+        for name, group in zip(stratum, lightest, strict=False):
+            groups[group].append(name)
+    everyone = {document.id for document in documents}
+    return [Split(tuple(sorted(everyone - set(group))), (), tuple(sorted(group))) for group in groups]
+
+
+def documents_fingerprint(documents: Sequence[CorefDocument]) -> str:
+    """A short name of texts and chains, whatever the entities are called."""
+    return fingerprint(
+        [[document.id, document.text, [list(map(list, chain)) for chain in document.chains]] for document in documents]
+    )
+
+
+def _rank(name: str) -> Any:
+    return fingerprint("coreference split", name)

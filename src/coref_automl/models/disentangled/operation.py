@@ -1,0 +1,304 @@
+"""Disentangled attention as one differentiable operation. In: queries, keys, values, two position tables. Out: contexts.
+
+`kernels` does the arithmetic and `layout` says where things lie; here are the launches, and their place in autograd and in
+`torch.compile`. Of the forward pass only its inputs, its output and one number per query are kept for the backward pass.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coref_automl.models.disentangled import kernels
+from coref_automl.models.disentangled.layout import CLASS, Bounds, Distances, band_of, geometry
+
+_LOG2E = math.log2(math.e)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Sizes of a kernel's tile and how it is launched."""
+
+    rows: int
+    columns: int
+    warps: int
+    stages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The tiles of every kernel: queries x keys, queries x keys, keys x queries, and rows of a class x columns (twice)."""
+
+    forward: Tiles
+    query: Tiles
+    key: Tiles
+    band: Tiles
+    sums: Tiles
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        return tuple({(tiles.rows, tiles.columns) for tiles in (self.forward, self.query, self.key)})
+
+
+_HALF = Plan(Tiles(64, 32, 4, 3), Tiles(64, 32, 4, 3), Tiles(64, 32, 4, 3), Tiles(64, 128, 8, 3), Tiles(64, 64, 4, 3))
+_WIDE = Plan(Tiles(64, 32, 4, 2), Tiles(64, 32, 4, 2), Tiles(64, 32, 4, 2), Tiles(64, 64, 4, 2), Tiles(64, 64, 4, 2))
+_FLOAT = Plan(Tiles(32, 32, 4, 1), Tiles(32, 32, 4, 1), Tiles(32, 32, 4, 1), Tiles(32, 64, 4, 1), Tiles(32, 32, 4, 1))
+_INTERPRETED = Plan(Tiles(16, 32, 1, 1), Tiles(32, 16, 1, 1), Tiles(16, 32, 1, 1), Tiles(16, 64, 1, 1), Tiles(16, 64, 1, 1))
+
+
+def plan_for(dtype: torch.dtype, size: int, device: str) -> Plan:
+    """Tiles that fit the registers and the shared memory of cards from Ampere on; measured on an H200."""
+    if device == "cpu":
+        return _INTERPRETED
+    if dtype == torch.float32:
+        return _FLOAT
+    return _HALF if size <= 64 else _WIDE
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    position_key: Tensor | None,
+    position_query: Tensor | None,
+    bounds: Bounds,
+    distances: Distances,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Contexts (B, L, H, D) of queries, keys and values of that shape; position tables are (rows, H, D) or None."""
+    seed = torch.randint(2**31, (1,), device=query.device) if dropout > 0 else bounds.segments.new_zeros(1)
+    absent = query.new_empty(0)
+    given = (query, key, value, position_key, position_query)
+    tables = tuple(absent if x is None else _side_by_side(x) for x in given)
+    settings = (distances.buckets, distances.longest, scale, dropout)
+    if torch.compiler.is_compiling():
+        out: Tensor = _compiled_forward(*tables, bounds.tensors(), seed, *settings)[0]
+    else:
+        out = _Attention.apply(*tables, *bounds.tensors(), seed, *settings)
+    return out
+
+
+class _Launch:
+    """What the launches of one call share: shapes, strides, the band, the options that kernels are built for."""
+
+    def __init__(
+        self,
+        query: Tensor,
+        position_key: Tensor,
+        position_query: Tensor,
+        buckets: int,
+        longest: int,
+        scale: float,
+        dropout: float,
+    ) -> None:
+        self.batch, self.length, self.heads, self.size = query.shape
+        distances = Distances(buckets, longest)
+        reach = 2 * distances.longest + 2
+        points = geometry(distances, reach, query.device)
+        self.plan = plan_for(query.dtype, self.size, query.device.type)
+        self.band = band_of(self.length, points.high, points.low, self.plan.pairs)
+        needed = self.band.reach + max(self.plan.band.columns, self.plan.sums.columns) + CLASS
+        self.points = points if needed <= reach else geometry(distances, -(-needed // 1024) * 1024, query.device)
+        self.c2p, self.p2c = position_key.numel() > 0, position_query.numel() > 0
+        self.rows = 2 * distances.span
+        self.scale, self.dropout = scale, dropout
+        self.far = self.length > min(points.high, points.low)
+        self.precision = "ieee" if query.dtype == torch.float32 else "tf32"
+        self.block_d = max(16, 1 << (self.size - 1).bit_length())
+
+    def new_band(self, like: Tensor, wanted: bool) -> Tensor:
+        return like.new_empty(self.batch * self.heads * self.band.size if wanted else 0)
+
+    def by_distance(self, table: Tensor) -> Tensor:
+        """A position table with a row for every distance."""
+        return table.index_select(0, self.points.rows) if table.numel() else table
+
+    def fill(self, x: Tensor, table: Tensor, bounds: list[Tensor], sign: int, wanted: bool) -> tuple[Tensor, Tensor]:
+        """One term as a band, and its values beyond both ends."""
+        band = self.new_band(x, wanted)
+        far = x.new_empty(2 * self.batch * self.heads * self.length if wanted else 0, dtype=torch.float32)
+        if wanted:
+            tiles = self.plan.band
+            grid = (CLASS * -(-self.length // (CLASS * tiles.rows)), self.batch * self.heads)
+            kernels.band_kernel[grid](
+                x, table, *bounds[4:], band, far, *_strides(x), table.stride(1), table.stride(0), self.band.size // CLASS,
+                self.length, self.heads, *self.band.words, self.points.center, self.scale * _LOG2E,
+                SIGN=sign, D=self.size, BLOCK_D=self.block_d, BLOCK_A=tiles.rows, BLOCK_U=tiles.columns,
+                PRECISION=self.precision, num_warps=tiles.warps, num_stages=tiles.stages,
+            )  # fmt: skip
+        return band, far
+
+    def far_sums(self, outer: Tensor, x: Tensor) -> Tensor:
+        """Sums of `x` over all positions, weighted by what lies beyond both ends: (2, H, D)."""
+        grid = (-(-self.length // 256), self.batch * self.heads)
+        part = outer.new_empty(self.batch * grid[0], 2, self.heads, self.size)
+        kernels.far_sums_kernel[grid](
+            outer, x, part, *_strides(x), self.length, self.heads, outer.stride(0), D=self.size, BLOCK_D=self.block_d, BLOCK=256
+        )
+        return part.sum(0)
+
+    def options(self, tiles: Tiles, rows: str, columns: str) -> dict[str, Any]:
+        """What an attention kernel is built for; `rows` and `columns` name the sides of its tile."""
+        return {
+            "C2P": self.c2p, "P2C": self.p2c, "DROPOUT": self.dropout > 0, "D": self.size, "BLOCK_D": self.block_d,
+            rows: tiles.rows, columns: tiles.columns, "PRECISION": self.precision, "num_warps": tiles.warps,
+            "num_stages": tiles.stages,
+        }  # fmt: skip
+
+    def numbers(self) -> tuple[Any, ...]:
+        """What every attention kernel takes before its options, from `length` to `share`."""
+        band, points = self.band, self.points
+        return (
+            self.length, self.heads, *band.words[1:], band.size // CLASS, points.high, points.low, self.scale * _LOG2E,
+            self.dropout,
+        )  # fmt: skip
+
+
+def _strides(x: Tensor) -> tuple[int, int, int]:
+    """Of batch, head and row; the numbers of a head lie side by side."""
+    return x.stride(0), x.stride(2), x.stride(1)
+
+
+def _side_by_side(x: Tensor) -> Tensor:
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _forward(
+    query: Tensor, key: Tensor, value: Tensor, position_key: Tensor, position_query: Tensor, bounds: list[Tensor], seed: Tensor,
+    buckets: int, longest: int, scale: float, dropout: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    work = _Launch(query, position_key, position_query, buckets, longest, scale, dropout)
+    c2p, query_far = work.fill(query, work.by_distance(position_key), bounds, 1, work.c2p)
+    p2c, key_far = work.fill(key, work.by_distance(position_query), bounds, -1, work.p2c)
+    out = query.new_empty(query.shape)
+    lse = query.new_empty(work.batch, work.heads, work.length, dtype=torch.float32)
+    grid = (-(-work.length // work.plan.forward.rows), work.batch * work.heads)
+    kernels.forward_kernel[grid](
+        query, key, value, c2p, p2c, query_far, key_far, *bounds[:4], out, lse, seed, *_strides(query), *_strides(key),
+        *_strides(value), *_strides(out), *work.numbers(), **work.options(work.plan.forward, "BLOCK_M", "BLOCK_N"),
+    )  # fmt: skip
+    return out, lse
+
+
+def _backward(
+    slope: Tensor, out: Tensor, lse: Tensor, query: Tensor, key: Tensor, value: Tensor, position_key: Tensor,
+    position_query: Tensor, bounds: list[Tensor], seed: Tensor, buckets: int, longest: int, scale: float, dropout: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    slope = _side_by_side(slope)  # that of a sum is one number, repeated
+    work = _Launch(query, position_key, position_query, buckets, longest, scale, dropout)
+    key_table, query_table = work.by_distance(position_key), work.by_distance(position_query)
+    c2p, query_far = work.fill(query, key_table, bounds, 1, work.c2p)
+    p2c, key_far = work.fill(key, query_table, bounds, -1, work.p2c)
+    grid = (-(-work.length // work.plan.query.rows), work.batch * work.heads)
+    delta, content = torch.empty_like(lse), lse.new_empty(*lse.shape, work.size)
+    dband, outer = work.new_band(query, work.c2p), lse.new_empty(2, *lse.shape)
+    kernels.query_slopes_kernel[grid](
+        query, key, value, c2p, p2c, query_far, key_far, *bounds[:4], out, slope, lse, seed, delta, content, dband, outer,
+        *_strides(query), *_strides(key), *_strides(value), *_strides(out), *_strides(slope), *work.numbers(),
+        **work.options(work.plan.query, "BLOCK_M", "BLOCK_N"),
+    )  # fmt: skip
+    high, low = work.points.high, work.points.low
+    dquery, dposition_key = _finish(
+        work, query, key_table, bounds, dband, content, outer, 1, work.plan.query, (high, low), work.c2p
+    )
+    dband = work.new_band(key, work.p2c) if dband.numel() == 0 else dband
+    dvalue = torch.empty_like(value)
+    grid = (-(-work.length // work.plan.key.rows), work.batch * work.heads)
+    kernels.key_slopes_kernel[grid](
+        query, key, value, c2p, p2c, query_far, key_far, *bounds[:4], slope, lse, seed, delta, content, dvalue, dband,
+        outer, *_strides(query), *_strides(key), *_strides(value), *_strides(slope), *_strides(dvalue), *work.numbers(),
+        **work.options(work.plan.key, "BLOCK_N", "BLOCK_M"),
+    )  # fmt: skip
+    dkey, dposition_query = _finish(
+        work, key, query_table, bounds, dband, content, outer, -1, work.plan.key, (low, high), work.p2c
+    )
+    return dquery, dkey, dvalue, dposition_key, dposition_query
+
+
+def _finish(
+    work: _Launch, x: Tensor, table: Tensor, bounds: list[Tensor], dband: Tensor, content: Tensor, outer: Tensor,
+    sign: int, tiles: Tiles, limits: tuple[int, int], wanted: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Gradients of one side and of its position table, from the gradients of its band."""
+    if not wanted:
+        return torch.empty_like(x).copy_(content.transpose(1, 2) * work.scale), torch.empty_like(table)
+    dx, band, points, sums = torch.empty_like(x), work.band, work.points, work.plan.sums
+    shapes = {
+        "D": work.size, "BLOCK_D": work.block_d, "BLOCK_A": sums.rows, "BLOCK_U": sums.columns, "ROW_BLOCK": tiles.rows,
+        "COLUMN_BLOCK": tiles.columns, "PRECISION": work.precision, "num_warps": sums.warps, "num_stages": sums.stages,
+    }  # fmt: skip
+    grid: tuple[int, ...] = (CLASS * -(-work.length // (CLASS * sums.rows)), work.batch * work.heads)
+    kernels.content_slopes_kernel[grid](
+        dband, table, *bounds[1:3], content, outer, dx, table.stride(1), table.stride(0), band.size // CLASS, *_strides(dx),
+        work.length, work.heads, *band.words, points.center, *limits, work.scale,
+        SIGN=sign, FAR=work.far, **shapes,
+    )  # fmt: skip
+    part = content.new_empty(CLASS, work.heads, 2 * band.reach, work.size)
+    grid = (CLASS, -(-2 * band.reach // sums.columns), work.heads)
+    kernels.table_slopes_kernel[grid](
+        dband, x, *bounds[1:3], part, band.size // CLASS, *_strides(x), work.length, work.batch, work.heads, *band.words,
+        *limits, **shapes,
+    )  # fmt: skip
+    beyond = work.far_sums(outer, x) if work.far else outer
+    dtable = table.new_empty(work.rows, work.heads, work.size)
+    kernels.table_sums_kernel[(work.rows, work.heads)](
+        part, points.starts, beyond, dtable, work.heads, band.reach, work.rows, work.scale, SIGN=sign, FAR=work.far,
+        D=work.size, BLOCK_D=work.block_d, num_warps=1,
+    )  # fmt: skip
+    return dx, dtable
+
+
+class _Attention(torch.autograd.Function):  # type: ignore[misc]
+    """Launched directly: a custom operator costs the host several times as much per call."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        """`inputs`: queries, keys, values, two position tables; six tensors of bounds; the seed; four settings."""
+        tables, bounds, seed, settings = inputs[:5], list(inputs[5:11]), inputs[11], inputs[12:]
+        arguments = (*tables, bounds, seed, *settings)
+        out, lse = _forward(*arguments)
+        ctx.save_for_backward(out, lse, *tables, seed, *bounds)
+        ctx.settings = settings
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:
+        out, lse, query, key, value, position_key, position_query, seed, *bounds = ctx.saved_tensors
+        tensors = (out, lse, query, key, value, position_key, position_query)
+        return (*_backward(slope, *tensors, bounds, seed, *ctx.settings), *[None] * 11)
+
+
+_compiled_forward = torch.library.custom_op("coref_automl::disentangled", _forward, mutates_args=())
+_compiled_backward = torch.library.custom_op("coref_automl::disentangled_backward", _backward, mutates_args=())
+"""The same for `torch.compile`, which does not look inside."""
+
+
+@_compiled_forward.register_fake  # type: ignore[untyped-decorator]
+def _(query: Tensor, *_others: Any) -> tuple[Tensor, Tensor]:
+    batch, length, heads, _ = query.shape
+    return query.new_empty(query.shape), query.new_empty(batch, heads, length, dtype=torch.float32)
+
+
+@_compiled_backward.register_fake  # type: ignore[untyped-decorator]
+def _(_slope: Tensor, _out: Tensor, _lse: Tensor, *others: Any) -> tuple[Tensor, ...]:
+    return tuple(torch.empty_like(x) for x in others[:5])
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*output, *inputs[:5], inputs[6], *inputs[5])
+    ctx.settings = inputs[7:]
+
+
+def _differentiate(ctx: Any, slope: Tensor, _lse: Tensor) -> tuple[Any, ...]:
+    out, lse, query, key, value, position_key, position_query, seed, *bounds = ctx.saved_tensors
+    tensors = (out, lse, query, key, value, position_key, position_query)
+    return (*_compiled_backward(slope, *tensors, bounds, seed, *ctx.settings), [None] * len(bounds), *[None] * 5)
+
+
+_compiled_forward.register_autograd(_differentiate, setup_context=_save)

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.coreference.data import CorefDocument, Mention, inspect_coref, read_coref, write_documents
+from coref_automl.errors import CoreferenceDataError
+
+TEXT = "민수는 노인을 만났다. 그는 웃었다."
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    clusters = [
+        [{"start": 0, "end": 2, "entity": "A"}, {"start": 13, "end": 14, "entity": "A"}],
+        [{"start": 4, "end": 6, "entity": "B"}],
+    ]
+    return {"doc_id": "one", "text": TEXT, "clusters": clusters, **changes}
+
+
+def write(path: Path, *rows: Any) -> Path:
+    path.write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in rows), "utf-8")
+    return path
+
+
+def test_chunks_of_a_novel_are_joined_and_share_their_entities(tmp_path: Path) -> None:
+    second = row(doc_id="two", novel="n", clusters=[[{"start": 0, "end": 2, "text": "민수", "entity": "A"}]])
+    data = read_coref(write(tmp_path / "a.jsonl", row(novel="n"), second))
+    (document,) = data.documents
+    assert document.text == TEXT + "\n" + TEXT
+    assert document.chains == (((0, 2), (13, 14), (len(TEXT) + 1, len(TEXT) + 3)), ((4, 6),))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"clusters": [[{"start": 0, "end": 99, "entity": "A"}]]}, "lies outside the text of 20 characters"),
+        ({"clusters": [[{"start": 3, "end": 3, "entity": "A"}]]}, "lies outside"),
+        (
+            {"clusters": [[{"start": 0, "end": 2, "text": "영희", "entity": "A"}]]},
+            "1 of 1 mentions do not stand where they should",
+        ),
+        ({"clusters": [[{"start": 0, "end": 2}], [{"start": 0, "end": 2}]]}, "is in clusters 1 and 2"),
+        (
+            {"clusters": [[{"start": 0, "end": 2, "entity": "A"}], [{"start": 4, "end": 6, "entity": "A"}]]},
+            "'A' has clusters 1 and 2",
+        ),
+        (
+            {"clusters": [[{"start": 0, "end": 2, "entity": "A"}, {"start": 4, "end": 6, "entity": "B"}]]},
+            "mixes the entities A, B",
+        ),
+        ({"clusters": [[{"start": 0}]]}, "without start and end"),
+        ({"clusters": [[{"start": 0, "end": 2.5}]]}, "not a whole number"),
+        ({"text": None}, "a row needs doc_id, text and clusters"),
+    ],
+)
+def test_a_bad_row_is_named_with_its_reason_and_nothing_else_is_lost(
+    tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    path = write(tmp_path / "a.jsonl", row(doc_id="good"), row(**changes))
+    with pytest.raises(CoreferenceDataError, match=r"row 2 .*--skip-bad"):
+        read_coref(path)
+    data = read_coref(path, skip_bad=True)
+    assert [document.id for document in data.documents] == ["good"]
+    assert reason in str(data.problems[0])
+
+
+def test_of_two_rows_with_one_id_and_text_the_annotated_one_stays(tmp_path: Path) -> None:
+    data = inspect_coref(write(tmp_path / "a.jsonl", row(clusters=[]), row()))
+    assert data.mentions == 3
+    assert str(data.problems[0]) == "row 1 (one): the same id stands in row 2"
+
+
+def test_a_mention_that_stands_twice_in_its_cluster_counts_once_and_is_noted(tmp_path: Path) -> None:
+    twice = [[{"start": 0, "end": 2, "entity": "A"}] * 2]
+    data = read_coref(write(tmp_path / "a.jsonl", row(clusters=twice)))
+    assert data.mentions == 1
+    assert data.notes == ("1 mentions that stood twice in their cluster and count once",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.txt", "x", "is none of .jsonl, .conll, .conllu"),
+        ("a.jsonl", "{", "not JSON"),
+        ("a.jsonl", json.dumps(row(clusters=[])) + "\n", "holds no mention"),
+        ("a.conll", "#begin document (a);\na 0 0 x (1\n#end document\n", "the bracket of 1 does not close"),
+        ("a.conll", "#begin document (a);\na 0 0 x 1)\n#end document\n", "closes 1, which is not open"),
+        ("a.conll", "#begin document (a);\na 0 0 x -\n", "the file was cut off"),
+        ("a.conll", "#begin document (a);\nx (1)\n#end document\n", "the word should be the fourth"),
+        ("a.conllu", "1\tx\n", "2 columns instead of 10"),
+        ("a.conllu", "1\tx\t_\t_\t_\t_\t0\t_\t_\tEntity=(e1\n", "the bracket of e1 does not close"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why_in_one_sentence(tmp_path: Path, name: str, content: str, reason: str) -> None:
+    (tmp_path / name).write_text(content, "utf-8")
+    with pytest.raises(CoreferenceDataError) as raised:
+        read_coref(tmp_path / name)
+    assert reason in str(raised.value)
+
+
+def test_a_document_without_mentions_is_kept_beside_others(tmp_path: Path) -> None:
+    data = read_coref(write(tmp_path / "a.jsonl", row(), row(doc_id="bare", clusters=[])))
+    assert [len(document.mentions) for document in data.documents] == [3, 0]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "conllu"])
+def test_what_is_written_reads_back_with_text_and_chains(tmp_path: Path, ending: str, tales: tuple[CorefDocument, ...]) -> None:
+    nested = CorefDocument("nested", "그의 어머니가 왔다", (Mention(0, 7, "b", "noun"), Mention(0, 1, "a", "pronoun")))
+    write_documents(tmp_path / f"a.{ending}", [*tales, nested])
+    back = read_coref(tmp_path / f"a.{ending}").documents
+    assert [(d.id, d.text, d.chains) for d in back] == [(d.id, d.text, d.chains) for d in (*tales, nested)]
+
+
+def test_conll_2012_keeps_chains_over_words_cut_at_mentions(tmp_path: Path, tales: tuple[CorefDocument, ...]) -> None:
+    write_documents(tmp_path / "a.conll", tales[:1])
+    (back,) = read_coref(tmp_path / "a.conll").documents
+    forms = [[back.text[a:b] for a, b in chain] for chain in back.chains]
+    assert forms == [[tales[0].text[a:b] for a, b in chain] for chain in tales[0].chains]
+
+
+def test_conll_2012_nested_brackets_and_parts_are_read(tmp_path: Path) -> None:
+    lines = ["#begin document (a/b); part 000", "a 0 0 the X (1|(2)", "a 0 1 man X 1)", "", "a 0 0 he X (1)", "#end document"]
+    lines[1], lines[2] = "a 0 0 the X (1|(2)", "a 0 1 man X 1)"
+    lines += ["#begin document (a/b); part 001", "a 1 0 he X (1)", "#end document"]
+    (tmp_path / "a.conll").write_text("\n".join(lines), "utf-8")
+    first, second = read_coref(tmp_path / "a.conll").documents
+    assert first.text == "the man\nhe"
+    assert first.chains == (((0, 7), (8, 10)), ((0, 3),))
+    assert second.id == "a/b part 001"
+
+
+COREFUD = """# newdoc id = d
+1\t민수\t_\tPROPN\t_\t_\t0\t_\t_\tEntity=(e1-person-1)|SpaceAfter=No
+2\t는\t_\tADP\t_\t_\t0\t_\t_\t_
+3\t큰\t_\tADJ\t_\t_\t0\t_\t_\tEntity=(e2[1/2]--1
+4\t붉은\t_\tADJ\t_\t_\t0\t_\t_\tEntity=e2[1/2])
+5\t옛\t_\tADJ\t_\t_\t0\t_\t_\t_
+6\t책\t_\tNOUN\t_\t_\t0\t_\t_\tEntity=(e2[2/2]--1)
+6.1\t_\t_\tPRON\t_\t_\t_\t_\t_\tEntity=(e1--1)
+
+1\t그\t_\tPRON\t_\t_\t0\t_\t_\tEntity=(e1--1)
+"""
+
+
+def test_corefud_zeros_are_left_out_and_of_a_mention_in_parts_the_longest_stays(tmp_path: Path) -> None:
+    (tmp_path / "a.conllu").write_text(COREFUD, "utf-8")
+    (document,) = read_coref(tmp_path / "a.conllu").documents
+    assert document.text == "민수는 큰 붉은 옛 책\n그"
+    assert [document.text[m.start : m.end] for m in document.mentions] == ["민수", "큰 붉은", "그"]
+    assert [mention.kind for mention in document.mentions] == ["name", "", "pronoun"]

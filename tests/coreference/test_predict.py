@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import coref_automl
+from coref_automl.cli.app import run as command
+from coref_automl.coreference.data import read_coref, write_documents
+from coref_automl.coreference.evaluate import BUNDLED, bundled_model
+from coref_automl.coreference.explore import explore
+from coref_automl.coreference.predict import Resolved
+from coref_automl.coreference.show import in_brackets, in_colour, in_html
+from coref_automl.errors import InputError
+
+STORY = "민수는 어머니를 찾아 시장으로 갔다. 어머니는 생선을 팔고 있었다. 그는 어머니의 손을 잡고 울었다."
+
+
+@pytest.fixture(scope="module")
+def resolved() -> Resolved:
+    return coref_automl.coreference(STORY)  # type: ignore[operator]
+
+
+def test_the_bundled_head_finds_who_is_who(resolved: Resolved) -> None:
+    assert resolved.strings == [["민수", "그"], ["어머니", "어머니", "어머니"]]
+    assert all(
+        resolved.text[a:b] == form
+        for chain, forms in zip(resolved.chains, resolved.strings, strict=True)
+        for (a, b), form in zip(chain, forms, strict=True)
+    )
+    assert "characters, not things" in resolved.note
+
+
+def test_score_tells_two_mentions_of_one_chain_from_two_of_different_ones(resolved: Resolved) -> None:
+    assert resolved.score("민수", "그") > 0.5 > resolved.score("그", "어머니")
+    assert resolved.score("그", "민수") == resolved.score(*resolved.chains[0])
+    with pytest.raises(InputError, match="is not a mention that was found"):
+        resolved.score("시장", "그")
+
+
+def test_a_record_shows_itself_and_comes_back_from_json(resolved: Resolved) -> None:
+    assert "<mark" in resolved._repr_html_()
+    assert "[민수]1는 [어머니]2를" in str(resolved)
+    assert Resolved.from_json(json.loads(json.dumps(resolved.to_json()))) == resolved
+
+
+def test_the_room_stays_callable_after_its_modules_are_imported() -> None:
+    code = "import coref_automl.coreference.data, coref_automl; print(callable(coref_automl.coreference))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
+
+
+def test_what_was_found_can_be_written_and_read_as_data(tmp_path: Path, resolved: Resolved) -> None:
+    write_documents(tmp_path / "a.jsonl", [resolved.document()])
+    assert set(resolved.chains) <= set(read_coref(tmp_path / "a.jsonl").documents[0].chains)
+
+
+def test_nested_mentions_are_shown_inside_each_other() -> None:
+    text, chains = "그의 어머니가 <왔다>", (((0, 6),), ((0, 1),))
+    assert in_brackets(text, chains) == "[[그]2의 어머니]1가 <왔다>"
+    assert "\x1b[30;43m그\x1b[0m" in in_colour(text, chains)
+    html = in_html(text, chains)
+    assert html.count("<mark") == html.count("</mark>") == 2
+    assert "&lt;왔다&gt;" in html
+
+
+def test_an_empty_text_has_no_chains() -> None:
+    found = coref_automl.coreference(" \n ")  # type: ignore[operator]
+    assert found.chains == ()
+    assert found.lines()[-1] == "no chains found"
+    with pytest.raises(InputError, match="pass a string"):
+        coref_automl.coreference(None)  # type: ignore[operator]
+
+
+def test_a_long_text_is_read_with_progress_and_equal_chains(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "\n".join([STORY] * 30)
+    found = coref_automl.coreference(long)  # type: ignore[operator]
+    longest = max(found.chains, key=len)
+    assert {long[a:b] for a, b in longest} == {"어머니"}
+    assert len(longest) > 60
+
+
+def test_the_head_is_small_and_carries_what_it_learned_from() -> None:
+    folder = bundled_model()
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 4_000_000
+    assert len(json.loads((folder / "learned_from.json").read_text("utf-8"))) == 32
+
+
+def test_commands_end_to_end(
+    tmp_path: Path, tales_file: Path, encoder_folder: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["coref", "predict", STORY, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["strings"][0] == ["민수", "그"]
+    (tmp_path / "story.txt").write_text(STORY, "utf-8")
+    assert command(["coref", "predict", "--file", str(tmp_path / "story.txt"), "--html", str(tmp_path / "a.html")]) == 0
+    assert "[민수]1는" in capsys.readouterr().out
+    assert "<mark" in (tmp_path / "a.html").read_text("utf-8")
+    assert command(["coref", "predict", "민수는 노인을 만났다. 그는 웃었다.", "--model", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["model"] == str(run)
+    assert command(["coref", "evaluate", str(run), "--data", str(tales_file), "--groups"]) == 0
+    shown = capsys.readouterr().out
+    assert "CoNLL, found mentions" in shown
+    assert "kind: pronoun" in shown
+    assert command(["coref", "explore", str(tales_file), "--json", "--write", str(tmp_path / "a.conllu")]) == 0
+    facts = json.loads(capsys.readouterr().out)[0]
+    assert facts["mentions"] == read_coref(tmp_path / "a.conllu").mentions
+    assert facts["edges"]["bundled:ko-mini"]["reachable"] == facts["mentions"]
+
+
+def test_wrong_commands_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, reason in (
+        (["coref", "predict", "x", "--file", "y"], "not both"),
+        (["coref", "predict", "x", "--model", str(tmp_path)], "make one with: coref-automl coref train"),
+        (["coref", "predict", "--file", str(tmp_path / "none.txt")], "Cannot read"),
+        (["coref", "train", "--model", "m", "--data", "d.jsonl", "--out", "o", "--folds", "1"], "at least 2"),
+        (["coref", "evaluate", BUNDLED, "--data", str(tmp_path / "none.jsonl")], "Cannot read"),
+    ):
+        assert command(words) == 2
+        assert reason in capsys.readouterr().err
+
+
+def test_explore_says_whether_particles_are_counted_in(tales_file: Path) -> None:
+    found = explore(read_coref(tales_file), ["bundled:ko-mini"])
+    assert found.particles == "left out"
+    assert "particles are left out" in "\n".join(found.lines())
+
+
+def test_no_two_found_mentions_cross_or_end_on_one_token() -> None:
+    text = "사냥꾼이 떠나자 사슴은 그에게 절을 했다. 그의 늙은 어머니가 기다리고 있었다. 아버님이 선생님께 큰 힘이 되셨겠군요."
+    found = coref_automl.coreference(text)  # type: ignore[operator]
+    spans = sorted({*(span for chain in found.chains for span in chain), *found.singles})
+    assert len(spans) >= 4
+    assert len({end for _, end in spans}) == len(spans)
+    assert not [(a, b) for a in spans for b in spans if a[0] < b[0] < a[1] < b[1]]

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from coref_automl.coreference.data import CorefDocument
+from coref_automl.coreference.evaluate import evaluate_coreference, models_of
+from coref_automl.coreference.layout import lay
+from coref_automl.coreference.metrics import added, conll
+from coref_automl.coreference.model import load_model
+from coref_automl.coreference.resolve import read_document, with_found, with_gold
+from coref_automl.coreference.results import CoreferenceResult, read_answers
+from coref_automl.coreference.split import balanced_forty, folds, named_split
+from coref_automl.coreference.train import train_coreference
+from coref_automl.errors import CoreferenceDataError, FolderError, ModelError
+from tests.coreference.conftest import recipe
+
+
+class Stop(Exception):
+    pass
+
+
+def weights(run: Path) -> dict[str, Any]:
+    return load_file(run / "seed-0" / "model" / "head.safetensors")
+
+
+def test_a_run_learns_the_tales_and_its_result_reads_back_from_disk(run: Path) -> None:
+    result = CoreferenceResult.from_json(json.loads((run / "coref_results.json").read_text("utf-8")))
+    assert (result.documents, result.split) == (2, "tales-test")
+    assert result.estimates["found"]["mention"].value > 0.8
+    assert result.estimates["gold"]["conll"].value > 0.6
+    assert result.estimates["gold"]["mention"].value == 1
+    answers = read_answers(run / "seed-0" / "answers" / "tales-test.jsonl")
+    scores = added(one.sums["gold"] for one in answers)
+    assert conll(scores) == pytest.approx(result.estimates["gold"]["conll"].value)
+    assert result.seeds[0].peak_gigabytes > 0
+    assert any("peak" in line for line in result.lines())
+
+
+def test_killed_and_resumed_training_ends_where_an_unbroken_one_does(
+    tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path
+) -> None:
+    def stop(seed: int, epoch: int, score: float) -> None:
+        if epoch == 2:
+            raise Stop
+
+    unbroken = recipe(tales_file, encoder_folder, tmp_path / "a", split=str(split_file), rank=4)
+    train_coreference(unbroken)
+    broken = replace(unbroken, out=str(tmp_path / "b"))
+    with pytest.raises(Stop):
+        train_coreference(broken, on_epoch=stop)
+    assert (tmp_path / "b" / "seed-0" / "resume.pt").is_file()
+    train_coreference(broken)
+    a, b = weights(tmp_path / "a"), weights(tmp_path / "b")
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert not (tmp_path / "b" / "seed-0" / "resume.pt").exists()
+
+
+def test_a_finished_run_is_not_trained_again_and_another_recipe_is_refused(
+    run: Path, tales_file: Path, encoder_folder: Path, split_file: Path
+) -> None:
+    own = recipe(tales_file, encoder_folder, run, split=str(split_file), epochs=12)
+
+    def never(*_: Any) -> None:
+        raise AssertionError("trained again")
+
+    train_coreference(own, on_epoch=never)
+    with pytest.raises(FolderError, match="was begun with epochs 12"):
+        train_coreference(replace(own, epochs=13))
+
+
+def test_cross_fitting_tests_every_document_once(tmp_path: Path, tales_file: Path, encoder_folder: Path) -> None:
+    result = train_coreference(recipe(tales_file, encoder_folder, tmp_path / "r", folds=3, epochs=1))
+    assert result.documents == 12
+    assert {one.name for one in (tmp_path / "r" / "seed-0").iterdir()} == {"fold-1", "fold-2", "fold-3"}
+    with pytest.raises(ModelError, match="cross-fitted"):
+        models_of(tmp_path / "r")
+
+
+def test_chains_do_not_depend_on_the_batch(run: Path, tales: tuple[CorefDocument, ...]) -> None:
+    model = load_model(run / "seed-0" / "model")
+    long = CorefDocument("long", "\n".join(tale.text for tale in tales), ())
+    (laid,) = lay(model.tokenizer, [long])
+    found = [with_found(model, read_document(model, laid, tokens=tokens)) for tokens in (1, 100, 10_000)]
+    assert len(found[0].spans) > 30
+    for other in found[1:]:
+        assert other.spans == found[0].spans
+        assert other.chains == found[0].chains
+        assert np.allclose(other.probabilities[-1], found[0].probabilities[-1], atol=1e-4)
+
+
+def test_gold_mentions_are_all_in_the_chains_even_unreachable_ones(run: Path, tales: tuple[CorefDocument, ...]) -> None:
+    model = load_model(run / "seed-0" / "model")
+    (laid,) = lay(model.tokenizer, tales[:1])
+    found = with_gold(model, read_document(model, laid, tokens=1000))
+    assert sorted(span for chain in found.as_spans() for span in chain) == sorted(m.span for m in tales[0].mentions)
+
+
+def test_evaluate_leaves_out_what_the_run_learned_from(run: Path, tales_file: Path) -> None:
+    found = evaluate_coreference(run, str(tales_file), groups=True)
+    assert found.result.documents == 2
+    assert found.result.notes == (f"10 documents that {run} learned from were left out.",)
+    kinds = {name: group.mentions for name, group in found.groups["gold"].items() if name.startswith("kind")}
+    assert kinds["kind: pronoun"] == 6
+    distances = [group.mentions for name, group in found.groups["found"].items() if name.startswith("last mentioned: never")]
+    assert distances == [6]
+
+
+def test_evaluate_says_when_nothing_is_left(run: Path, tales_file: Path, split_file: Path) -> None:
+    with pytest.raises(CoreferenceDataError, match="learned from all of them"):
+        evaluate_coreference(run, str(tales_file), split=str(split_file), side="train")
+
+
+def test_a_head_of_another_encoder_is_refused(tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path) -> None:
+    train_coreference(recipe(tales_file, encoder_folder, tmp_path / "r", split=str(split_file), rank=4, epochs=1))
+    model = tmp_path / "r" / "seed-0" / "model"
+    assert {path.name for path in model.iterdir()} == {"coreference.json", "head.safetensors", "learned_from.json"}
+    load_model(model)
+    with pytest.raises(ModelError, match="the weights of bundled:ko-mini are others; pass that encoder with --base"):
+        load_model(model, base="bundled:ko-mini")
+
+
+def test_an_encoder_without_offsets_is_refused_before_training(tmp_path: Path, tales_file: Path, encoder_folder: Path) -> None:
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for path in encoder_folder.iterdir():
+        if not path.name.startswith("tokenizer"):
+            (bare / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(ModelError, match="has no tokenizer"):
+        train_coreference(recipe(tales_file, bare, tmp_path / "r"))
+
+
+def test_splits_are_disjoint_and_of_these_documents(tmp_path: Path, tales: tuple[CorefDocument, ...]) -> None:
+    split = named_split("koconovel")
+    assert [len(split.train), len(split.dev), len(split.test)] == [28, 4, 8]
+    assert len({*split.train, *split.dev, *split.test}) == 40
+    parts = folds(tales, 5)
+    assert sorted(name for part in parts for name in part.test) == sorted(tale.id for tale in tales)
+    assert all(not set(part.train) & set(part.test) for part in parts)
+    twice = tmp_path / "split.json"
+    twice.write_text(json.dumps({"train": ["a"], "dev": ["a"], "test": []}), "utf-8")
+    with pytest.raises(CoreferenceDataError, match="on two sides"):
+        named_split(str(twice))
+    with pytest.raises(CoreferenceDataError, match="for forty documents, not 12"):
+        balanced_forty(tales)
+
+
+def test_a_split_of_other_data_is_refused(tmp_path: Path, tales_file: Path, encoder_folder: Path) -> None:
+    with pytest.raises(CoreferenceDataError, match="which the data do not hold"):
+        train_coreference(recipe(tales_file, encoder_folder, tmp_path / "r", split="koconovel"))
