@@ -20,8 +20,7 @@ from coref_automl.coreference.lowrank import add_changes, changes, make_low_rank
 from coref_automl.errors import ModelError
 from coref_automl.models.files import detect_seq_len, weights_fingerprint
 from coref_automl.models.heads import encode
-from coref_automl.models.library import quiet_library
-from coref_automl.models.load import load_encoder
+from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.records import Record
 from coref_automl.store import obey_umask, read_json, write_json
 

@@ -37,7 +37,7 @@ def loss_at(model: Any, input_ids: Tensor, mask: Any, positions: Tensor, labels:
 
 
 def prepare_model(model: Any, *, cross_document: bool = False, compiled: bool = False) -> None:
-    """Make `model(**batch)` give {"loss": ...} for the batches of `training.batches`.
+    """Make `model(**batch)` give {"loss": ...} for the batches of `training.collation`.
 
     The method is replaced on the instance, so that what wraps a model in training (DDP, FSDP, autocast) wraps this, and what
     saves it still sees the model it knows.
