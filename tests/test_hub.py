@@ -189,6 +189,7 @@ def test_a_source_that_breaks_off_is_no_short_source(place: Path, hub: Hub) -> N
     (broken,) = commands(hub, place, line)
     assert broken.status == 2, broken.out + broken.err
     assert "naver-news (daekeun-ml/naver-news-summarization-ko) cannot be re" in broken.err
+    assert sum(path.endswith("/train.jsonl") and method == "GET" for method, path, _ in hub.asked) < 60  # not for ever
     hub.datasets["daekeun-ml/naver-news-summarization-ko"].cuts.clear()
     (whole,) = commands(hub, place, line)
     assert whole.status == 0, whole.err

@@ -34,6 +34,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows(8))
     (folder / "texts.jsonl").write_text("".join(lines), "utf-8")
     (folder / "relations.json").write_text(json.dumps(make_raw_rows(40), ensure_ascii=False), "utf-8")
+    chains = ({"doc_id": row["id"], "text": row["text"], "clusters": [[{"start": 0, "end": 3}]]} for row in rows(8))
+    (folder / "chains.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in chains), "utf-8")
     (folder / "grid.yaml").write_text(f"models: [{MINI}]\ntrain: {folder / 'relations.json'}\nepochs: [1]\n", "utf-8")
     common = [
         "prepare",
@@ -60,6 +62,7 @@ COMMANDS = {
     "train": ("run", "--model {1} --dataset {0}/dataset --device cpu"),
     "tune": ("study", "--model {1} --dataset {0}/dataset --trials 1 --device cpu"),
     "re train": ("relation run", "--model {1} --train {0}/relations.json --device cpu"),
+    "coref train": ("coreference run", "--model {1} --data {0}/chains.jsonl --holdout 0.3 --device cpu"),
     "re grid": ("relation grid", "--recipe {0}/grid.yaml"),
     "re explore": ("relation exploration", "{0}/relations.json"),
     "adapt": ("line", "--model {1} --source local:{0}/texts.jsonl"),

@@ -41,9 +41,9 @@ class Ended:
         return "coref-automl " + shlex.join(self.words)
 
 
-def fault(ended: Ended, *, heavy: bool = False) -> str | None:
+def fault(ended: Ended, *, heavy: bool = False, memory: float = MEMORY) -> str | None:
     """What is wrong with how it ended; None if nothing is. A heavy command that was cut had its inputs accepted."""
-    if ended.megabytes > MEMORY:
+    if ended.megabytes > memory:
         return f"took {ended.megabytes:,.0f} MB"
     if ended.cut:
         return None if heavy else f"hung: {PATIENCE:.0f} s without an end"

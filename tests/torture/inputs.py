@@ -13,7 +13,9 @@ from tests.torture.world import LINES, OUT, Line
 
 Stat = tuple[int, int]
 FINISHED = (".safetensors", ".npy", "documents.jsonl", "items.jsonl", "result.json", "DONE", "config.json")
-"""Files that no command may lose or change once they are written; a result alone learns anew where its set stands."""
+"""Files that no command may lose or change once they are written."""
+_MARKS = ("DONE", "result.json")
+"""Of these the first may be set again, and the second learns anew where its set stands; neither may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +55,4 @@ def case(seed: int, number: int, world: Path, folder: Path, *, heavy: bool = Tru
 
 def finished(folder: Path) -> dict[Path, Stat]:
     found = (path for path in folder.rglob("*") if path.name.endswith(FINISHED) and path.is_file())
-    return {path: (0, 0) if path.name == "result.json" else (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
+    return {path: (0, 0) if path.name in _MARKS else (path.stat().st_size, path.stat().st_mtime_ns) for path in found}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 from coref_automl.cli.app import run
@@ -50,6 +53,58 @@ def test_bad_inputs_are_refused_in_a_sentence_and_lose_nothing(
         if found := fault(end) or next((f"{path} was lost" for path in made.lost()), None):
             wrong.append(f"inputs:{number} {end.line()}\n  {made.changes}\n  {found}")
     assert not wrong, "\n".join(wrong)
+
+
+def _without(path: Path, key: str) -> None:
+    held = json.loads(path.read_text("utf-8"))
+    del held[key]
+    path.write_text(json.dumps(held), "utf-8")
+
+
+def _with(path: Path, **values: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **values}), "utf-8")
+
+
+def _first_score(folder: Path, **values: object) -> None:
+    path = next((folder / "runs").glob("*/evaluations/*/*/items.jsonl"))
+    first, *others = path.read_text("utf-8").splitlines()
+    path.write_text("\n".join([json.dumps({**json.loads(first), **values}), *others]) + "\n", "utf-8")
+
+
+def _ranks(folder: Path) -> None:
+    path = next((folder / "kept").rglob("ranks.npz"))
+    with np.load(path) as held:
+        np.savez(path, **{name: held[name] for name in held.files if name != "strict_rank"})
+
+
+FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "a rank that is a list": ("archive", lambda at: _first_score(at, strict_rank=[1]), "has a strict_rank that is none in a row"),
+    "a rank of forty digits": ("compare", lambda at: _first_score(at, lenient_rank=10**40), "has a lenient_rank that is none"),
+    "an archive without ranks": ("compare kept", _ranks, "ranks.npz is damaged ('strict_rank'); make the archive again."),
+    "a share without its sources": (
+        "merge",
+        lambda at: _without(next((at / "share").rglob("read/*-*.json")), "sources"),
+        "A share is damaged, of share ('sources'); copy the shares again, or prepare them anew.",
+    ),
+    "a tokenizer without a length": (
+        "re predict text",
+        lambda at: _with(at / "relation/seed-0/model/tokenizer_config.json", model_max_length="long"),
+        "The tokenizer of relation/seed-0/model cannot be read (",
+    ),
+    "a mark that is no text": ("compare", lambda at: (at / "runs/a/.coref-automl").write_bytes(b"run\xea\n"), ""),
+}
+"""What longer runs found, once each: the line, the damage, and what is said now."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_stays_mended(name: str, world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    line, harm, said = FOUND[name]
+    folder = shutil.copytree(world, tmp_path / "copy")
+    harm(folder)
+    end = ended(LINES[line].words, folder, capfd)
+    assert fault(end) is None, end.err
+    assert said in end.err
+    assert end.status == (2 if said else 0)
 
 
 def test_a_case_is_the_same_for_the_same_seed(world: Path, tmp_path: Path) -> None:

@@ -30,9 +30,10 @@ from coref_automl.coreference.results import (
 )
 from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, named_split
 from coref_automl.errors import FolderError
+from coref_automl.locks import claimed
 from coref_automl.models.load import pick_device, weights_fingerprint
 from coref_automl.progress import Progress, quiet
-from coref_automl.store import MANIFEST, claim_folder, fingerprint, is_done, mark_done, read_json, write_json, write_text
+from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, read_json, write_json, write_text
 
 KIND = "coreference run"
 LEARNED = "learned_from.json"
@@ -66,7 +67,13 @@ def train_coreference(
     `on_epoch(seed, epoch, score)` hears of every epoch; what it raises stops the run, which can go on later.
     """
     work = _begin(recipe)
-    progress = (progress or quiet()).into(work.run / "events.ndjson")
+    with claimed(work.run, KIND):
+        _bind(work)
+        return _train(work, (progress or quiet()).into(work.run / "events.ndjson"), on_epoch)
+
+
+def _train(work: _Work, progress: Progress, on_epoch: OnEpoch | None) -> CoreferenceResult:
+    recipe = work.recipe
     for line in (*(str(problem) for problem in work.data.problems), *work.data.notes):
         progress.event("note", text=line)
     if work.data.problems:
@@ -133,10 +140,7 @@ def _begin(recipe: CoreferenceRecipe) -> _Work:
         split = named_split(recipe.split) if recipe.split else by_hash(data.documents, recipe.holdout)
         check_split(split, data.documents)
         splits = (split,)
-    work = _Work(Path(recipe.out), recipe, data, splits)
-    claim_folder(work.run, KIND)
-    _bind(work)
-    return work
+    return _Work(Path(recipe.out), recipe, data, splits)
 
 
 def _folder(work: _Work, seed: int, number: int) -> Path:

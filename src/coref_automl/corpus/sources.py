@@ -73,6 +73,9 @@ BUNDLED = {
 _SYNTHETIC_DOCUMENTS = 2_000
 _SYNTHETIC_LENGTHS = {"bundled:synthetic": (1_500, 6_000), "bundled:synthetic-short": (600, 1_400)}
 
+_ATTEMPTS = 3
+"""Of a read that breaks off: each waits up to half a minute, and the library would take twenty before it says so."""
+
 OnFlaw = Callable[[Flaw], None]
 
 
@@ -184,9 +187,10 @@ def _hub(name: str, field: str | None, revision: str | None) -> Iterator[Documen
     source = SOURCES[name]
     fields = (field,) if field else source.fields
     try:
-        from datasets import load_dataset
+        from datasets import config, load_dataset
     except ImportError as error:
         raise MissingExtra("datasets", "hub", f"The source {name} ({source.hub})") from error
+    config.STREAMING_READ_MAX_RETRIES = _ATTEMPTS
     if not _hub_answers():
         raise SourceError(f"{name} ({source.hub}) cannot be reached; check the network, or download it and pass local:PATH.")
     try:
