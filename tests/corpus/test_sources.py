@@ -59,6 +59,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> _Hub:
     pretence = _Hub([])
     module = ModuleType("datasets")
     module.load_dataset = pretence.load_dataset  # type: ignore[attr-defined]
+    module.config = ModuleType("datasets.config")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "datasets", module)
     monkeypatch.setattr(sources, "_hub_answers", lambda: True)
     return pretence
