@@ -65,6 +65,14 @@ def test_an_error_is_one_sentence_and_debug_shows_the_stack(tmp_path: Path, caps
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_an_error_that_repeats_a_long_word_stays_short(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["watch", "runs/a", "a" * 6_000]) == 2
+    said = capsys.readouterr().err
+    assert "unexpected extra argument" in said
+    assert said.rstrip().endswith("--help.")
+    assert len(said) < 2_000
+
+
 def test_generated_pages_say_what_the_code_says() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "write_docs.py"))
     for path, text in script["pages"]().items():

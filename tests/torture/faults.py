@@ -90,7 +90,7 @@ class Faults:
             end = self._seen(start(shlex.split(LONG[name]), folder, limit=limit).end(PATIENT))
             if wrong := fault(end):
                 return LONG[name], 1, wrong
-            told = ("disk is full", "largest file allowed", "No space left", "ulimit")
+            told = ("disk is full", "free some space", "largest file allowed", "No space left", "ulimit")
             if end.status and not any(words in end.err + end.out for words in told):
                 return LONG[name], 1, f"status {end.status} without the reason: {end.err[-300:]}"
             if mounted:

@@ -45,6 +45,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 
+_LONGEST = 1_600
+"""Characters of an error: one that repeats a word of thousands is told from both ends."""
 _INTERRUPTED = "Interrupted. The same command goes on from where it stopped."
 
 
@@ -104,5 +106,6 @@ def _usage(error: TyperException) -> str:
 def _report(message: str, status: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    print(f"coref-automl: {message}", file=sys.stderr)
+    shown = message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 2 :]}"
+    print(f"coref-automl: {shown}", file=sys.stderr)
     return status

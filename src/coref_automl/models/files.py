@@ -188,7 +188,7 @@ def _from_hub(name: str, patterns: list[str]) -> Path:
     if not sys.stderr.isatty():
         disable_progress_bars()
     try:
-        return Path(snapshot_download(name, allow_patterns=patterns))
+        folder = Path(snapshot_download(name, allow_patterns=patterns))
     except GatedRepoError as error:
         raise ModelError(f"{name} is gated: accept its terms on the hub, run `hf auth login`, and try again.") from error
     except RepositoryNotFoundError as error:
@@ -199,6 +199,9 @@ def _from_hub(name: str, patterns: list[str]) -> Path:
             f"{name} is no folder here, and the hub {why}; check the name, or download it where there is a network and pass its "
             f"folder, or use bundled:ko-mini."
         ) from error
+    if not folder.is_dir():  # nothing there matched, so that nothing was written
+        raise ModelError(f"{name} on the hub holds no model (it has no config.json); check the name.")
+    return folder
 
 
 def _safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
