@@ -190,9 +190,15 @@ def bases_of(entries: Sequence[Entry], made: Provenance) -> list[Entry]:
     """The evaluations of the model that a checkpoint began from.
 
     Where a record has no bytes, of two that only their owners tell apart (klue/bert, other/bert), those of the very one.
+    A checkpoint that began from the same bytes is not a base even where they are still its own: its run has learned nothing.
     """
-    found = [one for one in entries if one.is_of(made.base, made.base_bytes)]
+    found = [one for one in entries if one.is_of(made.base, made.base_bytes) and not _began_from(one, made.base_bytes)]
     return [one for one in found if one.evaluation.checkpoint == slug(made.base)] or found
+
+
+def _began_from(entry: Entry, weights: str) -> bool:
+    made = entry.evaluation.provenance
+    return bool(weights and made and made.base_bytes == weights)
 
 
 def _starts(entries: Sequence[Entry]) -> set[Entry]:
