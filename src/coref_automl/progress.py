@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from coref_automl.records import Record
-from coref_automl.store import refuse_special
+from coref_automl.store import NOT_JSON, refuse_special
 
 T = TypeVar("T")
 
@@ -187,7 +187,7 @@ def quiet() -> Progress:
 def read_events(path: Path) -> Iterator[dict[str, Any]]:
     """The events of a run's file, oldest first; none where there is no file. A line that a kill cut in two is passed over."""
     for line in path.read_bytes().splitlines() if path.is_file() else ():
-        with suppress(ValueError):
+        with suppress(*NOT_JSON):
             row = json.loads(line)
             if isinstance(row, dict) and "event" in row:
                 yield row

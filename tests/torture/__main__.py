@@ -22,6 +22,7 @@ SHARES = {"inputs": 0.45, "commands": 0.2, "kills": 0.2, "pairs": 0.06, "disks":
 """What each kind may take of the time: bad inputs in a forked child, the same as real commands, and three faults from outside."""
 CUT = 4.0
 SHOWN = 20
+EVERY = 100
 
 
 @dataclass(slots=True)
@@ -96,6 +97,8 @@ def _tried(kind: str, numbers: Iterator[int], seed: int, world: Path, place: Pat
         if keep:
             shutil.copytree(place / f"{kind}-{number}", keep, symlinks=True)
         shutil.rmtree(place / f"{kind}-{number}", ignore_errors=True)
+        if number % EVERY == EVERY - 1:
+            print(tally.line(), flush=True)
     return tally
 
 

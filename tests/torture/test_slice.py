@@ -77,6 +77,11 @@ def _ranks(folder: Path) -> None:
         np.savez(path, **{name: held[name] for name in held.files if name != "strict_rank"})
 
 
+def _event(folder: Path, **values: object) -> None:
+    with (folder / "runs/a/events.ndjson").open("a", encoding="utf-8") as handle:
+        handle.write(json.dumps(values) + "\n")
+
+
 FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a rank that is a list": ("archive", lambda at: _first_score(at, strict_rank=[1]), "has a strict_rank that is none in a row"),
     "a rank of forty digits": ("compare", lambda at: _first_score(at, lenient_rank=10**40), "has a lenient_rank that is none"),
@@ -91,6 +96,13 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda at: _with(at / "relation/seed-0/model/tokenizer_config.json", model_max_length="long"),
         "The tokenizer of relation/seed-0/model cannot be read (",
     ),
+    "a run whose manifest holds a list for a sentence": (
+        "re evaluate",
+        lambda at: _with(at / "relation/manifest.json", train_sentences=[[]]),
+        "holds a sentence that is no text",
+    ),
+    "an event without its text": ("watch", lambda at: _event(at, event="note", time=1.0), ""),
+    "an event of a step that is no number": ("watch", lambda at: _event(at, event="step", time=2.0, loss=1.0, step="a"), ""),
     "a mark that is no text": ("compare", lambda at: (at / "runs/a/.coref-automl").write_bytes(b"run\xea\n"), ""),
 }
 """What longer runs found, once each: the line, the damage, and what is said now."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.errors import ModelError
+from coref_automl.errors import InputError, ModelError
 from coref_automl.locks import locked
 from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import Progress, quiet
@@ -135,7 +135,10 @@ def keep_result(run: Path, data: RelationData, result: RelationResult) -> None:
 
 def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> RelationResult:
     """The mean over the seeds that have predictions for these rows. `chosen_here`: the same rows also chose the epoch."""
-    manifest = read_object(run / "manifest.json", model=str, scheme=str, head=str, train_sentences=list)
+    told = {"model": str, "scheme": str, "head": str, "train": str, "train_rows": int, "validation_rows": int, "label_mask": str}
+    manifest = read_object(run / "manifest.json", **told, notes=list, binding=dict, train_sentences=list)
+    if not all(isinstance(mark, str) for mark in (*manifest["train_sentences"], *manifest["notes"])):
+        raise InputError(f"{run / 'manifest.json'} holds a sentence that is no text; it is damaged or belongs to something else.")
     seeds = [folder for folder in finished_seeds(run) if has_predictions(folder, data)]
     stacked = np.stack([read_probabilities(seed / "predictions", data.split) for seed in seeds])
     held = [SeedResult.from_json(read_json(seed / "result.json")) for seed in seeds]

@@ -54,14 +54,20 @@ def status_of(run: Path) -> RunStatus:
     losses: list[float] = []
     stopped, note, scored, last = False, "", "", 0.0
     for row in read_events(events):
-        kind, last = row["event"], float(row["time"])
-        if kind == "step":
-            step = row
-            losses.append(float(row["loss"]))
-        elif kind == "note":
-            note = str(row["text"])
-        elif kind == "evaluation":
-            scored = f"{row['checkpoint']} {row['metric']} {row['text']}"
+        try:
+            kind, last = row["event"], float(row["time"])
+            if kind == "step":
+                found = {name: row[name] for name in _FROM_STEP if row.get(name) is not None}
+                if not all(isinstance(value, int | float) for value in found.values()):
+                    raise TypeError
+                losses.append(float(row["loss"]))
+                step = found
+            elif kind == "note":
+                note = str(row["text"])
+            elif kind == "evaluation":
+                scored = f"{row['checkpoint']} {row['metric']} {row['text']}"
+        except (KeyError, TypeError, ValueError):  # a damaged line tells nothing; those after it do
+            continue
         if row.get("stage") == "train":
             stopped = kind == "stopped"
     silent = "silent" if time.time() - last > _SILENT else "training"
@@ -71,7 +77,7 @@ def status_of(run: Path) -> RunStatus:
         losses=tuple(losses[-200:]),
         last_evaluation=scored,
         last_note=note,
-        **{name: step[name] for name in _FROM_STEP if name in step},
+        **step,
     )
 
 
