@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 
 COMMAND = Path(sys.executable).with_name("coref-automl")
-PATIENCE = 180.0
+PATIENCE = 120.0
 MEMORY = 1024.0
 
 

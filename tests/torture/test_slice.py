@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import chdir
@@ -82,6 +83,11 @@ def _event(folder: Path, **values: object) -> None:
         handle.write(json.dumps(values) + "\n")
 
 
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a rank that is a list": ("archive", lambda at: _first_score(at, strict_rank=[1]), "has a strict_rank that is none in a row"),
     "a rank of forty digits": ("compare", lambda at: _first_score(at, lenient_rank=10**40), "has a lenient_rank that is none"),
@@ -101,6 +107,12 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda at: _with(at / "relation/manifest.json", train_sentences=[[]]),
         "holds a sentence that is no text",
     ),
+    "a label mask without numbers": (
+        "re predict",
+        lambda at: _with(at / "relation/seed-0/model/relation.json", label_mask="hard"),
+        "relation.json has a damaged label mask; train that seed again.",
+    ),
+    "chains in a pipe": ("coref explore", lambda at: _pipe(at / "chains.jsonl"), "chains.jsonl is a pipe, a socket or a device"),
     "an event without its text": ("watch", lambda at: _event(at, event="note", time=1.0), ""),
     "an event of a step that is no number": ("watch", lambda at: _event(at, event="step", time=2.0, loss=1.0, step="a"), ""),
     "a mark that is no text": ("compare", lambda at: (at / "runs/a/.coref-automl").write_bytes(b"run\xea\n"), ""),

@@ -18,7 +18,7 @@ from typing import Any
 
 from coref_automl.errors import CoreferenceDataError
 from coref_automl.records import Record
-from coref_automl.store import write_jsonl
+from coref_automl.store import refuse_special, write_jsonl
 
 ENDINGS = (".jsonl", ".conll", ".conllu")
 JOINT = "\n"
@@ -283,6 +283,7 @@ def in_order(mentions: Iterable[Mention]) -> tuple[Mention, ...]:
 
 
 def _text(path: Path) -> str:
+    refuse_special(path)
     try:
         raw = path.read_bytes()
         return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8-sig")

@@ -17,6 +17,7 @@ from coref_automl.models.load import load_encoder
 from coref_automl.models.vocabulary import word_ids
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import ROLE_WORDS, TYPE_WORDS, Marker, special_tokens
+from coref_automl.relation.rows import TYPES
 from coref_automl.store import obey_umask, read_object, write_json
 from coref_automl.training.loss import with_dropout
 
@@ -153,6 +154,7 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker
     settings = read_object(folder / "relation.json", scheme=str, head=str, dropout=float, max_length=int, labels=list)
     if settings["labels"] != list(LABELS):
         raise ModelError(f"{folder} was trained for other labels; train it again with this version.")
+    _check_mask(folder, settings)
     encoder, tokenizer = load_encoder(str(folder))
     model = RelationModel(encoder, settings["head"], settings["dropout"], distance=settings.get("distance", False))
     try:
@@ -163,3 +165,14 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker
         model.distance.weight.data.copy_(own.pop(_DISTANCE))
     model.head.load_state_dict(own)
     return model.to(device).eval(), Marker(tokenizer, settings["scheme"], settings["max_length"]), settings
+
+
+def _check_mask(folder: Path, settings: dict[str, Any]) -> None:
+    """A label mask is off, or a number for each pair of types and each label."""
+    if settings.get("label_mask", "off") == "off":
+        return
+    bias = settings.get("mask_bias")
+    rows = bias if isinstance(bias, list) else []
+    whole = len(rows) == len(TYPES) ** 2 and all(isinstance(row, list) and len(row) == len(LABELS) for row in rows)
+    if not whole or not all(isinstance(value, int | float) for row in rows for value in row):
+        raise ModelError(f"{folder / 'relation.json'} has a damaged label mask; train that seed again.")
