@@ -46,7 +46,7 @@ app = typer.Typer(
 )
 
 _LONGEST = 1_600
-"""Characters of an error: one that repeats a word of thousands is told from both ends."""
+"""Longest error in characters; a longer one keeps its beginning and its end."""
 _INTERRUPTED = "Interrupted. The same command goes on from where it stopped."
 
 

@@ -84,7 +84,7 @@ def _could(it: Recommendation, better: int, lang: Lang) -> str:
 
 
 def _highest(it: Recommendation, lang: Lang) -> str:
-    """Which one to keep. That it stands highest is no verdict about what it was trained with."""
+    """Which one to keep. Ranking highest says nothing about how it was trained."""
     label, value = METRICS[it.metric].label, percent(it.value)
     if len(it.candidates) == 1:
         return f"{label} {value}."

@@ -113,7 +113,7 @@ def build_model(base: str, *, window: int, size: int, dropout: float, rank: int,
 
 
 def save_model(folder: Path, model: CoreferenceModel, settings: HeadSettings) -> None:
-    """The settings last: a folder without them is no model."""
+    """Settings are written last: a folder without them is incomplete."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
