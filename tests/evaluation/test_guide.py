@@ -10,7 +10,7 @@ from transformers import FillMaskPipeline
 from coref_automl import tune
 from coref_automl.errors import EvalSetError, ModelError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.one import evaluate_one
+from coref_automl.evaluation.run import evaluate_one
 from tests.evaluation.tiny import freeze_tiny, loaded, save_checkpoint
 
 
