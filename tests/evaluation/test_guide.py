@@ -56,7 +56,7 @@ def test_a_pipeline_cannot_read_further_than_its_model(evalset: EvalSet) -> None
     pipeline = FillMaskPipeline(model=ready.model, tokenizer=ready.tokenizer, device="cpu")
     with pytest.raises(ModelError, match="reads 64 tokens"):
         tune.eval_real_coref_top1(pipeline, evalset, seq_len=128)
-    with pytest.raises(ModelError, match="no model"):
+    with pytest.raises(ModelError, match="not a model"):
         tune.eval_real_coref_top1(3, evalset)
 
 
