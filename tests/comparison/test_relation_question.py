@@ -16,8 +16,8 @@ from coref_automl.comparison.relation import relation
 from coref_automl.comparison.relation_runs import find_relation, paired
 from coref_automl.comparison.report import report
 from coref_automl.comparison.study import Study, study_of
-from coref_automl.relation.intervals import Scored, method_verdict
 from coref_automl.relation.labels import LABELS, NO_RELATION
+from coref_automl.relation.metrics import Scored, method_verdict
 from coref_automl.store import read_json, write_json, write_jsonl
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 

@@ -25,17 +25,16 @@ from numpy.typing import NDArray
 
 from coref_automl import errors
 from coref_automl.config import as_path, expect, from_mapping
-from coref_automl.corpus.assemble import assemble
 from coref_automl.corpus.card import refuse_empty
+from coref_automl.corpus.choice import Choice, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import EncodeSettings, Mode, special_of, tokenizer_of
 from coref_automl.corpus.inputs import MadeFrom, difference, made_from, pinned, readable_parts, was_noted
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
-from coref_automl.corpus.read import ReadSettings, finished_shards
+from coref_automl.corpus.pack import assemble
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.corpus.select import Choice, choose_documents
-from coref_automl.corpus.shards import READ, Index, build_index
+from coref_automl.corpus.shards import READ, Index, ReadSettings, build_index, finished_shards
 from coref_automl.corpus.sources import BUNDLED, Input
 from coref_automl.errors import CorefError, DatasetError, FolderError, InputError, WorkError
 from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
@@ -185,7 +184,7 @@ def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, p
             stage.skip(sum(shard["characters"] for shard in finished_shards(folder, number)))
         common = {"folder": str(folder), "settings": _plain(settings)}
         jobs = [{"part": _plain(part), "number": number, **common} for number, part in enumerate(parts)]
-        _each("coref_automl.corpus.read:read_job", jobs, workers, stage)
+        _each("coref_automl.corpus.shards:read_job", jobs, workers, stage)
 
 
 def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:

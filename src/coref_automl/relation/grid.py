@@ -23,7 +23,7 @@ from coref_automl.errors import CorefError, EvaluationError, FolderError, Recipe
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.relation.cache import RowCache
+from coref_automl.relation.data import RowCache
 from coref_automl.relation.grid_page import write_grid
 from coref_automl.relation.recipe import FREE, RelationRecipe
 from coref_automl.relation.results import RESULTS, RelationResult
