@@ -92,7 +92,8 @@ def run_layer_at(layer: Any, hidden: Tensor, real: Tensor, rows: Tensor, columns
         ]
     )
     attended = layer.attention.output(context.to(key.dtype).flatten(1), own)
-    return layer.output(layer.intermediate(attended), attended)  # type: ignore[no-any-return]
+    found: Tensor = layer.output(layer.intermediate(attended), attended)
+    return found
 
 
 def _attend_at(
