@@ -12,7 +12,7 @@ import pytest
 from coref_automl.comparison.groups import read_groups
 from coref_automl.errors import ComparisonError, InputError, RecipeError
 from coref_automl.evaluation.metrics import METRICS, hits, summarise
-from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.records import Estimate
 from coref_automl.report.language import points
 from coref_automl.report.printout import compare

@@ -9,7 +9,7 @@ import pytest
 
 from coref_automl.comparison.differences import in_words
 from coref_automl.errors import ComparisonError
-from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.report.printout import compare, recommend
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
 

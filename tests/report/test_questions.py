@@ -17,7 +17,7 @@ from coref_automl.comparison.arms import arms, versus
 from coref_automl.comparison.differences import in_words, outdone_by_holm
 from coref_automl.comparison.groups import read_groups
 from coref_automl.evaluation.metrics import hits
-from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.records import Comparison, Estimate, Task
 from coref_automl.report import charts
 from coref_automl.report.checkpoint_report import report

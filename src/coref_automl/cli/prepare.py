@@ -174,8 +174,8 @@ def evaluation(
 ) -> None:
     """A frozen evaluation set from held-out documents; with --out and --model alone, noun tables for a set that stands."""
     from coref_automl.config import from_mapping
-    from coref_automl.evaluation.items import EvalRecipe, prepare_eval
     from coref_automl.evaluation.manifest import lines
+    from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
     from coref_automl.progress import Progress
 
     tasks = task or [*(["real", "real-far"] if source else []), *(["lambada"] if lambada else []), *(["gold"] if gold else [])]

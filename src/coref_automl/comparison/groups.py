@@ -17,8 +17,17 @@ from coref_automl.config import choose, nearest
 from coref_automl.errors import ComparisonError, CorefError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
-from coref_automl.evaluation.stored import RESULT, StoredEvaluation, base_evaluation, is_of_one_model, look_through
-from coref_automl.evaluation.targets import CHECKPOINT, identity, marked, target_of
+from coref_automl.evaluation.results import (
+    CHECKPOINT,
+    RESULT,
+    StoredEvaluation,
+    base_evaluation,
+    identity,
+    is_of_one_model,
+    look_through,
+    marked,
+    target_of,
+)
 from coref_automl.models.files import weights_fingerprint
 from coref_automl.records import Evaluation, Provenance, half_of
 from coref_automl.store import short_names

@@ -9,7 +9,7 @@ from pathlib import Path
 from coref_automl.comparison.scores import Entry
 from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
-from coref_automl.evaluation.targets import slug
+from coref_automl.evaluation.results import slug
 from coref_automl.records import Provenance
 
 

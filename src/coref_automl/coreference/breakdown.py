@@ -12,7 +12,7 @@ from functools import cache
 from importlib.util import find_spec
 
 from coref_automl.coreference.data import CorefDocument
-from coref_automl.evaluation.gold import PRONOUNS
+from coref_automl.evaluation.tasks.gold import PRONOUNS
 from coref_automl.korean import KINDS, Tagger
 from coref_automl.records import Record
 

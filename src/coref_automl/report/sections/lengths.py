@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, last, means, versus
 from coref_automl.comparison.recommendation import eligible_entries
 from coref_automl.comparison.scores import Entry
-from coref_automl.evaluation.metrics import BUCKETS, METRICS
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.evaluation.tasks.far import BUCKETS
 from coref_automl.report import charts
 from coref_automl.report.language import p_text
 from coref_automl.report.page import Block, Charts, Table, Text, estimate_cells, in_percent, row

@@ -8,7 +8,7 @@ from coref_automl.comparison.arms import Versus
 from coref_automl.comparison.relation_methods import PAIRS, began_from, between_methods, label_of
 from coref_automl.comparison.relation_runs import RelationRun, paired
 from coref_automl.comparison.scores import Entry
-from coref_automl.evaluation.targets import CHECKPOINT
+from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.records import Provenance
 from coref_automl.report.page import Block, Cell, Table, Text, row
 from coref_automl.report.question import Question, family, lead, phrase, versus_head, versus_rows
