@@ -19,7 +19,7 @@ from coref_automl.records import Record, Task
 from coref_automl.store import write_json
 
 if TYPE_CHECKING:
-    from coref_automl.comparison.recommend import Recommendation
+    from coref_automl.report.printout import PrintedRecommendation
 
 Objective = Literal["mlm", "combined", "entity"]
 
@@ -247,9 +247,9 @@ def _evaluate(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, progress:
     evaluate(list(runs), wanted, progress=progress)
 
 
-def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path) -> Recommendation:
-    from coref_automl.comparison.recommend import recommend
+def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path) -> PrintedRecommendation:
     from coref_automl.evaluation.evalset import EvalSet
+    from coref_automl.report.printout import recommend
 
     stage = recipe.evaluate
     items = EvalSet.open(evalset).fingerprint
@@ -258,8 +258,8 @@ def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path) -> Recom
 
 def _report(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, progress: Progress) -> Path:
     """Written last, so that it holds the relation extraction too."""
-    from coref_automl.comparison.report import report
     from coref_automl.evaluation.evalset import EvalSet
+    from coref_automl.report.checkpoint_report import report
 
     stage = recipe.evaluate
     progress.note("Writing the report")

@@ -52,14 +52,15 @@ def explore(
     from coref_automl.relation.check import check_files
     from coref_automl.relation.data import inspect_relations
     from coref_automl.relation.explore import explore as look
-    from coref_automl.relation.explore_page import write_exploration
+    from coref_automl.report.exploration_page import write_exploration
+    from coref_automl.report.language import LANGUAGES
 
-    language = choose(lang, {"ko": "ko", "en": "en"}, "language")
+    language = choose(lang, LANGUAGES, "language")
     splits = [inspect_relations(name) for name in files]
     found = look(splits)
     schemes = scheme or ["typed", "typed-punct"]
     checked = check_files(splits, model, schemes, max_length=max_length, progress=Progress(shown=not as_json)) if check else ()
-    page = write_exploration(found, out, lang=language) if out else None  # type: ignore[arg-type]
+    page = write_exploration(found, out, lang=language) if out else None
     if as_json:
         print_json({**found.to_json(), "checks": [result.to_json() for result in checked], "page": str(page) if page else None})
     else:

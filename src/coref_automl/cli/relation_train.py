@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -115,12 +116,14 @@ def grid(
     from coref_automl.config import choose, from_mapping, read_yaml
     from coref_automl.progress import Progress
     from coref_automl.relation.grid import GridRecipe, run_grid
+    from coref_automl.report.grid_page import write_grid_page
+    from coref_automl.report.language import LANGUAGES
 
     given = {"train": train, "dev": dev, "out": str(out) if out else None, "keep_weights": keep_weights}
     values = read_yaml(recipe) | {key: value for key, value in given.items() if value is not None}
     settings = from_mapping(GridRecipe, values, str(recipe))
-    language = choose(lang, {"ko": "ko", "en": "en"}, "language")
-    result = run_grid(settings, progress=Progress(shown=not as_json), lang=language)  # type: ignore[arg-type]
+    language = choose(lang, LANGUAGES, "language")
+    result = run_grid(settings, progress=Progress(shown=not as_json), draw=partial(write_grid_page, lang=language))
     if as_json:
         print_json(result.to_json())
     else:

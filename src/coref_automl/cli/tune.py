@@ -79,6 +79,7 @@ def tune(
         return
     given = {key: value for key, value in locals().items() if key not in ("context", "recipe", "dry_run", "as_json")}
     from coref_automl.progress import Progress
+    from coref_automl.report.tuning_page import write_study_page
     from coref_automl.tuning.run import read_tune_recipe, recipe_text, run_study, settled
 
     wanted = read_tune_recipe(recipe, given)
@@ -86,7 +87,7 @@ def tune(
     if dry_run:
         print(recipe_text(settled(wanted, progress)), end="")
         return
-    result = run_study(wanted, progress=progress)
+    result = run_study(wanted, progress=progress, draw=write_study_page)
     if as_json:
         print_json(result.to_json())
     else:
