@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from coref_automl.cli.app import run
-from coref_automl.evaluation.items import bundled_eval_set
+from coref_automl.evaluation.evalset import bundled_eval_set
 from coref_automl.models.files import folder_of
 
 MINI = "bundled:ko-mini"

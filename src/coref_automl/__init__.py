@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from coref_automl.corpus.prepare import prepare as prepare
     from coref_automl.corpus.recipe import PrepareRecipe as PrepareRecipe
     from coref_automl.errors import CorefError as CorefError
-    from coref_automl.evaluation.items import EvalRecipe as EvalRecipe
-    from coref_automl.evaluation.items import prepare_eval as prepare_eval
+    from coref_automl.evaluation.prepare import EvalRecipe as EvalRecipe
+    from coref_automl.evaluation.prepare import prepare_eval as prepare_eval
     from coref_automl.evaluation.run import EvaluateRecipe as EvaluateRecipe
     from coref_automl.evaluation.run import evaluate as evaluate
     from coref_automl.records import ClozeItem as ClozeItem
@@ -42,7 +42,7 @@ _HOMES = {
     "CoreferenceRecipe": "coreference.recipe",
     "Document": "records",
     "Estimate": "records",
-    "EvalRecipe": "evaluation.items",
+    "EvalRecipe": "evaluation.prepare",
     "EvaluateRecipe": "evaluation.run",
     "Evaluation": "records",
     "ItemScore": "records",
@@ -54,7 +54,7 @@ _HOMES = {
     "coreference": "",
     "evaluate": "evaluation.run",
     "prepare": "corpus.prepare",
-    "prepare_eval": "evaluation.items",
+    "prepare_eval": "evaluation.prepare",
     "recommend": "comparison.recommend",
     "report": "comparison.report",
     "train": "training.run",

@@ -164,7 +164,8 @@ def _run(recipe: LineRecipe, out: Path, progress: Progress) -> LineResult:
 
 
 def _eval_set(recipe: LineRecipe, out: Path, progress: Progress) -> Path:
-    from coref_automl.evaluation.items import EvalRecipe, bundled_eval_set, prepare_eval
+    from coref_automl.evaluation.evalset import bundled_eval_set
+    from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
 
     stage = recipe.evaluate
     if stage.set == "bundled":

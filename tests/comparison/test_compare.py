@@ -14,7 +14,7 @@ from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.sentences import points
 from coref_automl.errors import ComparisonError, InputError, RecipeError
 from coref_automl.evaluation.metrics import METRICS, hits, summarise
-from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.records import Estimate
 from coref_automl.store import write_json
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation

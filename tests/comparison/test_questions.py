@@ -23,7 +23,7 @@ from coref_automl.comparison.report import report
 from coref_automl.comparison.sentences import Lang, recommendation_sentence, verdict
 from coref_automl.comparison.study import Study, study_of
 from coref_automl.evaluation.metrics import hits
-from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.records import Comparison, Estimate, Task
 from coref_automl.statistics.methods import seed_paired_verdict
 from coref_automl.store import read_json, write_json, write_jsonl

@@ -10,7 +10,7 @@ import pytest
 from coref_automl.comparison.compare import compare, in_words
 from coref_automl.comparison.recommend import recommend
 from coref_automl.errors import ComparisonError
-from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.evaluation.results import find_evaluations
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
 
 BASE = Model("base", 0, -1.5)

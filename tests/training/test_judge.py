@@ -14,7 +14,7 @@ import pytest
 
 from coref_automl.corpus.dataset import write_dataset
 from coref_automl.errors import EvaluationError
-from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.progress import Progress
 from coref_automl.store import read_json
 from coref_automl.training.recipe import TrainRecipe

@@ -14,7 +14,7 @@ import pytest
 from coref_automl.config import read_recipe, read_yaml
 from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.records import half_of
 from coref_automl.statistics.intervals import difference_intervals
 from coref_automl.statistics.resampling import Part

@@ -54,10 +54,10 @@ def evaluate(
     --out.
     """
     from coref_automl.config import choose
-    from coref_automl.evaluation.block import WORDS
     from coref_automl.evaluation.metrics import GROUPINGS, METRICS
     from coref_automl.evaluation.run import evaluate as run
     from coref_automl.progress import Progress
+    from coref_automl.report.terminal import WORDS
 
     choose(lang, WORDS, "language")
     for grouping in by or ():
@@ -83,21 +83,21 @@ def evaluate(
 
 
 def _print_block(evaluation: Evaluation, recipe: EvaluateRecipe, lang: str) -> None:
-    from coref_automl.evaluation.block import best_of, block
-    from coref_automl.evaluation.stored import neighbours
+    from coref_automl.evaluation.results import neighbours
+    from coref_automl.report.terminal import best_of, format_result
 
-    print("\n".join(block(evaluation, best_of(neighbours(evaluation.path, recipe.out), evaluation), lang)))
+    print("\n".join(format_result(evaluation, best_of(neighbours(evaluation.path, recipe.out), evaluation), lang)))
     print(flush=True)
 
 
 def _print_tables(
     paths: list[str], shown: list[Evaluation], recipe: EvaluateRecipe, by: list[str], metric: str | None, lang: str
 ) -> None:
-    from coref_automl.evaluation.stored import find_evaluations
-    from coref_automl.evaluation.tables import by_group, overview
+    from coref_automl.evaluation.results import find_evaluations
+    from coref_automl.report.terminal import format_by_group, format_overview
 
     if len(shown) > 1:
-        print("\n".join(overview(shown, lang)) + "\n")
+        print("\n".join(format_overview(shown, lang)) + "\n")
     wanted = list(dict.fromkeys([*by, *(["distance"] if any("real_far1" in entry.estimates for entry in shown) else [])]))
     if not wanted:
         return
@@ -108,7 +108,7 @@ def _print_tables(
         if (entry.evaluation.path, entry.evaluation.identity) in keys
     ]
     for grouping in wanted:
-        print("\n".join(by_group(stored, grouping, metric, lang)) + "\n")
+        print("\n".join(format_by_group(stored, grouping, metric, lang)) + "\n")
 
 
 @app.command(
@@ -160,10 +160,10 @@ def _prompt(loaded: dict[str, LoadedModel], nouns: bool, top: int, as_json: bool
 
 def _fill_once(loaded: dict[str, LoadedModel], sentence: str, nouns: bool, top: int, as_json: bool) -> None:
     from coref_automl.evaluation.fill import fill as run
-    from coref_automl.evaluation.fill import side_by_side
+    from coref_automl.report.terminal import format_filled
 
     found = [run(ready, sentence, name=name, nouns_only=nouns, top=top) for name, ready in loaded.items()]
     if as_json:
         print_json([entry.to_json() for entry in found])
     else:
-        print("\n".join(side_by_side(found)), flush=True)
+        print("\n".join(format_filled(found)), flush=True)

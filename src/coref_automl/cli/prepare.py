@@ -14,7 +14,7 @@ from coref_automl.corpus.recipe import HELP, PrepareRecipe
 from coref_automl.corpus.tokenizer import HELP as TOKENIZER_HELP
 from coref_automl.corpus.tokenizer import TokenizerRecipe
 from coref_automl.errors import RecipeError
-from coref_automl.evaluation.items import EvalRecipe
+from coref_automl.evaluation.prepare import EvalRecipe
 
 
 @app.command(epilog="Example: coref-automl sources --check local:news.jsonl.xz kowiki")
@@ -175,8 +175,8 @@ EVAL_HELP = {
 @options_from(EvalRecipe, EVAL_HELP, {"models": ("--model",), "tasks": ("--task",), "sources": ("--source",)})
 def evaluation(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
     """Build a frozen evaluation set from held-out documents; with --out and --model alone, noun tables for an existing set."""
-    from coref_automl.evaluation.items import prepare_eval
     from coref_automl.evaluation.manifest import lines
+    from coref_automl.evaluation.prepare import prepare_eval
     from coref_automl.progress import Progress
 
     if "models" not in given:

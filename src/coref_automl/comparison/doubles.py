@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from coref_automl.errors import CorefError
-from coref_automl.evaluation.stored import RESULT, StoredEvaluation
-from coref_automl.evaluation.targets import CHECKPOINT
+from coref_automl.evaluation.results import CHECKPOINT, RESULT, StoredEvaluation
 from coref_automl.models.files import weights_fingerprint
 
 

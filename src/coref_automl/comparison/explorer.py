@@ -15,7 +15,7 @@ from coref_automl.errors import CorefError
 from coref_automl.evaluation.columns import ITEMS, holds_text
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.evaluation.targets import CHECKPOINT
+from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.records import ClozeItem, Evaluation
 from coref_automl.store import read_jsonl
 

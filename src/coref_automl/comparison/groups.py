@@ -15,8 +15,17 @@ from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.comparison.scores import Entry, Group, Ints, Items
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
-from coref_automl.evaluation.stored import StoredEvaluation, base_evaluation, is_of_one_model, look_through
-from coref_automl.evaluation.targets import CHECKPOINT, identity, marked, slug, target_of
+from coref_automl.evaluation.results import (
+    CHECKPOINT,
+    StoredEvaluation,
+    base_evaluation,
+    identity,
+    is_of_one_model,
+    look_through,
+    marked,
+    slug,
+    target_of,
+)
 from coref_automl.records import Evaluation, Provenance, half_of
 from coref_automl.store import short_names
 

@@ -17,7 +17,8 @@ from coref_automl.comparison.question import Question, lead, phrase, rule, short
 from coref_automl.comparison.recommend import eligible_entries
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
-from coref_automl.evaluation.metrics import BUCKETS, METRICS
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.evaluation.tasks.far import BUCKETS
 
 _FEWEST = 10
 """Items below which a bucket of distances is left out."""

@@ -14,7 +14,7 @@ from coref_automl.config import choose
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.evalset import bundled_eval_set
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.evaluation.targets import identity
+from coref_automl.evaluation.results import identity
 from coref_automl.records import Estimate
 
 _EPOCHS = 3

@@ -11,7 +11,7 @@ from coref_automl.comparison.relation_methods import PAIRS, began_from, between_
 from coref_automl.comparison.relation_runs import RelationRun, paired
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
-from coref_automl.evaluation.targets import CHECKPOINT
+from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.records import Provenance
 
 _KINDS = ("entity", "combined", "mlm")

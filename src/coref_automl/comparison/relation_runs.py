@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coref_automl.arrays import read_arrays
 from coref_automl.errors import CorefError, InputError
-from coref_automl.evaluation.archive import place_of
+from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.records import Estimate
 from coref_automl.statistics.intervals import DRAWS
 from coref_automl.statistics.methods import MethodVerdict, method_verdict
@@ -115,6 +115,14 @@ def look_for_relation(paths: Sequence[str]) -> tuple[list[RelationRun], list[str
                 damaged.setdefault(place, str(error))
     names = short_names(found)
     return [replace(run, name=names[folder]) for folder, run in found.items()], list(damaged.values())
+
+
+def place_of(path: str) -> str:
+    """A path without this machine's folders: of an absolute one the last part, with the run before a checkpoint."""
+    found = PurePath(path)
+    if not found.is_absolute():
+        return path
+    return f"runs/{found.parent.name}/{found.name}" if CHECKPOINT.fullmatch(found.name) else found.name
 
 
 def archive_relation(runs: Sequence[RelationRun], out: Path) -> None:

@@ -29,7 +29,7 @@ from coref_automl.coreference.results import (
 from coref_automl.coreference.split import Split, documents_fingerprint, named_split
 from coref_automl.coreference.train import KIND, LEARNED, finished_seeds, text_mark
 from coref_automl.errors import CoreferenceDataError, ModelError
-from coref_automl.evaluation.gold import PRONOUNS
+from coref_automl.evaluation.tasks.gold import PRONOUNS
 from coref_automl.korean import KINDS, Tagger
 from coref_automl.models.load import pick_device
 from coref_automl.progress import Progress, quiet

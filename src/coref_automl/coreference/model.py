@@ -18,6 +18,7 @@ from torch import nn
 from coref_automl.coreference.head import CoreferenceHead
 from coref_automl.coreference.layout import Laid, Window, windows
 from coref_automl.errors import ModelError
+from coref_automl.models.attention import move
 from coref_automl.models.files import detect_seq_len, weights_fingerprint
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder, quiet_library
@@ -197,7 +198,7 @@ def load_model(folder: Path, device: str = "cpu", *, base: str | None = None) ->
     model.head.load_state_dict(
         {key.removeprefix("head."): value.float() for key, value in own.items() if key.startswith("head.")}
     )
-    model.to(device).eval()
+    move(model, device).eval()
     return model
 
 

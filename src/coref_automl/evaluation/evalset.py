@@ -2,7 +2,7 @@
 
     evalsets/<name>/  manifest.json  documents.jsonl  items-<task>.jsonl  nouns-<tokenizer fingerprint>.npy
 
-The fingerprint names the bytes of documents and items. Noun tables may be added later and are no part of it.
+The fingerprint covers the bytes of documents and items. Noun tables may be added later and are not part of it.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl import store
 from coref_automl.errors import EvalSetError, InputError
-from coref_automl.evaluation import nouns
-from coref_automl.records import SCHEMA, ClozeItem, Document, Task
+from coref_automl.evaluation import answers
+from coref_automl.evaluation.tasks import TASKS
+from coref_automl.records import SCHEMA, ClozeItem, Document, Half, Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 KIND = "evalset"
 DOCUMENTS = "documents.jsonl"
-TASKS: tuple[Task, ...] = get_args(Task)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +42,7 @@ class EvalSet:
 
     @classmethod
     def open(cls, folder: Path | str) -> EvalSet:
-        """Read a set. One whose documents or items are no longer what was frozen is an error."""
+        """Read a set. One whose documents or items were edited after it was frozen is an error."""
         folder = Path(folder)
         manifest = _manifest(folder)
         files = _files(folder)
@@ -56,13 +56,18 @@ class EvalSet:
         items = {task: tuple(map(_item, store.read_jsonl(folder / name))) for task, name in files.items()}
         return cls(folder.resolve().name, folder, manifest, held, texts, items)
 
+    def select(self, tasks: Sequence[Task] | None = None, half: Half | None = None) -> list[ClozeItem]:
+        """The items in the set's order, of some tasks or of one half where asked."""
+        chosen = [item for task, items in self.items.items() if tasks is None or task in tasks for item in items]
+        return [item for item in chosen if half is None or item.half == half]
+
     def noun_table(self, tokenizer: PreTrainedTokenizerFast) -> NDArray[np.bool_]:
-        """For every id of the vocabulary: is it a noun that may answer? Read from the set, or built on the spot with Kiwi."""
-        return nouns.table_for(tokenizer, self.folder, self._tables)
+        """For every vocabulary entry, whether it is a noun that may answer: read from the set, or built now with Kiwi."""
+        return answers.table_for(tokenizer, self.folder, self._tables)
 
 
 def freeze(folder: Path, documents: Iterable[Document], items: Mapping[Task, Sequence[ClozeItem]], facts: dict[str, Any]) -> None:
-    """Write a set; `facts` go to the manifest. What is written reads back equal, or nothing is marked done."""
+    """Write a set, with `facts` in its manifest, and mark it done."""
     documents = list(documents)
     check(documents, items)
     store.write_jsonl(folder / DOCUMENTS, (document.to_json() for document in documents))
@@ -91,7 +96,7 @@ def check(documents: Sequence[Document], items: Mapping[Task, Sequence[ClozeItem
 
 
 def find_set(recorded: str, fingerprint: str) -> Path | None:
-    """The folder of the very set that an evaluation was made on: where it stood then, or the bundled one; None if it moved."""
+    """The folder of the set that an evaluation was made on: the recorded one or the bundled one; None if it moved."""
     for folder in (*([Path(recorded)] if recorded else []), bundled_eval_set()):
         try:
             if _manifest(folder).get("fingerprint") == fingerprint:
@@ -124,7 +129,7 @@ def _fault(task: Task, item: ClozeItem, texts: Mapping[str, str]) -> str | None:
 
 
 def _item(row: dict[str, Any]) -> ClozeItem:
-    """As ClozeItem.from_json, for rows that the fingerprint has vouched for: thousands are read before every evaluation."""
+    """As ClozeItem.from_json, for rows that the fingerprint covers: thousands are read before every evaluation."""
     antecedent = row["antecedent"]
     return ClozeItem(
         **{

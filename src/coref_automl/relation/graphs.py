@@ -12,17 +12,20 @@ from typing import Any
 
 import torch
 
+from coref_automl.models.fused_deberta import installed
 from coref_automl.relation.tensors import Chosen
 
 Step = Callable[[Chosen], tuple[Any, Any]]
 """Adds a batch's gradients to those of the weights; its loss and its logits come back."""
 
 FAMILIES = frozenset({"bert", "electra", "modernbert", "roberta", "xlm-roberta"})
-"""Those that never wait for the GPU in a step, which a recording does not allow."""
+"""Those that never wait for the GPU in a step, which a recording does not allow; DeBERTa-v2 does not with fused attention."""
 
 
 def recordable(model: Any, device: str) -> bool:
-    return device.startswith("cuda") and model.config.model_type in FAMILIES
+    if not device.startswith("cuda"):
+        return False
+    return model.config.model_type in FAMILIES or (model.config.model_type == "deberta-v2" and installed(model.encoder))
 
 
 class Recorded:

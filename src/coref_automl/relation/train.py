@@ -17,6 +17,7 @@ from typing import Any
 from coref_automl.config import expect, to_mapping, to_yaml
 from coref_automl.errors import FolderError
 from coref_automl.locks import claimed
+from coref_automl.models.attention import move
 from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device, weights_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
@@ -145,7 +146,7 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
         distance=recipe.distance,
         encoder_dropout=recipe.encoder_dropout,
     )
-    model.to(device)
+    move(model, device)
 
     def side(data: RelationData) -> Side:
         _, marked, _ = cache.mark(data.rows, marker, progress=quiet())

@@ -21,9 +21,8 @@ from coref_automl.comparison.groups import group_of
 from coref_automl.comparison.pairing import settle_metric
 from coref_automl.comparison.recommend import Choice, choose_entry
 from coref_automl.errors import CorefError
+from coref_automl.evaluation.results import find_evaluations, identity
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
-from coref_automl.evaluation.stored import find_evaluations
-from coref_automl.evaluation.targets import identity
 from coref_automl.progress import Progress, read_events
 from coref_automl.records import Evaluation
 from coref_automl.store import natural_order, read_json, write_json

@@ -17,7 +17,7 @@ from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import EvaluationError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
-from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
+from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
 from coref_automl.progress import Progress
 from coref_automl.records import Half
 from coref_automl.statistics.methods import MethodVerdict, composite_verdicts

@@ -11,9 +11,10 @@ import pytest
 from coref_automl.corpus.holdout import held_out
 from coref_automl.errors import EvalSetError, FolderError, RecipeError, SourceError
 from coref_automl.evaluation import manifest
-from coref_automl.evaluation.items import EvalRecipe, EvalSet, prepare_eval
+from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
 from coref_automl.korean import Tagger
-from tests.evaluation.test_items_gold import FULL, TEXT, row_of
+from tests.evaluation.tasks.test_gold import FULL, TEXT, row_of
 from tests.evaluation.tiny import tokenizer_of
 
 PLACES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", "세종", "수원", "청주")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.evaluation.reading import ReadDocument, choose_candidates, read_document, spread
+from coref_automl.evaluation.tasks.task import ReadDocument, choose_candidates, read_document, spread
 from coref_automl.models.vocabulary import tokenize
 from coref_automl.records import ClozeItem, Document
 from tests.evaluation.sketch import sketch

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from coref_automl.evaluation.reading import ReadDocument, apart
-from coref_automl.evaluation.real import REACH, real_items
+from coref_automl.evaluation.tasks.real import REACH, real_items
+from coref_automl.evaluation.tasks.task import ReadDocument, is_apart
 from coref_automl.records import ClozeItem
 from tests.evaluation.sketch import NOUNS, Part, letters_between, parts, sketch
 
@@ -107,7 +107,7 @@ def test_real_items_are_what_the_definition_says(drawn: list[Part]) -> None:
             letters_between(read.text, same[0].span, mention.span) <= 400
             and " 그" not in between
             and not (mention.start and read.text[mention.start - 1].isalnum())
-            and any(apart(other.form, mention.form) for other in read.mentions)
+            and any(is_apart(other.form, mention.form) for other in read.mentions)
         ):
             fit[mention.form] = (same[0].span, mention.span)
     found = real_items(read, seed=3)
@@ -119,5 +119,5 @@ def test_real_items_are_what_the_definition_says(drawn: list[Part]) -> None:
         assert fit[item.answer] == (item.antecedent, (item.start, item.end))
         assert read.text[item.start : item.end] == item.answer
         assert item.candidates[0] == (item.answer,)
-        assert all(len(group) == 1 and apart(group[0], item.answer) for group in item.candidates[1:])
+        assert all(len(group) == 1 and is_apart(group[0], item.answer) for group in item.candidates[1:])
         assert {group[0] for group in item.candidates} <= {mention.form for mention in read.mentions}

@@ -1,22 +1,32 @@
 """LAMBADA items. In: rows in Ko-LAMBADA's columns (`text` with one `_`, `answer`, `candidate`). Out: passages with the answer
-filled in, and one item each whose gap is where the `_` stood."""
+filled in, and one item per passage, with its gap at the `_`."""
 
 from __future__ import annotations
 
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from coref_automl.corpus.sources import SOURCES
 from coref_automl.errors import MissingExtra, SourceError
-from coref_automl.evaluation.far import nearest_occurrence, occurrences
-from coref_automl.evaluation.reading import NO_CHOICE, Found, ReadDocument, Span, apart, choose_candidates
-from coref_automl.evaluation.rows import local_rows, sorted_out
+from coref_automl.evaluation.tasks.far import nearest_occurrence, occurrences
+from coref_automl.evaluation.tasks.task import (
+    NO_CHOICE,
+    ClozeTask,
+    Found,
+    ReadDocument,
+    Row,
+    Rows,
+    Span,
+    choose_candidates,
+    is_apart,
+    local_rows,
+)
 from coref_automl.records import ClozeItem, Document
 
+VERSION = 1
 BLANK = "_"
 BUNDLED = "bundled:cloze"
 HUB = SOURCES["ko-lambada"].hub
@@ -32,9 +42,9 @@ class Passage:
     candidates: tuple[str, ...]
 
 
-def open_rows(source: str) -> Iterator[dict[str, Any] | str]:
-    """The rows of `local:PATH`, of the hub's dataset (`ko-lambada` or its id), or of the bundled passages; text in place of a row
-    says why there is none."""
+def open_rows(source: str) -> Iterator[Row | str]:
+    """The rows of `local:PATH`, of the hub's dataset (`ko-lambada` or its id), or of the bundled passages; a string in place of a
+    row says why it cannot be read."""
     if source == BUNDLED:
         from coref_automl.corpus.sources import cloze_passages
 
@@ -42,11 +52,6 @@ def open_rows(source: str) -> Iterator[dict[str, Any] | str]:
     if source in ("ko-lambada", HUB):
         return _hub_rows()
     return local_rows(source, needs=("text", "answer"))
-
-
-def passages(rows: Iterable[dict[str, Any] | str], name: str) -> tuple[list[Passage], Counter[str]]:
-    """Every row that is one passage with one blank; the others are counted by reason."""
-    return sorted_out(rows, lambda row, number: _passage(row, number, name))
 
 
 def lambada_items(read: ReadDocument, passage: Passage, *, seed: int) -> Found:
@@ -59,7 +64,7 @@ def lambada_items(read: ReadDocument, passage: Passage, *, seed: int) -> Found:
         return Found([], Counter({NO_CHOICE: 1}))
     nearest = nearest_occurrence(read, passage.gap, occurrences(read.text, answer))
     item = ClozeItem(
-        id=read.item_id("lambada", passage.gap),
+        id=read.item_id("lambada", VERSION, passage.gap),
         task="lambada",
         document=read.document.id,
         cluster=passage.cluster,
@@ -73,11 +78,12 @@ def lambada_items(read: ReadDocument, passage: Passage, *, seed: int) -> Found:
         distance=nearest[1] if nearest else -1,
         pronoun_between=nearest is not None and read.pronoun_between(nearest[0], passage.gap),
     )
-    overlaps = Counter({"the row's candidate contains its answer": sum(not apart(word, answer) for word in passage.candidates)})
-    return Found([item], +overlaps)
+    overlaps = sum(not is_apart(word, answer) for word in passage.candidates)
+    return Found([item], +Counter({"the row's candidate contains its answer": overlaps}))
 
 
-def _passage(row: dict[str, Any], number: int, name: str) -> Passage | str:
+def read_passage(row: Row, number: int, name: str) -> Passage | str:
+    """A row with one blank as a passage, or why it is not one."""
     text, answer = row.get("text"), row.get("answer")
     if not isinstance(text, str) or not isinstance(answer, str):
         return "text or answer is missing"
@@ -98,7 +104,7 @@ def _passage(row: dict[str, Any], number: int, name: str) -> Passage | str:
     return Passage(document, (len(before), len(before) + len(answer)), str(title) or f"{name}-{index}", candidates)
 
 
-def _hub_rows() -> Iterator[dict[str, Any]]:
+def _hub_rows() -> Iterator[Row]:
     try:
         from datasets import load_dataset
     except ImportError as error:
@@ -111,3 +117,13 @@ def _hub_rows() -> Iterator[dict[str, Any]]:
             f"Ko-LAMBADA ({HUB}) cannot be read ({first}); it is gated: accept its terms on the hub and set HF_TOKEN, "
             "or pass a file in its columns as local:PATH."
         ) from error
+
+
+TASK = ClozeTask(
+    name="lambada",
+    label="LAMBADA",
+    version=VERSION,
+    find=lambda read, entry, choices: lambada_items(read, entry, seed=choices.seed),
+    rows=Rows(open_rows, read_passage),
+    any_word=True,
+)

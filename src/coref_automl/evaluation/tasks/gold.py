@@ -1,23 +1,32 @@
 """Gold items. In: texts with annotated entities (`clusters` of {start, end, text, entity}). Out: hidden mentions, with the
 entities of the text as candidates.
 
-What is hidden names one entity: no pronoun, not nested in another mention, short enough to be scored as a word. A label such as
-`B+C` stands for a group: its mentions are never hidden, are no candidates and are nobody's antecedent. A surface that names two
-entities of a text tells them apart for nobody: it is left out of both groups, and is never hidden.
+A hidden mention names one entity: not a pronoun, not nested in another mention, short enough to be scored as a word. A label such
+as `B+C` means a group: its mentions are never hidden and are neither candidates nor antecedents. A surface of two entities is
+ambiguous: it is left out of both groups and never hidden.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from coref_automl.evaluation.reading import INSIDE_WORD, Found, ReadDocument, Span, lot, opens_word
-from coref_automl.evaluation.rows import sorted_out
+from coref_automl.evaluation.tasks.task import (
+    INSIDE_WORD,
+    ClozeTask,
+    Found,
+    ReadDocument,
+    Row,
+    Rows,
+    Span,
+    draw_lot,
+    local_rows,
+    opens_word,
+)
 from coref_automl.records import ClozeItem, Document
 
+VERSION = 1
 PER_DOCUMENT = 3
 LONGEST = 8
 """Characters of the longest surface: a word, or a name with its title (김 첨지). Longer ones are descriptions, not names."""
@@ -48,14 +57,11 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Annotated:
+    """A text with its mentions; `cluster` is the novel."""
+
     document: Document
     cluster: str
     mentions: tuple[Named, ...]
-
-
-def annotated(rows: Iterable[dict[str, Any] | str], name: str) -> tuple[list[Annotated], Counter[str]]:
-    """Every row whose mentions stand where their offsets say. One that does not spoils its row: the others cannot be trusted."""
-    return sorted_out(rows, lambda row, number: _annotated(row, number, name))
 
 
 def gold_items(read: ReadDocument, gold: Annotated, *, seed: int, per_document: int = PER_DOCUMENT) -> Found:
@@ -88,7 +94,7 @@ def is_group(entity: str) -> bool:
 
 
 def is_pronoun(read: ReadDocument, span: Span) -> bool:
-    """Words of the list alone (나, 그 자신), or a stretch in which the tagger sees a pronoun and no noun."""
+    """Only words of the list (나, 그 자신), or a span in which the tagger sees pronouns alone."""
     if all(word in PRONOUNS for word in read.text[span[0] : span[1]].split()):
         return True
     touching = (read.tags.spans[:, 0] < span[1]) & (read.tags.spans[:, 1] > span[0])
@@ -97,7 +103,7 @@ def is_pronoun(read: ReadDocument, span: Span) -> bool:
 
 
 def _surfaces(read: ReadDocument, single: list[Named]) -> dict[str, tuple[str, ...]]:
-    """For each entity, in the order of first mention: the short surfaces that are no pronouns."""
+    """The short surfaces of each entity that are not pronouns; entities in the order of their first mention."""
     found: dict[str, dict[str, None]] = {}
     for mention in sorted(single, key=lambda mention: mention.span):
         form = read.text[mention.start : mention.end]
@@ -135,7 +141,7 @@ def _item(
     right = groups[mention.entity]
     wrong = [forms for entity, forms in groups.items() if entity != mention.entity]
     return ClozeItem(
-        id=read.item_id("gold", mention.span),
+        id=read.item_id("gold", VERSION, mention.span),
         task="gold",
         document=read.document.id,
         cluster=gold.cluster,
@@ -152,16 +158,17 @@ def _item(
 
 
 def _by_entity(items: list[ClozeItem], seed: int) -> list[ClozeItem]:
-    """By lot, a first item of every entity before a second of any."""
+    """In random order, a first item of every entity before a second of any."""
     taken: Counter[tuple[str, ...]] = Counter()
     order: list[tuple[int, int, ClozeItem]] = []
-    for item in sorted(items, key=lambda item: lot(seed, item.id)):
+    for item in sorted(items, key=lambda item: draw_lot(seed, item.id)):
         order.append((taken[item.candidates[0]], len(order), item))
         taken[item.candidates[0]] += 1
     return [item for _, _, item in sorted(order, key=lambda entry: entry[:2])]
 
 
-def _annotated(row: dict[str, Any], number: int, name: str) -> Annotated | str:
+def read_annotated(row: Row, number: int, name: str) -> Annotated | str:
+    """A row whose mentions are where their offsets say, or why it is not one: a wrong offset discredits the whole row."""
     text, clusters = row.get("text"), row.get("clusters")
     if not isinstance(text, str) or not isinstance(clusters, list):
         return "text or clusters are missing"
@@ -180,3 +187,12 @@ def _annotated(row: dict[str, Any], number: int, name: str) -> Annotated | str:
     title = str(row.get("novel") or row.get("title") or "")
     identity = str(row.get("doc_id") or row.get("id") or number)
     return Annotated(Document(f"{name}-{identity}", name, text, title), title or f"{name}-{identity}", tuple(mentions))
+
+
+TASK = ClozeTask(
+    name="gold",
+    label="Gold",
+    version=VERSION,
+    find=lambda read, entry, choices: gold_items(read, entry, seed=choices.seed),
+    rows=Rows(lambda name: local_rows(name, needs=("text", "clusters")), read_annotated),
+)

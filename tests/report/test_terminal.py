@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from coref_automl.evaluation.block import WORDS, best_of, block, columns
-from coref_automl.evaluation.stored import StoredEvaluation
-from coref_automl.evaluation.tables import overview
+from coref_automl.evaluation.fill import Filled
+from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.records import Estimate, Evaluation
+from coref_automl.report.terminal import WORDS, align, best_of, format_filled, format_overview, format_result
 
 
 def evaluation(name: str, real1: float, **more: object) -> Evaluation:
@@ -32,7 +32,7 @@ def stored(*evaluations: Evaluation) -> list[StoredEvaluation]:
 
 
 def test_the_block_names_everything_the_guide_names() -> None:
-    text = "\n".join(block(evaluation("checkpoint-131", 0.50), evaluation("checkpoint-65", 0.48)))
+    text = "\n".join(format_result(evaluation("checkpoint-131", 0.50), evaluation("checkpoint-65", 0.48)))
     for part in ("a/checkpoint-131", "1536", "2,400", "50.00% [48.00, 52.00]", "70.00%", "30.00%", "12.3초", "80.0%"):
         assert part in text
     for part in ("a/checkpoint-65", "48.00%", "+2.00%p", "0.4860", "0.5000", "+0.0140", "coref-automl compare"):
@@ -41,15 +41,15 @@ def test_the_block_names_everything_the_guide_names() -> None:
 
 def test_the_block_in_english_has_the_same_lines() -> None:
     one, best = evaluation("checkpoint-131", 0.50), evaluation("checkpoint-65", 0.48)
-    assert len(block(one, best, "en")) == len(block(one, best, "ko"))
+    assert len(format_result(one, best, "en")) == len(format_result(one, best, "ko"))
     assert set(WORDS["en"]) == set(WORDS["ko"])
-    assert "+2.00 points" in "\n".join(block(one, best, "en"))
+    assert "+2.00 points" in "\n".join(format_result(one, best, "en"))
 
 
 def test_what_was_not_run_is_said_and_not_zero() -> None:
     one = evaluation("checkpoint-131", 0.5)
     bare = replace(one, estimates={"real1": one.estimates["real1"]})
-    text = "\n".join(block(bare, None))
+    text = "\n".join(format_result(bare, None))
     assert "종합 점수: 실행 안 함" in text
     assert any(line.startswith("LAMBADA@1") and "실행 안 함" in line for line in text.splitlines())
     assert "비교할 다른 평가가" in text
@@ -73,16 +73,22 @@ def test_the_best_has_the_same_tokenizer() -> None:
 
 
 def test_an_unlike_length_is_named() -> None:
-    text = "\n".join(block(evaluation("checkpoint-131", 0.5), evaluation("checkpoint-65", 0.4, seq_len=2048)))
+    text = "\n".join(format_result(evaluation("checkpoint-131", 0.5), evaluation("checkpoint-65", 0.4, seq_len=2048)))
     assert "창 길이가 다릅니다: 2048" in text
 
 
 def test_columns_align_hangul() -> None:
-    assert columns([("가나", "x"), ("a", "y")]) == ["가나  x", "a     y"]
-    assert columns([]) == []
+    assert align([("가나", "x"), ("a", "y")]) == ["가나  x", "a     y"]
+    assert align([]) == []
 
 
 def test_every_table_holds_the_baselines_and_the_ceiling() -> None:
-    lines = overview([evaluation("checkpoint-65", 0.4), evaluation("checkpoint-131", 0.5)])
+    lines = format_overview([evaluation("checkpoint-65", 0.4), evaluation("checkpoint-131", 0.5)])
     assert [line.split()[0] for line in lines[1:]] == ["a/checkpoint-65", "a/checkpoint-131", "copy-nearest"]
     assert "80.0%" in lines[1]
+
+
+def test_models_are_columns() -> None:
+    lines = format_filled([Filled("a", True, ("나무", "기차"), (0.5, 0.25)), Filled("b", True, ("강변",), (0.125,))])
+    assert lines[1].split() == ["1.", "나무", "50.0%", "강변", "12.5%"]
+    assert lines[2].split() == ["2.", "기차", "25.0%"]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.evaluation.matching import MatchTable, matches
+from coref_automl.evaluation.answers import MatchTable, matches
 
 WORD = st.text(alphabet="가나다라", min_size=1, max_size=5)
 

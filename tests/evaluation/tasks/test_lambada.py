@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.errors import MissingExtra, SourceError
-from coref_automl.evaluation.lambada import HUB, lambada_items, open_rows, passages
-from coref_automl.evaluation.reading import Found, read_document
+from coref_automl.evaluation.tasks.lambada import HUB, lambada_items, open_rows, read_passage
+from coref_automl.evaluation.tasks.task import Found, read_document, read_rows
 from coref_automl.korean import KINDS, Tags
 from tests.evaluation.sketch import LETTERS
 
@@ -31,7 +31,7 @@ ROW: dict[str, Any] = {
 
 
 def items_of(row: dict[str, Any], *nouns: tuple[int, int]) -> Found:
-    (passage,), drops = passages([row], "silver")
+    (passage,), drops = read_rows([row], read_passage, "silver")
     assert not drops
     spans = np.array(nouns, np.int32).reshape(-1, 2)
     tags = Tags(spans, np.full(len(spans), KINDS.index("NNG"), np.uint8), np.array([], np.int32))
@@ -39,7 +39,7 @@ def items_of(row: dict[str, Any], *nouns: tuple[int, int]) -> Found:
 
 
 def test_the_answer_stands_where_the_blank_stood_and_the_particle_stays() -> None:
-    (passage,), _ = passages([ROW], "silver")
+    (passage,), _ = read_rows([ROW], read_passage, "silver")
     assert passage.document.text == "강이 있다. 사람은 대동강을 본다."
     assert passage.document.text[slice(*passage.gap)] == "대동강"
     assert (passage.document.id, passage.cluster) == ("silver-7", "노래")
@@ -80,13 +80,13 @@ def test_several_candidates_in_a_list_are_all_used() -> None:
      ({"answer": None}, "text or answer is missing"), ({"text": 3}, "text or answer is missing")],
 )  # fmt: skip
 def test_rows_that_are_no_passage_are_counted_by_reason(change: dict[str, Any], reason: str) -> None:
-    found, drops = passages([{**ROW, **change}, "not JSON"], "silver")
+    found, drops = read_rows([{**ROW, **change}, "not JSON"], read_passage, "silver")
     assert found == []
     assert drops == Counter({reason: 1, "not JSON": 1})
 
 
 def test_without_a_title_every_row_is_its_own_cluster() -> None:
-    found, _ = passages([{**ROW, "title": None}, {"text": "_다", "answer": "강"}], "silver")
+    found, _ = read_rows([{**ROW, "title": None}, {"text": "_다", "answer": "강"}], read_passage, "silver")
     assert [passage.cluster for passage in found] == ["silver-7", "silver-1"]
 
 
@@ -94,7 +94,7 @@ def test_without_a_title_every_row_is_its_own_cluster() -> None:
 def test_composing_the_text_never_moves_the_gap(before: str, after: str) -> None:
     row = {**ROW, "text": unicodedata.normalize("NFD", before) + "_" + unicodedata.normalize("NFD", after)}
     row["answer"] = unicodedata.normalize("NFD", "대동강")
-    (passage,), _ = passages([row], "silver")
+    (passage,), _ = read_rows([row], read_passage, "silver")
     assert passage.document.text[slice(*passage.gap)] == "대동강"
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from coref_automl.evaluation.far import far_items, occurrences
-from coref_automl.evaluation.metrics import BUCKETS, bucket_of
-from coref_automl.evaluation.reading import ReadDocument, apart
+from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of, far_items, occurrences
+from coref_automl.evaluation.tasks.task import ReadDocument, is_apart
 from tests.evaluation.sketch import Part, letters_between, parts, sketch
 
 KEEP: Part = ("NNG", " 한강")
@@ -102,7 +101,7 @@ def test_far_items_are_what_the_definition_says(drawn: list[Part]) -> None:
         assert item.distance == min(letters_between(read.text, gap, other) for other in others)
         assert item.antecedent in others
         assert letters_between(read.text, gap, item.antecedent) == item.distance
-        assert all(apart(group[0], item.answer) for group in item.candidates[1:])
+        assert all(is_apart(group[0], item.answer) for group in item.candidates[1:])
         bucket = bucket_of(item.distance)
         assert bucket is not None
         by_bucket[bucket].append(item.answer)

@@ -10,12 +10,32 @@ from bisect import bisect_left
 from collections import Counter
 
 from coref_automl.corpus.chains import Mention
-from coref_automl.evaluation.metrics import BUCKETS, bucket_of
-from coref_automl.evaluation.reading import INSIDE_WORD, NO_CHOICE, Found, ReadDocument, Span, choose_candidates, lot, opens_word
+from coref_automl.evaluation.tasks.task import (
+    INSIDE_WORD,
+    NO_CHOICE,
+    ClozeTask,
+    Found,
+    Limit,
+    ReadDocument,
+    Span,
+    choose_candidates,
+    draw_lot,
+    opens_word,
+)
 from coref_automl.records import ClozeItem
+
+VERSION = 1
+
+BUCKETS: tuple[tuple[int, int], ...] = ((0, 128), (128, 512), (512, 1024), (1024, 1536), (1536, 2000))
+"""Distances in reference tokens, half open."""
 
 PER_BUCKET = 3
 """The most nouns of one document in one bucket."""
+
+
+def bucket_of(distance: int) -> tuple[int, int] | None:
+    """The bucket of a distance; None beyond the last, or without an antecedent."""
+    return next((bucket for bucket in BUCKETS if bucket[0] <= distance < bucket[1]), None)
 
 
 def far_items(read: ReadDocument, *, seed: int, per_bucket: int = PER_BUCKET) -> Found:
@@ -40,10 +60,10 @@ def far_items(read: ReadDocument, *, seed: int, per_bucket: int = PER_BUCKET) ->
                 fit[bucket].setdefault(form, []).append((mention, *nearest))
     items: list[ClozeItem] = []
     for bucket, nouns in fit.items():
-        chosen = sorted(nouns, key=lambda form: lot(seed, read.identity, bucket[0], form))[:per_bucket]
+        chosen = sorted(nouns, key=lambda form: draw_lot(seed, read.identity, bucket[0], form))[:per_bucket]
         drops[f"over {per_bucket} nouns of its document in one bucket"] += len(nouns) - len(chosen)
         for form in chosen:
-            mention, antecedent, distance = min(nouns[form], key=lambda entry: lot(seed, read.identity, entry[0].start))
+            mention, antecedent, distance = min(nouns[form], key=lambda entry: draw_lot(seed, read.identity, entry[0].start))
             candidates = choose_candidates(form, forms, draw=(seed, read.identity, form))
             if len(candidates) < 2:
                 drops[NO_CHOICE] += 1
@@ -53,7 +73,7 @@ def far_items(read: ReadDocument, *, seed: int, per_bucket: int = PER_BUCKET) ->
 
 
 def occurrences(text: str, word: str) -> list[int]:
-    """Every place where the characters of a word stand, overlaps included."""
+    """Every place where the characters of a word occur, overlaps included."""
     places, at = [], text.find(word)
     while at >= 0:
         places.append(at)
@@ -62,7 +82,7 @@ def occurrences(text: str, word: str) -> list[int]:
 
 
 def nearest_occurrence(read: ReadDocument, gap: Span, places: list[int]) -> tuple[Span, int] | None:
-    """Of the places where the hidden word stands: the nearest that shares no character with the gap; before wins a tie."""
+    """The nearest occurrence that shares no character with the gap; on a tie the one before it."""
     size = gap[1] - gap[0]
     before = bisect_left(places, gap[0] - size + 1) - 1
     after = bisect_left(places, gap[1])
@@ -75,7 +95,7 @@ def _item(
     read: ReadDocument, mention: Mention, antecedent: Span, distance: int, candidates: tuple[tuple[str, ...], ...]
 ) -> ClozeItem:
     return ClozeItem(
-        id=read.item_id("real-far", mention.span),
+        id=read.item_id("real-far", VERSION, mention.span),
         task="real-far",
         document=read.document.id,
         cluster=read.document.id,
@@ -89,3 +109,12 @@ def _item(
         distance=distance,
         pronoun_between=read.pronoun_between(antecedent, mention.span),
     )
+
+
+TASK = ClozeTask(
+    name="real-far",
+    label="Real-far",
+    version=VERSION,
+    find=lambda read, _, choices: far_items(read, seed=choices.seed),
+    limit=Limit("per_bucket", lambda item: (item.source, bucket_of(item.distance)), "the limit of its bucket"),
+)

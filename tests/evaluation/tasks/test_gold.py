@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.evaluation.gold import annotated, gold_items, is_pronoun
-from coref_automl.evaluation.reading import Found, ReadDocument, read_document
+from coref_automl.evaluation.tasks.gold import gold_items, is_pronoun, read_annotated
+from coref_automl.evaluation.tasks.task import Found, ReadDocument, read_document, read_rows
 from coref_automl.korean import KINDS, Tags
 from tests.evaluation.sketch import LETTERS, letters_between
 
@@ -37,7 +37,7 @@ FULL = (("김 첨지", 0, "A"), ("김 첨지", 1, "A"), ("그", 0, "A"), ("아�
 
 
 def read_row(row: dict[str, Any], *nouns: tuple[int, int, str]) -> tuple[ReadDocument, Any]:
-    (gold,), drops = annotated([row], "novels")
+    (gold,), drops = read_rows([row], read_annotated, "novels")
     assert not drops
     spans = np.array([noun[:2] for noun in nouns], np.int32).reshape(-1, 2)
     tags = Tags(spans, np.array([KINDS.index(noun[2]) for noun in nouns], np.uint8), np.array([], np.int32))
@@ -137,7 +137,7 @@ def test_the_tagger_decides_what_else_is_a_pronoun() -> None:
      ({"text": unicodedata.normalize("NFD", TEXT)}, "not composed (NFC), so that its offsets would move")],
 )  # fmt: skip
 def test_rows_that_cannot_be_trusted_are_counted_by_reason(change: dict[str, Any], reason: str) -> None:
-    found, drops = annotated([{**row_of(TEXT, *FULL), **change}, "not JSON"], "novels")
+    found, drops = read_rows([{**row_of(TEXT, *FULL), **change}, "not JSON"], read_annotated, "novels")
     assert found == []
     assert drops == Counter({reason: 1, "not JSON": 1})
 
@@ -145,7 +145,9 @@ def test_rows_that_cannot_be_trusted_are_counted_by_reason(change: dict[str, Any
 def test_one_wrong_offset_spoils_its_whole_row() -> None:
     row = row_of(TEXT, *FULL)
     row["clusters"][0][0]["start"] += 1
-    assert annotated([row, row_of(TEXT, *FULL)], "novels")[1] == Counter({"a mention is not where its offsets say": 1})
+    assert read_rows([row, row_of(TEXT, *FULL)], read_annotated, "novels")[1] == Counter(
+        {"a mention is not where its offsets say": 1}
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 5), st.sampled_from(["A", "B", "C", "A+B"])), max_size=12))

@@ -1,12 +1,17 @@
-"""The printed result of one checkpoint. In: its evaluation, and the best one found on disk. Out: lines, in Korean or English."""
+"""Results as lines for the terminal. In: evaluations, and words for a gap. Out: aligned text in Korean or English.
+
+Every table of several checkpoints has the un-adapted model, the copying baselines, and the ceiling of strict.
+"""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
 
-from coref_automl.evaluation.metrics import METRICS
-from coref_automl.evaluation.stored import StoredEvaluation
+from coref_automl.evaluation.fill import Filled
+from coref_automl.evaluation.metrics import METRICS, PRIMARY, breakdown
+from coref_automl.evaluation.results import StoredEvaluation
+from coref_automl.evaluation.tasks import TASKS
 from coref_automl.progress import duration
 from coref_automl.records import Estimate, Evaluation
 
@@ -74,11 +79,31 @@ _ROWS = (
     ("LAMBADA@1", "lambada_top1", "lambada_top1_strict", "lambada_word"),
     ("Gold", None, None, "gold_word"),
 )
+_OTHERS = tuple(
+    (f"{task.label}@1", *(metric.name for metric in METRICS.values() if metric.task == name))
+    for name, task in TASKS.items()
+    if name not in ("real", "real-far", "lambada", "gold")
+)
+"""Tasks with the usual three metrics."""
 _ALWAYS = {"Real@1", "Real@5", "LAMBADA@1"}
+_COLUMNS = (
+    "real1_strict",
+    "real1",
+    "real5",
+    "real_word",
+    "real_far1_strict",
+    "real_far_word",
+    "lambada_top1",
+    "lambada_word",
+    "gold_word",
+    *(name for _, _, *names in _OTHERS for name in names),
+    "score",
+)
+_DEFAULT_METRIC = {"distance": "real_far1_strict"}
 _WIDE = "WF"
 
 
-def block(evaluation: Evaluation, best: Evaluation | None, lang: str = "ko") -> list[str]:
+def format_result(evaluation: Evaluation, best: Evaluation | None, lang: str = "ko") -> list[str]:
     """What the evaluation guide prints, with intervals: checkpoint, length, items, metrics, time, and the best so far."""
     say = WORDS[lang]
     found = evaluation.estimates
@@ -90,14 +115,14 @@ def block(evaluation: Evaluation, best: Evaluation | None, lang: str = "ko") -> 
         f"{say['items']}: {found['real1'].n if 'real1' in found else 0:,}",
         f"{say['lambada']}: {found['lambada_top1'].n if 'lambada_top1' in found else 0:,}",
         "",
-        *columns([(say["metric"], say["lenient"], say["strict"], say["word"]), *_metric_rows(evaluation, say["not run"])]),
+        *align([(say["metric"], say["lenient"], say["strict"], say["word"]), *_metric_rows(evaluation, say["not run"])]),
         f"{say['score']}: {_score(evaluation, say['not run'])}",
         f"{say['ceiling']}: {100 * evaluation.single_entry_share:.1f}%",
         f"{say['reach']}: {evaluation.out_of_reach:,}",
         f"{say['time']}: {duration(evaluation.seconds) if lang == 'en' else f'{evaluation.seconds:.1f}초'}",
         "",
         say["baselines"],
-        *columns([(f"  {name}", *_baseline(rows, say["not run"])) for name, rows in evaluation.baselines.items()]),
+        *align([(f"  {name}", *_baseline(rows, say["not run"])) for name, rows in evaluation.baselines.items()]),
         "",
     ]
     return [*lines, *(_compared(evaluation, best, say) if best else [say["no best"]])]
@@ -105,11 +130,11 @@ def block(evaluation: Evaluation, best: Evaluation | None, lang: str = "ko") -> 
 
 def _metric_rows(evaluation: Evaluation, absent: str) -> list[tuple[str, ...]]:
     rows = []
-    for label, *names in _ROWS:
+    for label, *names in (*_ROWS, *_OTHERS):
         held = [evaluation.estimates.get(name) if name else None for name in names]
         if any(held) or label in _ALWAYS:
             cells = [str(value) if value else "-" if name is None else absent for name, value in zip(names, held, strict=True)]
-            rows.append((label, *cells))
+            rows.append((str(label), *cells))
     return rows
 
 
@@ -137,7 +162,7 @@ def _compared(evaluation: Evaluation, best: Evaluation, say: dict[str, str]) -> 
     unlike = f" ({say['unlike length']}: {best.seq_len})" if best.seq_len != evaluation.seq_len else ""
     return [
         f"{say['best']}: {best.checkpoint}{unlike}",
-        *columns(rows),
+        *align(rows),
         f"{say['test']}: coref-automl compare {best.path} {evaluation.path}",
     ]
 
@@ -145,7 +170,7 @@ def _compared(evaluation: Evaluation, best: Evaluation, say: dict[str, str]) -> 
 def best_of(stored: Sequence[StoredEvaluation], evaluation: Evaluation) -> Evaluation | None:
     """The best other evaluation of the same items by the same scorer: by composite where both have it, else by Real@1.
 
-    Of the same tokenizer too: under another, strict and lenient ranks mean something else.
+    Of the same tokenizer too: under another, strict and lenient ranks are not comparable.
     """
     others = [
         entry.evaluation
@@ -162,7 +187,52 @@ def best_of(stored: Sequence[StoredEvaluation], evaluation: Evaluation) -> Evalu
     return None
 
 
-def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+def format_overview(evaluations: Sequence[Evaluation], lang: str = "ko") -> list[str]:
+    """One line per checkpoint and baseline; columns that no checkpoint has are left out."""
+    shown = [name for name in _COLUMNS if any(name in evaluation.estimates for evaluation in evaluations)]
+    say = WORDS[lang]
+    head = (say["checkpoint"], *(METRICS[name].label for name in shown), say["ceiling"].split(" (")[0])
+    rows = [_row(e.checkpoint, e.estimates, shown, say["not run"], f"{100 * e.single_entry_share:.1f}%") for e in evaluations]
+    seen: dict[tuple[str, str], dict[str, Estimate]] = {}
+    for evaluation in evaluations:
+        for name, estimates in evaluation.baselines.items():
+            seen.setdefault((name, evaluation.evalset if name != "un-adapted" else str(estimates)), estimates)
+    rows += [_row(name, estimates, shown, "-", "-") for (name, _), estimates in seen.items()]
+    return align([head, *rows])
+
+
+def format_by_group(stored: Sequence[StoredEvaluation], by: str, metric: str | None = None, lang: str = "ko") -> list[str]:
+    """One metric by source, tag, pieces, reach or distance: one row per group, one column per checkpoint."""
+    metric = metric or _DEFAULT_METRIC.get(by, PRIMARY)
+    split = [(entry.evaluation.checkpoint, breakdown(entry.scores(), metric, by)) for entry in stored]
+    groups = list(dict.fromkeys(group for _, parts in split for group in parts))
+    if not groups:
+        return [f"{METRICS[metric].label}: {WORDS[lang]['not run']}"]
+    head = (f"{METRICS[metric].label} / {by}", "n", *(name for name, _ in split))
+    rows = []
+    for group in groups:
+        cells = [str(parts[group]) if group in parts else "-" for _, parts in split]
+        rows.append((group, str(max(parts[group].n for _, parts in split if group in parts)), *cells))
+    return align([head, *rows])
+
+
+def _row(name: str, estimates: dict[str, Estimate], shown: Sequence[str], absent: str, ceiling: str) -> tuple[str, ...]:
+    return (name, *(f"{100 * estimates[column].value:.2f}" if column in estimates else absent for column in shown), ceiling)
+
+
+def format_filled(filled: Sequence[Filled]) -> list[str]:
+    """One column per model, one line per rank."""
+    head = [" ", *(entry.model for entry in filled)]
+    depth = max(len(entry.words) for entry in filled)
+    rows = [[f"{place + 1}.", *(_cell(entry, place) for entry in filled)] for place in range(depth)]
+    return align([head, *rows])
+
+
+def _cell(entry: Filled, place: int) -> str:
+    return f"{entry.words[place]} {100 * entry.probabilities[place]:.1f}%" if place < len(entry.words) else ""
+
+
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows with their columns aligned; a Hangul syllable is two cells wide on a terminal."""
     if not rows:
         return []

@@ -1,0 +1,1 @@
+"""Pages, tables and charts about results. Reads records of the rooms below."""
