@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from coref_automl.config import choose
 from coref_automl.errors import ModelError
 from coref_automl.korean import PRONOUN, Tagger, Tags
@@ -263,6 +261,8 @@ def inherit_words(model: Any, source: Any) -> None:
     """
     pairs = [(model.get_input_embeddings(), source.get_input_embeddings()), *zip(_head(model), _head(source), strict=True)]
     (table, bias), (their_table, their_bias) = _answers(model), _answers(source)
+    import torch
+
     with torch.no_grad():
         for ours, theirs in pairs:
             _fill(ours.weight, theirs.weight)

@@ -26,7 +26,7 @@ from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.data import RowCache
-from coref_automl.relation.recipe import FREE, RelationRecipe
+from coref_automl.relation.recipe import FREE, GridRecipe, RelationRecipe
 from coref_automl.relation.results import RESULTS, RelationResult
 from coref_automl.relation.scoring import rows_fingerprint
 from coref_automl.relation.train import VALIDATION, train_relation
@@ -40,32 +40,6 @@ COLUMNS = ("model", "learning_rate", "epochs", "train_batch", "best_step", "micr
 MORE = ("scheme", "split", "n", "seeds", "spread", "val_micro_f1", "error")
 Corner = tuple[str, str, int, int, float]
 """Model, scheme, epochs, batch size, rate."""
-
-
-@dataclass(frozen=True, slots=True)
-class GridRecipe:
-    """Each list is one side of the grid; `settings` holds what all cells share, in the words of a relation recipe.
-
-    `keep_weights` keeps those of every cell, so that other rows can be scored later; without it the best cell alone has some.
-    """
-
-    models: tuple[str, ...]
-    train: str
-    out: str
-    dev: str | None = None
-    learning_rates: tuple[float, ...] = (5e-5,)
-    batch_sizes: tuple[int, ...] = (32,)
-    epochs: tuple[int, ...] = (5,)
-    schemes: tuple[str, ...] = ("typed",)
-    settings: dict[str, Any] = field(default_factory=dict)
-    keep_weights: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("models", "learning_rates", "batch_sizes", "epochs", "schemes"):
-            if not getattr(self, name):
-                raise RecipeError(f"The grid's {name} are empty; name at least one.")
-        if self.keep_weights and self.settings.get("keep_weights") is False:
-            raise RecipeError("The grid keeps weights and its settings say keep_weights: false; leave one of the two out.")
 
 
 @dataclass(frozen=True, slots=True)
