@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import yaml
 
-from coref_automl.config import from_mapping, nearest, read_yaml, to_mapping
+from coref_automl.config import from_mapping, nearest, read_yaml, shown, to_mapping
 from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
@@ -37,7 +37,7 @@ def read_tune_recipe(path: Path | None, given: Mapping[str, Any]) -> TuneRecipe:
     known = [field.name for field in fields(TuneRecipe)]
     for key in values:
         if key not in known:
-            raise RecipeError(f"{path}: unknown key {key!r}. {nearest(key, known)}")
+            raise RecipeError(f"{path}: unknown key {shown(key)}. {nearest(key, known)}")
     values |= {key: str(value) if isinstance(value, Path) else value for key, value in given.items() if value not in (None, [])}
     if given.get("datasets"):
         values.pop("texts", None)
