@@ -89,8 +89,16 @@ def _pipe(path: Path) -> None:
 
 
 FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
-    "a rank that is a list": ("archive", lambda at: _first_score(at, strict_rank=[1]), "line 1: strict_rank should be a whole number, not [1]; the file was edited"),
-    "a rank of forty digits": ("compare", lambda at: _first_score(at, lenient_rank=10**40), "line 1: lenient_rank should be a whole number, not 1000"),
+    "a rank that is a list": (
+        "archive",
+        lambda at: _first_score(at, strict_rank=[1]),
+        "line 1: strict_rank should be a whole number, not [1]; the file was edited",
+    ),
+    "a rank of forty digits": (
+        "compare",
+        lambda at: _first_score(at, lenient_rank=10**40),
+        "line 1: lenient_rank should be a whole number, not 1000",
+    ),
     "an archive without ranks": ("compare kept", _ranks, "ranks.npz is damaged ('strict_rank'); make the archive again."),
     "a share without its sources": (
         "merge",

@@ -20,9 +20,10 @@ from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
 from coref_automl.corpus.dedup import PERMUTATIONS, signature, text_key
 from coref_automl.corpus.files import Flaw
 from coref_automl.corpus.holdout import rank
+from coref_automl.corpus.manifest import ShardFacts, read_shard
 from coref_automl.corpus.sources import Input, read_input
 from coref_automl.records import Document
-from coref_automl.store import read_json, write_json, write_jsonl, written_whole
+from coref_automl.store import write_json, write_jsonl, written_whole
 
 SHARD_CHARACTERS = 4_000_000
 SHARD_ROWS = 50_000
@@ -78,7 +79,7 @@ def read_part(part: Input, number: int, folder: Path, settings: ReadSettings) ->
     if (folder / f"{number:04d}.json").is_file():
         return
     finished = finished_shards(folder, number)
-    done = int(finished[-1]["rows_so_far"]) if finished else 0
+    done = finished[-1]["rows_so_far"] if finished else 0
     digest = hashlib.blake2b(digest_size=12)
     shard, count, row = _Shard(), len(finished), 0
     for row, entry in enumerate(read_input(part, field=settings.field, broken_ok=settings.broken_ok), 1):
@@ -114,10 +115,10 @@ def read_job(*, part: dict[str, Any], number: int, folder: str, settings: dict[s
     return sum(characters for _, characters in parts)
 
 
-def finished_shards(folder: Path, number: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def finished_shards(folder: Path, number: int) -> list[ShardFacts]:
+    found: list[ShardFacts] = []
     while (path := folder / f"{number:04d}-{len(found):05d}.json").is_file():
-        found.append(read_json(path))
+        found.append(read_shard(path))
     return found
 
 

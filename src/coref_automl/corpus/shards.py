@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from coref_automl.corpus.dedup import PERMUTATIONS, Signatures
 from coref_automl.corpus.holdout import HoldOut
-from coref_automl.store import read_json, written_whole
+from coref_automl.corpus.manifest import SHARE, InputFacts, read_shard
+from coref_automl.decoder import read_stored
+from coref_automl.errors import DatasetError
+from coref_automl.store import written_whole
 
 READ = "read"
 
@@ -48,7 +51,7 @@ class Index:
     limits: NDArray[np.int64]
     dropped: dict[str, Counter[str]]
     examples: dict[str, list[str]]
-    inputs: tuple[dict[str, Any], ...]
+    inputs: tuple[InputFacts, ...]
     by_shard: NDArray[np.int64]
     edges: NDArray[np.int64]
 
@@ -73,7 +76,7 @@ def build_index(folders: list[Path], *, holdout: float) -> Index:
     examples: dict[str, list[tuple[int, int, str]]] = {}
     for folder in folders:
         for path in sorted((folder / READ).glob("*-*.json")):
-            facts = read_json(path)
+            facts = read_shard(path)
             stem = path.with_suffix("")
             local = np.array([names.setdefault(name, len(names)) for name in facts["sources"]], np.int64)
             with np.load(stem.with_suffix(".npz")) as arrays:
@@ -115,7 +118,10 @@ def build_index(folders: list[Path], *, holdout: float) -> Index:
         examples={reason: [where for *_, where in sorted(places)[:3]] for reason, places in sorted(examples.items())},
         by_shard=by_shard,
         edges=np.searchsorted(shard_of[by_shard], np.arange(len(shards) + 1)),
-        inputs=tuple(read_json(path) for path in sorted((folders[0] / READ).glob("[0-9][0-9][0-9][0-9].json"))),
+        inputs=tuple(
+            read_stored(path, InputFacts, error=DatasetError, remedy=SHARE)
+            for path in sorted((folders[0] / READ).glob("[0-9][0-9][0-9][0-9].json"))
+        ),
     )
 
 
