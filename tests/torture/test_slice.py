@@ -103,7 +103,7 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a share without its sources": (
         "merge",
         lambda at: _without(next((at / "share").rglob("read/*-*.json")), "sources"),
-        "A share is damaged, of share ('sources'); copy the shares again, or prepare them anew.",
+        "the key 'sources' is missing; copy the shares again, or prepare them anew.",
     ),
     "a tokenizer without a length": (
         "re predict text",
@@ -113,7 +113,7 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a run whose manifest holds a list for a sentence": (
         "re evaluate",
         lambda at: _with(at / "relation/manifest.json", train_sentences=[[]]),
-        "holds a sentence that is no text",
+        "train_sentences[0] should be text, not []",
     ),
     "a label mask without numbers": (
         "re predict",

@@ -274,10 +274,8 @@ def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | 
 def _merge(parts: Sequence[Path], out: Path, mode: Mode, progress: Progress) -> dict[str, Any]:
     works = [folder / WORK for folder in _part_in_order(parts)]
     settings = {**read_part(works[0].parent)["settings"], "shard": None}
-    if settings.get("mode") != mode:
-        raise DatasetError(
-            f"{parts[0]} is a share of a dataset for {settings.get('mode')}; use: coref-automl prepare {settings.get('mode')} --merge"
-        )
+    if (made_for := settings.get("mode")) != mode:
+        raise DatasetError(f"{parts[0]} is a share of a dataset for {made_for}; use: coref-automl prepare {made_for} --merge")
     recipe = from_mapping(PrepareRecipe, settings, str(works[0].parent / MANIFEST))
     if recipe.near_duplicates:
         require_near()
