@@ -97,10 +97,10 @@ def read_stored_rows(path: Path, kind: type[T], *, error: type[InputError] = Inp
         raise unread if isinstance(unread, error) else error(str(unread)) from unread
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A closing sentence for an unknown name: the nearest known one, or all of them."""
+def nearest(name: Any, known: Iterable[str]) -> str:
+    """A closing sentence for an unknown name, which in YAML may be a date or a number: the nearest known one, or all of them."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name if isinstance(name, str) else shown(name), known, n=1, cutoff=0.5)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."
 
 
@@ -216,7 +216,7 @@ def _literal(known: tuple[Any, ...]) -> Decode:
         for one in known:
             if type(one) is type(value) and one == value:
                 return one
-        raise Misfit(f" cannot be {shown(value)}", nearest(str(value)[:120], map(str, known)))
+        raise Misfit(f" cannot be {shown(value)}", nearest(value, map(str, known)))
 
     return decode_literal
 
@@ -293,7 +293,7 @@ def _record(kind: Any, lenient: bool) -> Decode:
         found = {}
         for key, entry in value.items():
             if (one := inner.get(key)) is None:
-                raise Misfit(f": unknown key {shown(key)}", nearest(str(key), inner))
+                raise Misfit(f": unknown key {shown(key)}", nearest(key, inner))
             try:
                 found[key] = one(entry)
             except Misfit as misfit:

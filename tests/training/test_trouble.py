@@ -43,7 +43,7 @@ def each_loss(monkeypatch: pytest.MonkeyPatch) -> Wrap:
 
 def test_a_loss_that_is_not_a_number_stops_with_the_batch_saved(recipe: Recipe, each_loss: Wrap, tmp_path: Path) -> None:
     """Two forward passes a step: the ninth belongs to step 5. Found at the next report, step 6; the batch is that of step 5."""
-    from coref_automl.training.plan import Plan
+    from coref_automl.training.batches import Plan
 
     each_loss(lambda call, _, loss: loss * float("nan") if call == 8 else loss)
     with pytest.raises(TrainingError, match="step 5 is not a number"):

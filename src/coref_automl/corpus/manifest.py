@@ -127,7 +127,7 @@ def read_prepared(folder: Path) -> dict[str, Any]:
     return dict(decode_stored(kind, held, str(path), error=DatasetError, remedy=AGAIN))
 
 
-def read_part(folder: Path) -> PartManifest:
+def read_share(folder: Path) -> PartManifest:
     return read_stored(folder / MANIFEST, PartManifest, error=DatasetError, remedy=SHARE)
 
 

@@ -25,18 +25,17 @@ from numpy.typing import NDArray
 
 from coref_automl import errors
 from coref_automl.config import as_path, expect, from_mapping
-from coref_automl.corpus.assemble import assemble
 from coref_automl.corpus.card import refuse_empty
+from coref_automl.corpus.choice import Choice, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import EncodeSettings, Mode, special_of, tokenizer_of
 from coref_automl.corpus.inputs import difference, made_from, pinned, readable_parts, was_noted
-from coref_automl.corpus.manifest import AGAIN, SHARE, Begun, MadeFrom, MergeFacts, kind_of, read_part, read_prepared
+from coref_automl.corpus.manifest import AGAIN, SHARE, Begun, MadeFrom, MergeFacts, kind_of, read_prepared, read_share
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
-from coref_automl.corpus.read import ReadSettings, finished_shards
+from coref_automl.corpus.pack import assemble
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.corpus.select import Choice, choose_documents
-from coref_automl.corpus.shards import READ, Index, build_index
+from coref_automl.corpus.shards import READ, Index, ReadSettings, build_index, finished_shards
 from coref_automl.corpus.sources import BUNDLED, Input
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, DatasetError, FolderError, InputError, WorkError
@@ -50,6 +49,7 @@ from coref_automl.store import (
     kind_of_folder,
     mark_done,
     read_jsonl,
+    refuse_special,
     remove,
     write_json,
 )
@@ -190,7 +190,7 @@ def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, p
             stage.skip(sum(shard["characters"] for shard in finished_shards(folder, number)))
         common = {"folder": str(folder), "settings": _plain(settings)}
         jobs = [{"part": _plain(part), "number": number, **common} for number, part in enumerate(parts)]
-        _each("coref_automl.corpus.read:read_job", jobs, workers, stage)
+        _each("coref_automl.corpus.shards:read_job", jobs, workers, stage)
 
 
 def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
@@ -273,7 +273,9 @@ def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | 
 
 def _merge(parts: Sequence[Path], out: Path, mode: Mode, progress: Progress) -> dict[str, Any]:
     works = [folder / WORK for folder in _part_in_order(parts)]
-    settings = {**read_part(works[0].parent)["settings"], "shard": None}
+    for path in (path for work in works for path in work.rglob("*") if not path.is_dir()):
+        refuse_special(path)
+    settings = {**read_share(works[0].parent)["settings"], "shard": None}
     if (made_for := settings.get("mode")) != mode:
         raise DatasetError(f"{parts[0]} is a share of a dataset for {made_for}; use: coref-automl prepare {made_for} --merge")
     recipe = from_mapping(PrepareRecipe, settings, str(works[0].parent / MANIFEST))
@@ -310,7 +312,7 @@ def _part_in_order(parts: Sequence[Path]) -> list[Path]:
     for folder in parts:
         if not is_done(folder) or kind_of(folder) != PART:
             raise DatasetError(f"{folder} is not a finished part; make it with: coref-automl prepare ... --shard 1/{total}")
-        manifest = read_part(folder)
+        manifest = read_share(folder)
         if not was_noted(manifest):
             raise DatasetError(f"{folder} was made by an earlier version; prepare this share again.")
         settings = dict(manifest["settings"])
@@ -322,7 +324,7 @@ def _part_in_order(parts: Sequence[Path]) -> list[Path]:
         if common is not None and common != settings:
             raise DatasetError(f"{folder} was prepared with other settings than {parts[0]}; prepare it again with the same ones.")
         common = settings
-        if changed := difference(read_part(parts[0]), manifest):
+        if changed := difference(read_share(parts[0]), manifest):
             raise DatasetError(
                 f"{folder} and {parts[0]} were made from different inputs ({changed}); prepare both from the same files."
             )

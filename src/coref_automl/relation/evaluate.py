@@ -18,12 +18,10 @@ from coref_automl.errors import ModelError
 from coref_automl.locks import locked
 from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import Progress, quiet
-from coref_automl.relation.cache import RowCache
-from coref_automl.relation.data import RelationData, sentence_key, sentence_mark
-from coref_automl.relation.intervals import Scored, estimates
+from coref_automl.relation.data import RelationData, RowCache, sentence_key, sentence_mark
 from coref_automl.relation.labels import LABELS, NO_RELATION, LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
-from coref_automl.relation.metrics import Scores, label_table, score
+from coref_automl.relation.metrics import Scored, Scores, estimates, label_table, score
 from coref_automl.relation.results import RESULTS, ROWS, RelationResult, SeedResult, read_probabilities
 from coref_automl.relation.scoring import (
     has_predictions,

@@ -22,16 +22,23 @@ from numpy.typing import NDArray
 from coref_automl.errors import TrainingError
 from coref_automl.models.attention import without_cudnn
 from coref_automl.progress import Progress, Stage
-from coref_automl.relation.averaging import Average, pushed
-from coref_automl.relation.batches import Chosen, training_order
-from coref_automl.relation.forward import Side, logits_of, matmuls, probabilities
+from coref_automl.relation.graphs import Recorded, Step, recordable
 from coref_automl.relation.labels import LABELS
-from coref_automl.relation.losses import LOSSES, LossSettings, effective_number_weights, masked, r_drop
 from coref_automl.relation.metrics import Scores, score
 from coref_automl.relation.model import RelationModel
-from coref_automl.relation.negatives import hard_negatives, margins
 from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.relation.recorded import Recorded, Step, recordable
+from coref_automl.relation.techniques import (
+    LOSSES,
+    Average,
+    LossSettings,
+    effective_number_weights,
+    hard_negatives,
+    margins,
+    masked,
+    pushed,
+    r_drop,
+)
+from coref_automl.relation.tensors import Chosen, Side, logits_of, matmuls, probabilities, training_order
 from coref_automl.store import written_whole
 from coref_automl.training.optimizer import adamw, groups_of
 from coref_automl.training.schedule import rate_factor

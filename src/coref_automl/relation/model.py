@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from coref_automl.errors import ModelError
-from coref_automl.models.attention import packed_masks
+from coref_automl.models.attention import move, packed_masks
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder
 from coref_automl.models.vocabulary import word_ids
@@ -91,7 +91,7 @@ def build_model(
 
     `encoder_dropout` is the encoder's everywhere, attention included; None leaves what its makers chose.
     """
-    encoder, tokenizer = load_encoder(model)  # on the CPU: at a sentence's length, DeBERTa's compiled attention does not pay
+    encoder, tokenizer = load_encoder(model)
     marker = Marker(tokenizer, scheme, max_length)
     if encoder_dropout is not None:
         encoder = with_dropout(encoder, encoder_dropout)
@@ -165,7 +165,7 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker
     if model.distance is not None:
         model.distance.weight.data.copy_(own.pop(_DISTANCE))
     model.head.load_state_dict(own)
-    return model.to(device).eval(), Marker(tokenizer, settings["scheme"], settings["max_length"]), settings
+    return move(model, device).eval(), Marker(tokenizer, settings["scheme"], settings["max_length"]), settings
 
 
 def _check_mask(folder: Path, settings: ModelSettings) -> None:

@@ -24,8 +24,7 @@ from coref_automl.locks import claimed
 from coref_automl.models.load import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.relation.cache import RowCache
-from coref_automl.relation.data import Problem, read_relations
+from coref_automl.relation.data import Problem, RowCache, read_relations
 from coref_automl.relation.evaluate import seeds_of
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import SCHEMES

@@ -17,10 +17,10 @@ from coref_automl.config import expect, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.errors import FolderError
 from coref_automl.locks import claimed
+from coref_automl.models.attention import move
 from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device, weights_fingerprint
 from coref_automl.progress import Progress, quiet
-from coref_automl.relation.cache import RowCache
-from coref_automl.relation.data import RelationData, sentence_mark, split_by_sentence
+from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
 from coref_automl.relation.evaluate import KIND, UNDER_PRIOR, keep_result, list_problems, summarise
 from coref_automl.relation.labels import LABELS, LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
@@ -132,10 +132,9 @@ def _usable(name: str, marker: Marker, recipe: RelationRecipe, cache: RowCache, 
 
 
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache) -> None:
-    from coref_automl.relation.batches import RowTensors
     from coref_automl.relation.fit import RESUME, fit
-    from coref_automl.relation.forward import Side
     from coref_automl.relation.model import build_model, save_model
+    from coref_automl.relation.tensors import RowTensors, Side
 
     recipe, mask, device = work.recipe, work.mask, pick_device(work.recipe.device)
     model, marker = build_model(
@@ -148,7 +147,7 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
         distance=recipe.distance,
         encoder_dropout=recipe.encoder_dropout,
     )
-    model.to(device)
+    move(model, device)
 
     def side(data: RelationData) -> Side:
         _, marked, _ = cache.mark(data.rows, marker, progress=quiet())

@@ -24,19 +24,15 @@ from coref_automl.models.precision import software_rounding
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance
 from coref_automl.store import is_done, mark_done, read_json, read_object, write_json
-from coref_automl.training.callbacks import RunCallback
-from coref_automl.training.card import write_card
-from coref_automl.training.collation import Collator, MaskedRows, expected_share
-from coref_automl.training.crew import Crew
-from coref_automl.training.folder import KIND, best_of, checkpoints_of, claim_run, give_up, resumable, standing
+from coref_automl.training.batches import Collator, MaskedRows, expected_share, micro_batch
+from coref_automl.training.folder import KIND, best_of, checkpoints_of, claim_run, give_up, resumable, standing, write_card
 from coref_automl.training.judge import Judge
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
-from coref_automl.training.plan import micro_batch
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.schedule import OPEN_END, Clock
 from coref_automl.training.setup import Prepared, arguments_of, known, load_model, masking_of, prepare_run
-from coref_automl.training.trainer import MaskedTrainer
+from coref_automl.training.trainer import Crew, MaskedTrainer, RunCallback
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class ProbeResult(Record):
 
 def probe(recipe: TrainRecipe, *, largest: int = 256, steps: int = 3, progress: Progress | None = None) -> ProbeResult:
     """Climb until memory, the limit, or (on a CPU) the gain runs out."""
-    from coref_automl.training.plan import micro_batch
+    from coref_automl.training.batches import micro_batch
     from coref_automl.training.setup import known, prepare_run
 
     progress = progress or quiet()
@@ -129,7 +129,7 @@ def _try(work: Any, rows: int, steps: int) -> Size:
     import torch
 
     from coref_automl.models.attention import without_cudnn
-    from coref_automl.training.collation import Collator, MaskedRows, expected_share
+    from coref_automl.training.batches import Collator, MaskedRows, expected_share
     from coref_automl.training.loss import prepare_model
     from coref_automl.training.optimizer import adamw, groups_of
     from coref_automl.training.setup import load_model, masking_of
