@@ -1,7 +1,7 @@
 """Run many jobs. In: jobs that name a function. Out: one outcome per job, in the order of the jobs; nothing is lost.
 
 Engines: `local` processes (one per device), or `ray` over a cluster. A job's function is named as "package.module:function" and
-its arguments and result are plain JSON values, so that the same job runs here, in another process, or on another machine. A worker
+its arguments and result are plain JSON values, so that one job runs here, in another process, or on another machine. A worker
 that dies (killed, out of memory) is replaced and its job retried; an exception is the job's own answer, travels as itself and is
 not retried. On Ray a job works in the folder of the caller, which all machines must see, so that relative paths mean the same.
 """
