@@ -10,8 +10,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "coref_automl"
 BEGIN, END = "<!-- tree -->\n```\n", "```\n<!-- /tree -->"
 ROOMS = (
-    "", "statistics", "models", "corpus", "evaluation", "comparison", "training", "relation", "coreference", "tuning", "bench",
-    "cli",
+    "", "statistics", "models", "corpus", "evaluation", "comparison", "training", "relation", "coreference", "tuning", "report",
+    "bench", "cli",
 )  # fmt: skip
 REST = """\
 assets/                     the bundled encoder, evaluation set and texts

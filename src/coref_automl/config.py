@@ -27,10 +27,10 @@ _LARGEST = 1 << 20
 """Characters of a recipe. Aliases can multiply a few hundred bytes to billions, so that they count written out."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A closing sentence for an unknown name: the nearest known one, or all of them."""
+def nearest(name: Any, known: Iterable[str]) -> str:
+    """A closing sentence for an unknown name, which in YAML may be a date or a number: the nearest known one, or all of them."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name if isinstance(name, str) else shown(name), known, n=1, cutoff=0.5)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."
 
 
@@ -96,7 +96,7 @@ def from_mapping(recipe: type[T], data: Mapping[str, Any], where: str) -> T:
     shape = typing.get_type_hints(recipe)
     for key in data:
         if key not in shape:
-            raise RecipeError(f"{where}: unknown key {shown(key)}. {nearest(str(key), shape)}")
+            raise RecipeError(f"{where}: unknown key {shown(key)}. {nearest(key, shape)}")
     values = {key: _checked(shape[key], value, f"{where}: {key}") for key, value in data.items()}
     try:
         return recipe(**values)
@@ -193,7 +193,7 @@ def _checked(kind: Any, value: Any, where: str) -> Any:
     if origin is typing.Literal:
         if value in arguments:
             return value
-        raise RecipeError(f"{where} cannot be {shown(value)}. {nearest(str(value), map(str, arguments))}")
+        raise RecipeError(f"{where} cannot be {shown(value)}. {nearest(value, map(str, arguments))}")
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise RecipeError(f"{where} should be a list, not {shown(value)}.")

@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from coref_automl.comparison import checkpoints, conclusions, curves, pairs
 from coref_automl.comparison.arms import arms, base_of
-from coref_automl.comparison.compare import compare
 from coref_automl.comparison.groups import read_groups
-from coref_automl.comparison.page import Charts, Points, Say, Section, Table, Text
-from coref_automl.comparison.recommend import recommend
-from coref_automl.comparison.sentences import Lang
-from coref_automl.comparison.study import Study, study_of
-from coref_automl.comparison.study_page import results_csv
+from coref_automl.report.checkpoint_page import results_csv
+from coref_automl.report.language import Lang, Say
+from coref_automl.report.page import Charts, Points, Section, Table, Text
+from coref_automl.report.printout import compare, recommend
+from coref_automl.report.sections import checkpoints, conclusions, curves, pairs
+from coref_automl.report.subject import Subject, subject_of
 from coref_automl.statistics.closed_forms import holm
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
@@ -43,8 +42,8 @@ def steps(run: str, skill: float, *, seq_len: int = 128) -> list[Model]:
     return [Model(run, step, skill - 30 / step, seq_len=seq_len) for step in (100, 200)]
 
 
-def read_study(root: Path, lang: Lang = "en") -> Study:
-    return study_of(read_groups([str(root)])[0], say=Say(lang), margin=0.02, seed=0, target={})
+def read_study(root: Path, lang: Lang = "en") -> Subject:
+    return subject_of(read_groups([str(root)])[0], say=Say(lang), margin=0.02, seed=0, target={})
 
 
 @pytest.fixture(scope="module")

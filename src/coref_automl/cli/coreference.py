@@ -119,16 +119,16 @@ def predict(
 ) -> None:
     """Find the coreference chains of a text: coloured on a terminal, else in brackets; --json adds character offsets."""
     from coref_automl.coreference.predict import coreference
-    from coref_automl.coreference.show import html_page
     from coref_automl.errors import InputError
     from coref_automl.progress import Progress
+    from coref_automl.report.chains import html_page, in_html
     from coref_automl.store import write_text
 
     if text is not None and file is not None:
         raise InputError("Pass a text or --file, not both.")
     found = coreference(_given(text, file), model, base=base, device=device, progress=Progress(shown=not as_json))
     if html is not None:
-        write_text(html, html_page(found._repr_html_(), "coreference"))
+        write_text(html, html_page(in_html(found.text, found.chains, note=found.note), "coreference"))
     if as_json:
         print_json({**found.to_json(), "strings": found.strings})
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,14 +49,15 @@ def explore(
     from coref_automl.relation.check import check_files
     from coref_automl.relation.data import inspect_relations
     from coref_automl.relation.explore import explore as look
-    from coref_automl.relation.explore_page import write_exploration
+    from coref_automl.report.exploration_page import write_exploration
+    from coref_automl.report.language import LANGUAGES
 
-    language = choose(lang, {"ko": "ko", "en": "en"}, "language")
+    language = choose(lang, LANGUAGES, "language")
     splits = [inspect_relations(name) for name in files]
     found = look(splits)
     schemes = scheme or ["typed", "typed-punct"]
     checked = check_files(splits, model, schemes, max_length=max_length, progress=Progress(shown=not as_json)) if check else ()
-    page = write_exploration(found, out, lang=language) if out else None  # type: ignore[arg-type]
+    page = write_exploration(found, out, lang=language) if out else None
     if as_json:
         print_json({**found.to_json(), "checks": [result.to_json() for result in checked], "page": str(page) if page else None})
     else:
@@ -198,10 +200,12 @@ def grid(
     from coref_automl.config import choose
     from coref_automl.progress import Progress
     from coref_automl.relation.grid import run_grid
+    from coref_automl.report.grid_page import write_grid_page
+    from coref_automl.report.language import LANGUAGES
 
     settings = recipe_from(GridRecipe, given, "re grid", recipe)
-    language = choose(lang, {"ko": "ko", "en": "en"}, "language")
-    result = run_grid(settings, progress=Progress(shown=not as_json), lang=language)  # type: ignore[arg-type]
+    language = choose(lang, LANGUAGES, "language")
+    result = run_grid(settings, progress=Progress(shown=not as_json), draw=partial(write_grid_page, lang=language))
     if as_json:
         print_json(result.to_json())
     else:

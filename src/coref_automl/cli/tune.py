@@ -54,6 +54,7 @@ def tune(
     if context.invoked_subcommand is not None:
         return
     from coref_automl.progress import Progress
+    from coref_automl.report.tuning_page import write_study_page
     from coref_automl.tuning.run import read_tune_recipe, recipe_text, run_study, settled
 
     wanted = read_tune_recipe(recipe, given)
@@ -61,7 +62,7 @@ def tune(
     if dry_run:
         print(recipe_text(settled(wanted, progress)), end="")
         return
-    result = run_study(wanted, progress=progress)
+    result = run_study(wanted, progress=progress, draw=write_study_page)
     if as_json:
         print_json(result.to_json())
     else:

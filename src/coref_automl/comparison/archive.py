@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from coref_automl.comparison.doubles import of_weights_today
-from coref_automl.comparison.groups import not_evaluated, nothing_under, with_bases
+from coref_automl.comparison.groups import not_evaluated, nothing_under, of_weights_today, with_bases
 from coref_automl.comparison.relation_runs import RelationRun, archive_relation, find_relation, look_for_relation, place_of
 from coref_automl.config import as_paths
 from coref_automl.errors import InputError

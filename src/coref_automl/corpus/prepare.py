@@ -47,6 +47,7 @@ from coref_automl.store import (
     mark_done,
     read_json,
     read_jsonl,
+    refuse_special,
     remove,
     write_json,
 )
@@ -261,6 +262,8 @@ def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | 
 
 def _merge(parts: Sequence[Path], out: Path, mode: Mode, progress: Progress) -> dict[str, Any]:
     works = [folder / WORK for folder in _part_in_order(parts)]
+    for path in (path for work in works for path in work.rglob("*") if not path.is_dir()):
+        refuse_special(path)
     settings = {**read_json(works[0].parent / MANIFEST)["settings"], "shard": None}
     if settings["mode"] != mode:
         raise DatasetError(

@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from coref_automl.comparison.doubles import of_weights_today
-from coref_automl.comparison.groups import group_of
-from coref_automl.comparison.pairing import settle_metric
-from coref_automl.comparison.recommend import Choice, choose_entry
+from coref_automl.comparison.groups import group_of, of_weights_today, settle_metric
+from coref_automl.comparison.recommendation import Choice, choose_entry
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations, identity
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate

@@ -81,6 +81,8 @@ class TuneRecipe:
         for name in ("trials", "finalists", "seeds", "workers"):
             if getattr(self, name) < 1:
                 raise RecipeError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        if not 0 <= self.seed < 2**63:
+            raise RecipeError(f"seed should be 0 or more and below 2**63, not {self.seed}; correct --seed.")
         for name in ("epochs", "max_tokens", "max_minutes", "eval_items"):
             value = getattr(self, name)
             if value is not None and value <= 0:

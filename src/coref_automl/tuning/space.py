@@ -13,6 +13,7 @@ that are not there, memory that nobody is short of).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -166,7 +167,7 @@ def read_space(data: Mapping[str, Any], task: TuneTask, where: str = "space") ->
         known = {earlier.name: earlier for earlier in dimensions}
         for other, values in dimension.when:
             if other not in TUNABLE[task]:
-                raise RecipeError(f"{where}: {name} depends on the unknown {other!r}. {nearest(other, TUNABLE[task])}")
+                raise RecipeError(f"{where}: {name} depends on the unknown {shown(other)}. {nearest(other, TUNABLE[task])}")
             if other in known and not set(values) & set(known[other].choices):
                 raise RecipeError(
                     f"{where}: {name} counts only when {other} is {values[0]!r}, which {other} never is; correct its `when`."
@@ -202,7 +203,7 @@ def refuse_idle(space: Space, fixed: Mapping[str, Any], recipe: TuneRecipe) -> N
 
 def _dimension(name: str, entry: Any, task: TuneTask, where: str) -> Dimension:
     if name not in TUNABLE[task]:
-        raise RecipeError(f"{where}: unknown name {name!r}. {nearest(name, TUNABLE[task])}")
+        raise RecipeError(f"{where}: unknown name {shown(name)}. {nearest(name, TUNABLE[task])}")
     kind = TUNABLE[task][name]
     if isinstance(entry, list | tuple):
         entry = {"choices": list(entry)}
@@ -210,12 +211,11 @@ def _dimension(name: str, entry: Any, task: TuneTask, where: str) -> Dimension:
         raise RecipeError(f"{where}: {name} should be a list of choices or {{low: ..., high: ...}}, not {shown(entry)}.")
     for key in entry:
         if key not in _KEYS:
-            raise RecipeError(f"{where}: {name} has the unknown key {key!r}. {nearest(str(key), _KEYS)}")
-    when = tuple(
-        (str(other), tuple(values) if isinstance(values, list | tuple) else (values,))
-        for other, values in (entry.get("when") or {}).items()
-    )
+            raise RecipeError(f"{where}: {name} has the unknown key {shown(key)}. {nearest(key, _KEYS)}")
+    when = _condition(entry.get("when") or {}, f"{where}: {name}")
     if "choices" in entry:
+        if not isinstance(entry["choices"] or [], list | tuple):
+            raise RecipeError(f"{where}: the choices of {name} should be a list, not {shown(entry['choices'])}.")
         choices = tuple(_typed(value, kind, f"{where}: {name}") for value in entry["choices"] or ())
         if not choices or len(set(choices)) != len(choices):
             raise RecipeError(f"{where}: {name} {'has no choices' if not choices else 'names a choice twice'}; correct its list.")
@@ -231,13 +231,25 @@ def _dimension(name: str, entry: Any, task: TuneTask, where: str) -> Dimension:
     return Dimension(name, kind, low=low, high=high, log=log, when=when)
 
 
+def _condition(when: Any, where: str) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    if not isinstance(when, Mapping):
+        raise RecipeError(f"{where} has a `when` that is {shown(when)}; write it as {{name: value}} or {{name: [values]}}.")
+    pairs = tuple(
+        (str(other), tuple(values) if isinstance(values, list | tuple) else (values,)) for other, values in when.items()
+    )
+    for other, values in pairs:
+        if not values or any(isinstance(value, list | tuple | Mapping) for value in values):
+            raise RecipeError(f"{where} counts when {other} is {shown(values)}; name one value or a list of values.")
+    return pairs
+
+
 def _typed(value: Any, kind: type, where: str) -> Any:
     try:
-        if kind is float and not isinstance(value, bool):
+        if kind is float and not isinstance(value, bool) and math.isfinite(float(value)):
             return float(value)
         if kind is int and not isinstance(value, bool) and float(value) == int(float(value)):
             return int(float(value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     if kind in (str, bool) and isinstance(value, kind):
         return value
