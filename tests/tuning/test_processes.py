@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.errors import NotFinite
 from coref_automl.progress import quiet
 from coref_automl.tuning.finish import run_all
 from coref_automl.tuning.masked import open_masked
@@ -167,7 +168,7 @@ def _command(process: Path) -> str:
     [
         (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), "out of memory"),
         (MemoryError(), "out of memory"),
-        (ValueError("The loss is not a number at step 3; lower the rate."), "not a number"),
+        (NotFinite("The loss is NaN or infinite at step 3; lower the rate."), "not a number"),
         (KeyError("banana"), "KeyError"),
     ],
 )

@@ -31,7 +31,7 @@ from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.resolve import resolve_all
-from coref_automl.errors import TrainingError
+from coref_automl.errors import NotFinite
 from coref_automl.models.attention import without_cudnn
 from coref_automl.progress import Progress, Stage
 from coref_automl.store import written_whole
@@ -250,7 +250,7 @@ def _epoch(
         if number % _LOOK_EVERY == 0 or number == len(batches):
             value = float(loss.detach())
             if not math.isfinite(value):
-                raise TrainingError(f"The loss is not a number at step {state.step}; lower --lr or pass --precision float32.")
+                raise NotFinite(f"The loss is NaN or infinite at step {state.step}; lower --lr or pass --precision float32.")
             stage.advance((state.epoch + number / len(batches)) * total / recipe.epochs - stage.done, loss=value)
 
 

@@ -23,7 +23,6 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl import errors
 from coref_automl.config import as_path, expect, from_mapping
 from coref_automl.corpus.card import refuse_empty
 from coref_automl.corpus.choice import Choice, choose_documents
@@ -38,7 +37,7 @@ from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import READ, Index, ReadSettings, build_index, finished_shards
 from coref_automl.corpus.sources import BUNDLED, Input
 from coref_automl.decoder import read_stored
-from coref_automl.errors import CorefError, DatasetError, FolderError, InputError, WorkError
+from coref_automl.errors import CorefError, DatasetError, FolderError, WorkError
 from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, Stage, quiet
@@ -243,20 +242,15 @@ def _each(target: str, jobs: list[dict[str, Any]], workers: int, stage: Stage) -
 
     def heard(outcome: Outcome) -> None:
         if outcome.error is not None:
-            raise _as_raised(outcome.error)
+            raise _as_ours(outcome.error) from outcome.error
         stage.advance(outcome.value)
 
     named = [Job(f"{target} {number}", target, job) for number, job in enumerate(jobs)]
     run_jobs(named, workers=min(workers, len(named)), on_outcome=heard)
 
 
-def _as_raised(said: str) -> CorefError:
-    """The error of a job, which comes as "Kind: sentence": its kind decides the exit status."""
-    kind, _, sentence = said.partition(": ")
-    if kind == "MissingExtra":  # has its sentence already
-        return InputError(sentence)
-    found = getattr(errors, kind, None)
-    return found(sentence) if isinstance(found, type) and issubclass(found, CorefError) else WorkError(said)
+def _as_ours(error: Exception) -> CorefError:
+    return error if isinstance(error, CorefError) else WorkError(f"{type(error).__name__}: {error}")
 
 
 def _plain(settings: Any) -> dict[str, Any]:

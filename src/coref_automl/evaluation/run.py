@@ -277,7 +277,7 @@ def _spread(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence
         def heard(outcome: Outcome) -> None:
             stage.advance()
             if outcome.error is not None:
-                tally.lose(outcome.job.name, EvaluationError(outcome.error.strip().splitlines()[-1]))
+                tally.lose(outcome.job.name, outcome.error)
             else:
                 tally.take([Evaluation.from_json(row) for row in outcome.value])
 

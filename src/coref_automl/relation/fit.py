@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from coref_automl.errors import TrainingError
+from coref_automl.errors import NotFinite
 from coref_automl.models.attention import without_cudnn
 from coref_automl.progress import Progress, Stage
 from coref_automl.relation.graphs import Recorded, Step, recordable
@@ -181,7 +181,7 @@ def _epoch(run: _Run, step: Step, state: State) -> None:
         if number % _LOOK_EVERY == 0 or number == len(order):
             value = float(loss.detach())
             if not math.isfinite(value):
-                raise TrainingError(f"The loss is not a number at step {state.step}; lower --lr or pass --precision float32.")
+                raise NotFinite(f"The loss is NaN or infinite at step {state.step}; lower --lr or pass --precision float32.")
             run.stage.advance(begin + round(number / len(order) * (total // recipe.epochs)) - run.stage.done, loss=value)
     state.margins = seen.cpu() if recipe.hard_negatives else None
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from coref_automl.config import expect
-from coref_automl.errors import DatasetError, ModelError, TrainingError
+from coref_automl.errors import DatasetError, ModelError, OutOfMemory
 from coref_automl.locks import claimed
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.load import quiet_library
@@ -113,11 +113,11 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
             raise
         except torch.OutOfMemoryError as error:
             if work.processes > 1:  # the other processes wait inside the step and cannot begin again with this one
-                raise TrainingError(
+                raise OutOfMemory(
                     f"Out of memory with {micro} rows a process; pass --micro-batch {max(1, micro // 2)}."
                 ) from error
             if micro == 1:
-                raise TrainingError(
+                raise OutOfMemory(
                     f"One row of {work.dataset.seq_len:,} tokens does not fit in memory; "
                     f"pass --gradient-checkpointing, or prepare shorter blocks."
                 ) from error

@@ -21,7 +21,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from coref_automl.errors import StorageError, TrainingError
+from coref_automl.errors import NotFinite, StorageError, TrainingError
 from coref_automl.progress import Progress, Stage
 from coref_automl.store import obey_umask
 from coref_automl.training.batches import Collator, EpochSampler, MaskedRows, Plan
@@ -134,14 +134,14 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         return 0
 
     def check_loss(self) -> None:
-        """Raise if a loss was not a number since the run began; the step's batch is saved beside the checkpoints."""
+        """Raise if any loss since the start was NaN or infinite; the step's batch is saved beside the checkpoints."""
         first = self._first_bad[None]
         # every process must come to the same end, or the others would wait for one that has left
         step = int((self.accelerator.gather(first) if self.args.world_size > 1 else first).max())
         if step >= 0:
             where = self._save_batch(step)
-            raise TrainingError(
-                f"The loss of step {step + 1} is not a number; its batch is in {where}. Earlier checkpoints are intact: "
+            raise NotFinite(
+                f"The loss of step {step + 1} is NaN or infinite; its batch is in {where}. Earlier checkpoints are intact: "
                 f"lower --learning-rate and start in another folder."
             )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.config import from_mapping, to_mapping
-from coref_automl.errors import TrainingError
+from coref_automl.errors import OutOfMemory
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.store import JsonlAppender, read_jsonl
@@ -87,7 +87,7 @@ def probe(recipe: TrainRecipe, *, largest: int = 256, steps: int = 3, progress: 
         outcome = run_jobs([Job("probe", f"{__name__}:climb", arguments)], devices=[_visible(work.device)], retries=0)[0]
         sizes = tuple(Size.from_json(row) for row in read_jsonl(kept)) if kept.is_file() else ()
     if not sizes:
-        raise TrainingError(
+        raise OutOfMemory(
             f"Not even one row of {work.dataset.seq_len:,} tokens trains here ({outcome.error or outcome.value}); pass "
             f"--gradient-checkpointing, or prepare shorter blocks."
         )

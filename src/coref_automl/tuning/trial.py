@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import subprocess
 import sys
 import threading
@@ -23,7 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
 
-from coref_automl.errors import FolderError
+from coref_automl.errors import FolderError, NotFinite, OutOfMemory
 from coref_automl.locks import locked
 from coref_automl.progress import Progress
 from coref_automl.records import Record
@@ -33,8 +32,6 @@ from coref_automl.workers import Engine, devices_here, environment_of, ray_remot
 
 OUTCOME = "outcome.json"
 MODULE = "coref_automl.tuning.trial"
-_NOT_FINITE = re.compile(r"not a number|\bnan\b|not finite|infinite", re.IGNORECASE)
-_MEMORY = re.compile(r"out of memory|not fit in memory|cannot allocate memory", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +119,12 @@ def read_outcome(job: Job) -> TrialOutcome | None:
 
 
 def failure(error: BaseException) -> TrialOutcome:
+    from coref_automl.models.load import is_out_of_memory
+
     text = (str(error).splitlines() or [""])[0] or type(error).__name__
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _MEMORY.search(text):
+    if isinstance(error, OutOfMemory) or is_out_of_memory(error):
         return TrialOutcome(False, "out of memory", text)
-    if _NOT_FINITE.search(text):
-        return TrialOutcome(False, "not a number", text)
-    return TrialOutcome(False, type(error).__name__, text)
+    return TrialOutcome(False, "not a number" if isinstance(error, NotFinite) else type(error).__name__, text)
 
 
 def _masked(job: Job) -> None:
