@@ -2,7 +2,8 @@
 
 A `Misfit` says which field is wrong, what was expected and what was found. `config` turns it into an error about a recipe,
 `Record.from_json` and `read_stored` into one about a file. Types: str, int, float, bool, Path, None, Any, Literal, unions,
-tuples, lists, dicts, dataclasses (no unknown keys) and TypedDicts (unknown keys are kept). Numbers are finite and below 2**63.
+tuples, lists, dicts, dataclasses (no unknown keys) and TypedDicts (unknown keys are kept). Numbers are below 2**63 and finite,
+except in fields marked `NOT_FINITE`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ T = TypeVar("T")
 
 SCHEMA = 1
 """Version of the stored shapes. A file of another version is refused with the command that makes it anew."""
+
+NOT_FINITE = {"finite": False}
+"""Metadata of a dataclass field of floats that may be infinite or NaN, such as a loss."""
 
 EDITED = "the file was edited, or written by another version"
 _LARGEST = 2**63
@@ -170,6 +174,12 @@ def _strict(kind: Any) -> Decode:
     return decode_plain
 
 
+def _decode_float(value: Any) -> Any:
+    if type(value) is float:
+        return value
+    return _decoder(float, False)(value)
+
+
 def _lenient(kind: Any) -> Decode:
     """A plain value as a recipe or a caller gives it, converted."""
 
@@ -282,7 +292,10 @@ def _open_object(kind: Any, lenient: bool) -> Decode:
 
 def _record(kind: Any, lenient: bool) -> Decode:
     fields = dataclasses.fields(kind)
-    inner = {field.name: _decoder(hints_of(kind)[field.name], lenient) for field in fields}
+    inner = {
+        field.name: _decode_float if field.metadata == NOT_FINITE else _decoder(hints_of(kind)[field.name], lenient)
+        for field in fields
+    }
     required = [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
 
     def decode_record(value: Any) -> Any:

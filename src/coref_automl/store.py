@@ -111,18 +111,6 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} is not JSON ({json_fault(error)}); it is damaged or belongs to something else.") from error
 
 
-def read_object(path: Path, **kinds: type) -> dict[str, Any]:
-    """A JSON object that has these keys, with values of these types; what is missing or of another type is named."""
-    held = read_json(path)
-    if not isinstance(held, dict):
-        raise InputError(f"{path} should hold an object, not {type(held).__name__}; it is damaged or belongs to something else.")
-    for key, kind in kinds.items():
-        if not isinstance(held.get(key), (int, float) if kind is float else kind):
-            state = f"a {key} that is none" if key in held else f"no {key}"
-            raise InputError(f"{path} has {state}; it is damaged or belongs to something else.")
-    return held
-
-
 NOT_JSON = (ValueError, RecursionError)
 """What Python raises for text that is no JSON: wrong signs or bytes, a number of thousands of digits, thousands of brackets."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from coref_automl.coreference.data import CorefDocument, read_coref
 from coref_automl.coreference.layout import lay
 from coref_automl.coreference.results import (
+    AGAIN,
     VERSION,
     Answer,
     CoreferenceResult,
@@ -28,13 +29,14 @@ from coref_automl.coreference.results import (
 )
 from coref_automl.coreference.split import Split, documents_fingerprint, named_split
 from coref_automl.coreference.train import KIND, LEARNED, finished_seeds, text_mark
+from coref_automl.decoder import read_stored
 from coref_automl.errors import CoreferenceDataError, ModelError
 from coref_automl.evaluation.tasks.gold import PRONOUNS
 from coref_automl.korean import KINDS, Tagger
 from coref_automl.models.load import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.store import is_done, kind_of_folder, read_json
+from coref_automl.store import is_done, kind_of_folder
 
 Span = tuple[int, int]
 DISTANCES = (50, 200, 1_000)
@@ -184,17 +186,17 @@ def evaluate_coreference(
         notes.append(f"{len(documents) - len(kept)} documents that {run} learned from were left out.")
     answers = [_answers(model, name, kept, device, base, progress) for model in models]
     seeds = tuple(_seed(model) for model in models)
-    from coref_automl.coreference.model import SETTINGS
+    from coref_automl.coreference.model import SETTINGS, HeadSettings
 
-    settings = read_json(models[0] / SETTINGS)
+    settings = read_stored(models[0] / SETTINGS, HeadSettings, error=ModelError, remedy=AGAIN)
     result = CoreferenceResult(
         run=str(run),
-        model=settings["base"],
+        model=settings.base,
         split=name,
         documents=len(kept),
         mentions=sum(len(document.mentions) for document in kept),
         seeds=seeds,
-        fingerprints={"weights": settings["weights"], "documents": documents_fingerprint(kept)},
+        fingerprints={"weights": settings.weights, "documents": documents_fingerprint(kept)},
         notes=tuple(notes),
         **summed(answers),
     )
@@ -244,9 +246,9 @@ def _answers(
 
 def _seed(folder: Path) -> SeedResult:
     path = folder.parent / "result.json"
-    return SeedResult.from_json(read_json(path)) if path.is_file() else _UNTRAINED
+    return read_stored(path, SeedResult, remedy=AGAIN) if path.is_file() else _UNTRAINED
 
 
 def _learned_from(folder: Path) -> list[str]:
     path = folder / LEARNED
-    return list(read_json(path)) if path.is_file() else []
+    return read_stored(path, list[str], remedy=AGAIN) if path.is_file() else []

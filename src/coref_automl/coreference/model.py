@@ -17,13 +17,15 @@ from torch import nn
 
 from coref_automl.coreference.head import CoreferenceHead
 from coref_automl.coreference.layout import Laid, Window, windows
+from coref_automl.coreference.results import AGAIN
+from coref_automl.decoder import read_stored
 from coref_automl.errors import ModelError
 from coref_automl.models.attention import move
 from coref_automl.models.files import detect_seq_len, weights_fingerprint
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.records import Record
-from coref_automl.store import obey_umask, read_json, write_json
+from coref_automl.store import obey_umask, write_json
 
 _WIDE = 2.0
 
@@ -179,7 +181,7 @@ def load_model(folder: Path, device: str = "cpu", *, base: str | None = None) ->
 
     if not (folder / SETTINGS).is_file():
         raise ModelError(f"{folder} holds no coreference model; pass the RUN folder of `coref-automl coref train`.")
-    settings = HeadSettings.from_json(read_json(folder / SETTINGS))
+    settings = read_stored(folder / SETTINGS, HeadSettings, error=ModelError, remedy=AGAIN)
     if settings.version != VERSION:
         raise ModelError(f"{folder} was written by another version; train it again with this one.")
     name = (base or settings.base) if settings.rank else str(folder)

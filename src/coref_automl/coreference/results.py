@@ -14,12 +14,14 @@ from typing import Any
 
 from coref_automl.coreference.data import CorefDocument
 from coref_automl.coreference.metrics import METRICS, Ratio, added, estimates, score_document
+from coref_automl.decoder import read_stored_rows
 from coref_automl.records import Estimate, Record
-from coref_automl.store import read_jsonl, write_jsonl
+from coref_automl.store import write_jsonl
 
 RESULTS = "coref_results.json"
 VERSION = "resolver 2"
 """How chains are made from scores, and scored; answers of another version are made anew."""
+AGAIN = "the file was edited: train it again"
 MODES = ("gold", "found")
 """The mentions are given, or the model finds them."""
 WAYS = tuple((mode, singletons) for mode in MODES for singletons in (True, False))
@@ -106,7 +108,7 @@ def write_answers(path: Path, answers: Sequence[Answer]) -> None:
 
 
 def read_answers(path: Path) -> list[Answer]:
-    return [Answer.from_json(row) for row in read_jsonl(path)]
+    return list(read_stored_rows(path, Answer, remedy=AGAIN))
 
 
 def summed(seeds: Sequence[Sequence[Answer]]) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.coreference.data import CorefDocument
+from coref_automl.decoder import read_stored
 from coref_automl.errors import CoreferenceDataError
 from coref_automl.records import Record
-from coref_automl.store import fingerprint, read_json
+from coref_automl.store import fingerprint
 
 SIDES = ("train", "dev", "test")
 _STRATA = ((5, 1, 2), (5, 1, 2), (5, 1, 2), (6, 1, 1), (7, 0, 1))
@@ -37,7 +38,7 @@ def named_split(name: str) -> Split:
     path = own if "/" not in name and own.is_file() else Path(name)
     if not path.is_file():
         raise CoreferenceDataError(f"There is no split {name!r}; pass koconovel, or a JSON file with train, dev and test.")
-    split = Split.from_json(read_json(path))
+    split = read_stored(path, Split, error=CoreferenceDataError, remedy="give lists of names for train, dev and test")
     names = [*split.train, *split.dev, *split.test]
     if twice := sorted({each for each in names if names.count(each) > 1}):
         raise CoreferenceDataError(f"{path} has {twice[0]!r} on two sides; a document trains, chooses or tests.")

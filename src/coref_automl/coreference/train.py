@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from coref_automl.config import to_mapping, to_yaml
 from coref_automl.coreference.data import CorefData, CorefDocument, read_coref
@@ -20,6 +20,7 @@ from coref_automl.coreference.layout import lay
 from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.recipe import FREE, CoreferenceRecipe
 from coref_automl.coreference.results import (
+    AGAIN,
     RESULTS,
     CoreferenceResult,
     SeedResult,
@@ -29,12 +30,13 @@ from coref_automl.coreference.results import (
     write_answers,
 )
 from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, named_split
+from coref_automl.decoder import read_stored
 from coref_automl.errors import FolderError
 from coref_automl.locks import claimed
 from coref_automl.models.attention import move
 from coref_automl.models.load import pick_device, weights_fingerprint
 from coref_automl.progress import Progress, quiet
-from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, read_json, write_json, write_text
+from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, write_json, write_text
 
 KIND = "coreference run"
 LEARNED = "learned_from.json"
@@ -92,13 +94,28 @@ def _train(work: _Work, progress: Progress, on_epoch: OnEpoch | None) -> Corefer
     return result
 
 
+class _Binding(TypedDict):
+    settings: dict[str, Any]
+    fingerprints: dict[str, str]
+
+
+class RunManifest(TypedDict):
+    """manifest.json of a run: what it was begun with, and what its scores are about."""
+
+    model: str
+    scored: str
+    scored_documents: str
+    notes: list[str]
+    binding: _Binding
+
+
 def summarise(run: Path) -> CoreferenceResult:
     """What the finished seeds of a run score on its own test documents, read from their answers."""
-    manifest = read_json(run / MANIFEST)
+    manifest = read_stored(run / MANIFEST, RunManifest)
     seeds, answers = [], []
     for folder in finished_seeds(run):
         parts = sorted(folder.glob("fold-*"), key=lambda path: int(path.name.partition("-")[2])) or [folder]
-        own = [SeedResult.from_json(read_json(part / "result.json")) for part in parts]
+        own = [read_stored(part / "result.json", SeedResult, remedy=AGAIN) for part in parts]
         seeds.append(_joined(own))
         answers.append([one for part in parts for one in read_answers(part / "answers" / f"{manifest['scored']}.jsonl")])
     whole = summed(answers)
@@ -109,7 +126,10 @@ def summarise(run: Path) -> CoreferenceResult:
         documents=len(answers[0]),
         mentions=sum(each.mentions for each in answers[0]),
         seeds=tuple(seeds),
-        fingerprints={"weights": manifest["binding"]["fingerprints"]["weights"], "documents": manifest["scored_documents"]},
+        fingerprints={
+            "weights": manifest["binding"]["fingerprints"].get("weights", ""),
+            "documents": manifest["scored_documents"],
+        },
         notes=tuple(manifest["notes"]),
         **whole,
     )
@@ -215,7 +235,7 @@ def _bind(work: _Work) -> None:
     }
     path = work.run / MANIFEST
     if path.is_file():
-        binding = read_json(path)["binding"]
+        binding = read_stored(path, RunManifest)["binding"]
         for name, value in {**settings, **prints}.items():
             before = {**binding["settings"], **binding["fingerprints"]}.get(name)
             if before != value:

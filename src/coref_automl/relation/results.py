@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.arrays import read_array
+from coref_automl.decoder import NOT_FINITE
 from coref_automl.errors import InputError
 from coref_automl.records import SCHEMA, Estimate, Record
 from coref_automl.relation.data import sentence_mark
@@ -30,7 +31,7 @@ class SeedResult(Record):
     best_epoch: int
     epochs_run: int
     validation: Scores
-    validation_loss: float
+    validation_loss: float = field(metadata=NOT_FINITE)
     seconds: float
     rows_per_second: float
     scores: Scores | None = None

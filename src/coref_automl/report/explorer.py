@@ -11,18 +11,18 @@ import numpy as np
 
 from coref_automl.comparison.scores import Entry
 from coref_automl.errors import CorefError
-from coref_automl.evaluation.columns import ITEMS, holds_text
+from coref_automl.evaluation.columns import holds_text, read_columns
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.records import ClozeItem, Evaluation
 from coref_automl.report.subject import Subject
-from coref_automl.store import read_jsonl
 
 MOST_ITEMS = 300
 MOST_MODELS = 20
 _QUOTAS = (120, 80)
 """Items on which the chosen model alone, and the base alone, is right; the rest are those that part the models most."""
+_FACTS = ("task", "source", "answer", "distance", "tag")
 _AROUND_GAP = 150
 _AROUND_ANTECEDENT = 70
 
@@ -42,13 +42,15 @@ def explorer(study: Subject) -> dict[str, Any]:
     answers: list[list[Any]] = [[None] * len(models) for _ in rows]
     facts: list[dict[str, Any]] = [{} for _ in rows]
     for column, model in enumerate(models):
-        for score in read_jsonl(model.folder / ITEMS):
+        held = read_columns(model.folder, (*_FACTS, "strict_rank", "lenient_rank", "word_rank", "top"))
+        for values in zip(*held.values(), strict=True):
+            score = dict(zip(held, values, strict=True))
             if (number := chosen.get(score["item"])) is None:
                 continue
             top = [words.setdefault(word, len(words)) for word in score["top"]]
             answers[number][column] = [score["strict_rank"], score["lenient_rank"], score["word_rank"], top]
             if not facts[number]:
-                facts[number] = {key: score[key] for key in ("task", "source", "answer", "distance", "tag")}
+                facts[number] = {key: score[key] for key in _FACTS}
     items = [
         {**fact, "hits": _hits(study, str(fact["task"]), score), "scores": score, **passages.get(item, {})}
         for item, fact, score in zip(rows, facts, answers, strict=True)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from zipfile import is_zipfile
 
 from coref_automl.config import to_mapping, to_yaml
+from coref_automl.decoder import read_stored
 from coref_automl.errors import FolderError, InputError
 from coref_automl.records import Evaluation, Provenance
 from coref_automl.store import (
@@ -22,7 +23,6 @@ from coref_automl.store import (
     leave_empty,
     natural_order,
     read_json,
-    read_object,
     write_json,
     write_text,
 )
@@ -38,6 +38,29 @@ REMOVING = ".removing"
 
 STATES = ("optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state*.pth")
 """What only a resumption needs; most of a checkpoint's size."""
+
+
+class _Manifest(TypedDict):
+    """What is read of a run's manifest: what it was begun with."""
+
+    binding: dict[str, Any]
+
+
+class _Best(TypedDict):
+    checkpoint: str
+
+
+class ClockFacts(TypedDict, total=False):
+    """clock.json of a checkpoint: seconds of training, seconds lost, and progress from 0 to 1."""
+
+    seconds: float
+    lost: float
+    progress: float
+
+
+def read_clock(checkpoint: Path) -> ClockFacts:
+    path = checkpoint / "clock.json"
+    return read_stored(path, ClockFacts) if path.is_file() else {}
 
 
 def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any]) -> Path:
@@ -61,7 +84,7 @@ def check_run(recipe: TrainRecipe, prints: dict[str, str]) -> None:
     check_folder(run, KIND)
     if not (run / MANIFEST).is_file():
         return
-    held, whole = read_object(run / MANIFEST, binding=dict)["binding"], _binding(recipe, prints)
+    held, whole = read_stored(run / MANIFEST, _Manifest)["binding"], _binding(recipe, prints)
     for key in sorted(set(held) | set(whole)):
         if held.get(key) != whole.get(key):
             raise FolderError(
@@ -118,7 +141,7 @@ def _is_whole(path: Path) -> bool:
 def best_of(run: Path) -> Path | None:
     """The checkpoint that the run's evaluations chose, if it was scored."""
     chosen = run / BEST
-    return run / str(read_object(chosen, checkpoint=str)["checkpoint"]) if chosen.is_file() else None
+    return run / read_stored(chosen, _Best)["checkpoint"] if chosen.is_file() else None
 
 
 def drop_states(checkpoint: Path) -> None:

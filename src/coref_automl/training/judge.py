@@ -23,8 +23,8 @@ from coref_automl.evaluation.results import find_evaluations, identity
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.progress import Progress, read_events
 from coref_automl.records import Evaluation
-from coref_automl.store import natural_order, read_json, write_json
-from coref_automl.training.folder import BEST, add_results, checkpoints_of, remove_checkpoint
+from coref_automl.store import natural_order, write_json
+from coref_automl.training.folder import BEST, add_results, checkpoints_of, read_clock, remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.trainer import Crew
 
@@ -136,8 +136,8 @@ class Judge:
         metric, name = self._recipe.metric, Path(one.path).name
         value = one.estimates[metric]
         add_results(Path(one.path), one)
-        clock = Path(one.path) / "clock.json"
-        own = {key: of for key, of in (read_json(clock) if clock.is_file() else {}).items() if key == "progress"}
+        clock = read_clock(Path(one.path))
+        own = {"progress": clock["progress"]} if "progress" in clock else {}
         self._progress.event("evaluation", checkpoint=name, metric=metric, text=str(value), **own, **value.to_json())
         self._progress.note(f"{name}: {metric} {value}")
         self._told[name] = value.value

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from coref_automl.config import expect
+from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError, ModelError, OutOfMemory
 from coref_automl.locks import claimed
 from coref_automl.models.attention import without_cudnn
@@ -23,9 +24,19 @@ from coref_automl.models.load import quiet_library
 from coref_automl.models.precision import software_rounding
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance
-from coref_automl.store import is_done, mark_done, read_json, read_object, write_json
+from coref_automl.store import is_done, mark_done, write_json
 from coref_automl.training.batches import Collator, MaskedRows, expected_share, micro_batch
-from coref_automl.training.folder import KIND, best_of, checkpoints_of, claim_run, give_up, resumable, standing, write_card
+from coref_automl.training.folder import (
+    KIND,
+    best_of,
+    checkpoints_of,
+    claim_run,
+    give_up,
+    read_clock,
+    resumable,
+    standing,
+    write_card,
+)
 from coref_automl.training.judge import Judge
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
@@ -152,12 +163,12 @@ def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progre
         progress.note(line)
     prepare_model(model, cross_document=recipe.cross_document, compiled=recipe.compile)
     masking = masking_of(work, model)
-    past = read_object(resume / "clock.json", seconds=float, lost=float) if resume else {"seconds": 0.0, "lost": 0.0}
+    past = read_clock(resume) if resume else {}
     clock = Clock(
         work.last,
         recipe.max_minutes,
-        earlier=past["seconds"],
-        lost=past["lost"],
+        earlier=past.get("seconds", 0.0),
+        lost=past.get("lost", 0.0),
         reserve=_save_seconds(model),
         first=int(resume.name.rpartition("-")[2]) if resume else 0,
         started=started,
@@ -245,8 +256,8 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
 
 def _result(run: Path, loss: float | None, stopped: str | None) -> TrainResult:
     checkpoints = checkpoints_of(run)
-    made = Provenance.from_json(read_json(checkpoints[-1] / "training.json")) if checkpoints else None
-    seconds = float(read_object(checkpoints[-1] / "clock.json", seconds=float)["seconds"]) if checkpoints else 0.0
+    made = read_stored(checkpoints[-1] / "training.json", Provenance) if checkpoints else None
+    seconds = read_clock(checkpoints[-1]).get("seconds", 0.0) if checkpoints else 0.0
     return TrainResult(
         run=run,
         checkpoints=tuple(checkpoints),

@@ -13,15 +13,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.decoder import read_stored
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.evalset import EvalSet, freeze
 from coref_automl.evaluation.metrics import METRICS, hits
+from coref_automl.evaluation.tasks import TASKS
 from coref_automl.records import ClozeItem, Document, Half, ItemScore, Task
-from coref_automl.store import claim_folder, fingerprint, is_done, read_json
+from coref_automl.store import claim_folder, fingerprint, is_done
 
 HALVES: tuple[Half, ...] = ("select", "confirm")
 
@@ -29,7 +32,7 @@ HALVES: tuple[Half, ...] = ("select", "confirm")
 def tasks_of(metric: str) -> tuple[Task, ...]:
     """The tasks a metric needs, in a fixed order."""
     parts = [METRICS[name].task for name, _ in METRICS[metric].parts] or [METRICS[metric].task]
-    return tuple(task for task in ("real", "real-far", "lambada", "gold") if task in parts)
+    return tuple(task for task in TASKS if task in parts)
 
 
 def split_set(evalset: EvalSet, out: Path, metric: str, *, limit: int | None) -> dict[Half, EvalSet]:
@@ -42,9 +45,17 @@ def split_set(evalset: EvalSet, out: Path, metric: str, *, limit: int | None) ->
     return {half: _half(evalset, out / half, half, metric, limit) for half in HALVES}
 
 
+class _HalfManifest(TypedDict, total=False):
+    made_from: str
+
+
+def _made_from(folder: Path) -> str:
+    return read_stored(folder / "manifest.json", _HalfManifest).get("made_from", "")
+
+
 def _half(evalset: EvalSet, folder: Path, half: Half, metric: str, limit: int | None) -> EvalSet:
     source = fingerprint(evalset.fingerprint, half, metric, limit)
-    if not is_done(folder) or read_json(folder / "manifest.json").get("made_from") != source:
+    if not is_done(folder) or _made_from(folder) != source:
         kept = {task: _some(evalset.items[task], half, limit) for task in tasks_of(metric)}
         if empty := [task for task, items in kept.items() if not items]:
             raise RecipeError(

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.config import to_yaml
+from coref_automl.decoder import read_stored
 from coref_automl.errors import FolderError
 from coref_automl.records import Record
 from coref_automl.statistics.methods import MethodVerdict
-from coref_automl.store import read_json, remove, write_json, write_text
+from coref_automl.store import remove, write_json, write_text
 from coref_automl.tuning.finish import Final, Finalist, against_other_arms, rival_sentence
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import Sampler, TuneRecipe
@@ -97,7 +98,8 @@ def write_outputs(
 def _write_results(shown: Sequence[Arm], problem: Problem, recipe: TuneRecipe, out: Path, draw: Draw | None) -> StudyResult:
     """result.json of every arm, each with its verdict against the others, and their pages."""
     names = {arm.name for arm in shown}
-    found = [StudyResult.from_json(read_json(path)) for path in sorted(out.glob("result*.json"))]
+    again = "remove it, and run the study again"
+    found = [read_stored(path, StudyResult, remedy=again) for path in sorted(out.glob("result*.json"))]
     finals = {result.study: result.final for result in found if result.study in names and result.final is not None}
     results = {}
     for result in found:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.config import from_mapping, to_mapping
+from coref_automl.decoder import read_stored_rows
 from coref_automl.errors import OutOfMemory
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.store import JsonlAppender, read_jsonl
+from coref_automl.store import JsonlAppender
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.workers import Job, run_jobs
 
@@ -85,7 +86,7 @@ def probe(recipe: TrainRecipe, *, largest: int = 256, steps: int = 3, progress: 
         kept = Path(folder) / "sizes.jsonl"
         arguments = {"recipe": to_mapping(recipe), "kept": str(kept), "largest": largest, "steps": steps}
         outcome = run_jobs([Job("probe", f"{__name__}:climb", arguments)], devices=[_visible(work.device)], retries=0)[0]
-        sizes = tuple(Size.from_json(row) for row in read_jsonl(kept)) if kept.is_file() else ()
+        sizes = tuple(read_stored_rows(kept, Size)) if kept.is_file() else ()
     if not sizes:
         raise OutOfMemory(
             f"Not even one row of {work.dataset.seq_len:,} tokens trains here ({outcome.error or outcome.value}); pass "

@@ -24,9 +24,10 @@ from coref_automl.relation.metrics import Scored, Scores, method_verdict
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.results import read_predictions
 from coref_automl.relation.scoring import rows_fingerprint
+from coref_automl.relation.stored import read_scores
 from coref_automl.relation.train import VALIDATION
 from coref_automl.statistics.methods import MethodVerdict
-from coref_automl.store import read_json, remove
+from coref_automl.store import remove
 from coref_automl.tuning.problem import Follower, Job, Report, job_key
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.space import Space, read_space, relation_space
@@ -115,8 +116,7 @@ class RelationProblem:
         return job.run / f"seed-{job.recipe['first_seed']}" / "predictions"
 
     def _scores(self, job: Job) -> Scores:
-        held = read_json(self._predictions(job) / f"{self.judged.split}.json")
-        return Scores.from_json({name: value for name, value in held.items() if name != "rows"})
+        return read_scores(self._predictions(job) / f"{self.judged.split}.json")[1]
 
     def _path(self, job: Job) -> Path:
         return self._predictions(job) / f"{self.judged.split}.jsonl"

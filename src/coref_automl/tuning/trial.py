@@ -22,6 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
 
+from coref_automl.decoder import read_stored
 from coref_automl.errors import FolderError, NotFinite, OutOfMemory
 from coref_automl.locks import locked
 from coref_automl.progress import Progress
@@ -115,7 +116,7 @@ def run_job(job: dict[str, Any]) -> TrialOutcome:
 def read_outcome(job: Job) -> TrialOutcome | None:
     """How a job ended; None where its process died without a word."""
     path = Path(job.folder) / OUTCOME
-    return TrialOutcome.from_json(read_json(path)) if path.is_file() else None
+    return read_stored(path, TrialOutcome, remedy="remove it, and run the study again") if path.is_file() else None
 
 
 def failure(error: BaseException) -> TrialOutcome:
