@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.config import expect, to_mapping, to_yaml
-from coref_automl.errors import FolderError
 from coref_automl.locks import claimed
 from coref_automl.models.attention import move
 from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device, weights_fingerprint
@@ -37,6 +36,7 @@ from coref_automl.relation.scoring import (
     store_predictions,
 )
 from coref_automl.store import MANIFEST, is_done, mark_done, read_json, read_object, write_json, write_text
+from coref_automl.training.folder import check_binding
 
 VALIDATION = "train-holdout"
 
@@ -131,9 +131,10 @@ def _usable(name: str, marker: Marker, recipe: RelationRecipe, cache: RowCache, 
 
 
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache) -> None:
-    from coref_automl.relation.fit import RESUME, fit
+    from coref_automl.relation.fit import fit
     from coref_automl.relation.model import build_model, save_model
     from coref_automl.relation.tensors import RowTensors, Side
+    from coref_automl.training.finetuning import RESUME
 
     recipe, mask, device = work.recipe, work.mask, pick_device(work.recipe.device)
     model, marker = build_model(
@@ -197,15 +198,11 @@ def _bind(work: _Work) -> None:
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "train")}
     prints = {"weights": weights_fingerprint(recipe.model), "train": rows_fingerprint(rows)}
     path = work.run / MANIFEST
+    binding = {"settings": settings, "fingerprints": prints}
     if path.is_file():
         held = read_object(path, binding=dict)["binding"]
-        for name, value in {**settings, **prints}.items():
-            before = {**held["settings"], **held["fingerprints"]}.get(name)
-            if before != value:
-                raise FolderError(
-                    f"{work.run} was begun with {name} {before!r} and this command has {value!r}; "
-                    "give the same to go on, or choose another --out."
-                )
+        now, before = {**settings, **prints}, {**held["settings"], **held["fingerprints"]}
+        check_binding(work.run, {name: before.get(name) for name in now}, now)
         return
     write_text(work.run / "recipe.yaml", to_yaml(recipe))
     write_json(
@@ -219,7 +216,7 @@ def _bind(work: _Work) -> None:
             "train_rows": len(work.train.rows),
             "validation_rows": len(work.valid.rows),
             "notes": list(_notes(work)),
-            "binding": {"settings": settings, "fingerprints": prints},
+            "binding": binding,
             "label_mask": recipe.label_mask,
             "mask_bias": work.mask.bias.tolist() if work.mask else None,
             "train_sentences": sorted({sentence_mark(row.sentence) for row in rows}),

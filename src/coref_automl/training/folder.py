@@ -61,12 +61,16 @@ def check_run(recipe: TrainRecipe, prints: dict[str, str]) -> None:
     check_folder(run, KIND)
     if not (run / MANIFEST).is_file():
         return
-    held, whole = read_object(run / MANIFEST, binding=dict)["binding"], _binding(recipe, prints)
-    for key in sorted(set(held) | set(whole)):
-        if held.get(key) != whole.get(key):
+    check_binding(run, read_object(run / MANIFEST, binding=dict)["binding"], _binding(recipe, prints))
+
+
+def check_binding(run: Path, held: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse a folder that was begun with other settings or data, and say which."""
+    for key in sorted(set(held) | set(now)):
+        if held.get(key) != now.get(key):
             raise FolderError(
-                f"{run} was begun with {_say(key, held)}, and this command has {_say(key, whole)}; "
-                f"give the same settings to go on, or choose another --out."
+                f"{run} was begun with {_say(key, held)}, and this command has {_say(key, now)}; "
+                f"pass the same settings to resume, or choose another --out."
             )
 
 
