@@ -132,7 +132,7 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a run whose manifest holds a list for a sentence": (
         "re evaluate",
         lambda at: _with(at / "relation/manifest.json", train_sentences=[[]]),
-        "holds a sentence that is no text",
+        "has a sentence that is not text",
     ),
     "a label mask without numbers": (
         "re predict",

@@ -29,12 +29,13 @@ from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.resolve import resolve_all
 from coref_automl.models.attention import without_cudnn
+from coref_automl.models.precision import autocast
 from coref_automl.progress import Progress, Stage
 from coref_automl.training.finetuning import RESUME, Updates, checked_loss, own_randomness, seed_epoch, weights_on_cpu
 from coref_automl.training.optimizer import Group
 
 _LURES = 0.0
-"""Stretches above this score that are no mentions stand among the candidates, as they will when the model finds its own."""
+"""False mentions above this score are added to the candidates, as they are when the model finds its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,13 +224,12 @@ def _epoch(
     quotes: dict[str, Any],
 ) -> None:
     device = str(model.device)
-    half = recipe.precision == "bfloat16" or (recipe.precision == "auto" and device.startswith("cuda"))
     batches = list(_epoch_batches(train, recipe, seed, state.epoch))
     model.train()
     for number, batch in enumerate(batches, 1):
         # the cuts differ from epoch to epoch: progress within one is by share, so that the decay ends at its end
         updates.set_rate((state.epoch + (number - 0.5) / len(batches)) / recipe.epochs)
-        with torch.autocast(device.split(":")[0], dtype=torch.bfloat16, enabled=half):
+        with autocast(device, recipe.precision):
             loss = segment_losses(model, batch, quotes)
         loss.backward()
         updates.step()

@@ -3,7 +3,7 @@
     RUN/recipe.yaml manifest.json split.json events.ndjson coref_results.json DONE
     RUN/seed-0/{resume.pt, model/, result.json, answers/<split>.jsonl, DONE}          or seed-0/fold-1/... when cross-fitting
 
-A finished seed is never trained again; an interrupted one goes on from its last whole epoch. Documents that choose the epoch and
+A finished seed is never trained again; an interrupted one resumes from its last whole epoch. Documents that choose the epoch and
 the threshold (dev) are never those that are tested; cross-fitting chooses nothing.
 """
 
@@ -65,7 +65,7 @@ def train_coreference(
 ) -> CoreferenceResult:
     """Train every seed that is not done yet, answer the test documents, and sum up.
 
-    `on_epoch(seed, epoch, score)` hears of every epoch; what it raises stops the run, which can go on later.
+    `on_epoch(seed, epoch, score)` hears of every epoch; what it raises stops the run, which can be resumed.
     """
     work = _begin(recipe)
     with claimed(work.run, KIND):

@@ -1,9 +1,9 @@
-"""Training relation extraction. In: a recipe. Out: a run folder with a seed a folder, predictions, and re_results.json.
+"""Training relation extraction. In: a recipe. Out: a run folder with one folder per seed, predictions, and re_results.json.
 
     RUN/recipe.yaml manifest.json events.ndjson re_results.json DONE
     RUN/seed-0/{resume.pt, model/, result.json, predictions/<split>.jsonl, DONE}
 
-A finished seed is never trained again; an interrupted one goes on from its last whole epoch. Early stopping and the choice of
+A finished seed is never trained again; an interrupted one resumes from its last whole epoch. Early stopping and the choice of
 the epoch look at a sentence-disjoint slice of train, never at the file that is scored.
 """
 
@@ -64,7 +64,7 @@ def train_relation(
 ) -> RelationResult:
     """Train every seed that is not done yet, score `dev` (or, without one, the held-out slice of train), and sum up.
 
-    `on_epoch(seed, epoch, scores)` hears of every epoch on the held-out slice; what it raises stops the run; it can go on later.
+    `on_epoch(seed, epoch, scores)` hears of every epoch on the held-out slice; what it raises stops the run, which can resume.
     """
     from coref_automl.models.precision import rounding_note
 

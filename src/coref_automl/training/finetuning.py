@@ -83,7 +83,7 @@ def checked_loss(loss: Any, step: int) -> float:
 
 
 def weights_on_cpu(model: Any, *, trained_only: bool = False) -> dict[str, Any]:
-    """A copy of a model's weights; `trained_only` leaves out what is frozen and what is no parameter."""
+    """A copy of a model's weights; `trained_only` leaves out what is frozen and what is not a parameter."""
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     held = {name: value for name, value in model.state_dict().items() if name in trained or not trained_only}
     return {name: value.detach().to("cpu", copy=True) for name, value in held.items()}

@@ -1,7 +1,7 @@
 """One training run. In: a TrainRecipe. Out: a folder of checkpoints, each of which loads alone and says how it came to be.
 
-Interrupted at any moment, the same command goes on from the newest whole checkpoint. On a CPU the end is bit for bit that of
-an unbroken run. Runs under `accelerate launch` as it is.
+Interrupted at any moment, the same command resumes from the newest complete checkpoint. On a CPU the result is bit for bit
+that of an uninterrupted run. Runs under `accelerate launch` as it is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance
 from coref_automl.store import is_done, mark_done, read_json, read_object, write_json
 from coref_automl.training.batches import Collator, MaskedRows, expected_share, micro_batch
-from coref_automl.training.folder import KIND, best_of, checkpoints_of, claim_run, give_up, resumable, standing, write_card
+from coref_automl.training.folder import KIND, best_of, checkpoints_of, claim_run, describe_state, give_up, resumable, write_card
 from coref_automl.training.judge import Judge
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
@@ -78,7 +78,7 @@ def _count(number: float, noun: str) -> str:
 
 
 def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResult:
-    """Train, or go on training, until the budget is spent; a finished run is returned as it stands."""
+    """Train, or resume training, until the budget is spent; a finished run is returned as it is."""
     recipe = expect(recipe, TrainRecipe, "train")
     started = time.monotonic()
     main = int(os.environ.get("RANK", "0")) == 0
@@ -99,7 +99,7 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
     if main:
         progress = progress.into(run / "events.ndjson")
     if is_done(run):
-        progress.note(standing(run))
+        progress.note(describe_state(run))
         return _result(run, None, None)
     for note in work.notes:
         progress.note(note)
@@ -114,7 +114,7 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
         except torch.OutOfMemoryError as error:
             if work.processes > 1:  # the other processes wait inside the step and cannot begin again with this one
                 raise OutOfMemory(
-                    f"Out of memory with {micro} rows a process; pass --micro-batch {max(1, micro // 2)}."
+                    f"Out of memory with {micro} rows per process; pass --micro-batch {max(1, micro // 2)}."
                 ) from error
             if micro == 1:
                 raise OutOfMemory(
@@ -122,7 +122,7 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
                     f"pass --gradient-checkpointing, or prepare shorter blocks."
                 ) from error
         micro = micro_batch(known(work.recipe.batch), micro // 2, work.processes)
-        progress.note(f"Out of memory: going on with {micro} rows at a time; the effective batch stays {work.recipe.batch}.")
+        progress.note(f"Out of memory: continuing with {micro} rows at a time; the effective batch stays {work.recipe.batch}.")
         _release()
 
 
@@ -179,7 +179,7 @@ def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progre
     if work.processes > 1:
         clock.shared = lambda progress: _agree(trainer, progress)
     if resume:
-        progress.note(standing(run))
+        progress.note(describe_state(run))
     for line in work.lines(micro):
         progress.note(line)
     total, unit = (work.last, "steps") if work.last < OPEN_END else (60 * known(recipe.max_minutes), "s")
@@ -268,9 +268,9 @@ def _save_seconds(model: Any) -> float:
 
 def _agree(trainer: MaskedTrainer, progress: float) -> float:
     """The progress of the first process."""
-    told = torch.tensor([progress], dtype=torch.float64, device=trainer.args.device)
-    torch.distributed.broadcast(told, 0)
-    agreed: float = told.item()
+    shared = torch.tensor([progress], dtype=torch.float64, device=trainer.args.device)
+    torch.distributed.broadcast(shared, 0)
+    agreed: float = shared.item()
     return agreed
 
 
