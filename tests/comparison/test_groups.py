@@ -59,7 +59,7 @@ def test_means_of_several_seeds_are_drawn_beside_the_base_of_their_method(tmp_pa
     for start, kind in (("strong", "entity"), ("weak", "mlm")):
         runs = [Model(f"{kind}-s{seed}", step, 0.1, objective=kind, seed=seed) for seed in range(2) for step in (100, 200)]
         write(tmp_path, *runs, base=start)
-    section = curves.learning_curves(read_study(tmp_path))
+    section = curves.draw(read_study(tmp_path))
     assert section is not None
     block = section.blocks[0]
     assert isinstance(block, Charts)

@@ -22,10 +22,9 @@ from coref_automl.records import Comparison, Estimate, Task
 from coref_automl.report import charts
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.language import Lang, Say
-from coref_automl.report.page import Table, Text
+from coref_automl.report.page import Section, Table, Text
 from coref_automl.report.printout import compare
-from coref_automl.report.question import Question
-from coref_automl.report.sections import checkpoints, lengths, objectives, over_fitting, rating, transfer
+from coref_automl.report.sections import entity_or_mlm, lengths, mixes, over_fitting, peaks, rating, side_by_side, transfer
 from coref_automl.report.sentences import recommendation_sentence, verdict
 from coref_automl.report.subject import Subject, subject_of
 from coref_automl.statistics.methods import seed_paired_verdict
@@ -79,13 +78,13 @@ def study(runs: Path) -> Subject:
     return read_study(runs)
 
 
-def cells(question: Question | None, at: int = 0) -> list[list[str]]:
+def cells(question: Section | None, at: int = 0) -> list[list[str]]:
     assert question is not None
     tables = [block for block in question.blocks if isinstance(block, Table)]
     return [[cell.text for cell in line] for line in tables[at].rows]
 
 
-def blocks_of(question: Question | None) -> list[Table]:
+def blocks_of(question: Section | None) -> list[Table]:
     return [block for block in question.blocks if isinstance(block, Table)] if question else []
 
 
@@ -117,7 +116,7 @@ def test_a_verdict_is_that_of_the_pairs_by_seed_on_confirm(study: Subject, runs:
 
 
 def test_entity_is_shown_better_and_one_seed_decides_nothing(study: Subject) -> None:
-    question = objectives.entity_or_mlm(study)
+    question = entity_or_mlm.draw(study)
     assert question is not None
     assert question.answer.startswith("Yes. Real@1 strict, entity - mlm")
     assert [line[-1] for line in cells(question)] == ["better", "one seed", "better"]
@@ -137,11 +136,11 @@ def test_unequal_training_and_other_data_have_no_say(tmp_path: Path) -> None:
         write_json(path, held)
     study = read_study(tmp_path)
     assert {arm.name: arm.seeds for arm in arms(study)} == {"mlm 128": 2, "entity 128": 2, "entity-big 128": 2}
-    question = objectives.entity_or_mlm(study)
+    question = entity_or_mlm.draw(study)
     assert question is not None
     assert question.answer.startswith("Not trained equally, so no verdict.")
     assert [line[2] for line in cells(question)] == ["unequal, 1.9k / 1k"]
-    assert not any("entity 128 - mlm" in block.head for block in blocks_of(transfer.carry_over(study)))
+    assert not any("entity 128 - mlm" in block.head for block in blocks_of(transfer.draw(study)))
 
 
 def test_seeds_belong_together_by_the_bytes_of_their_data_wherever_it_lay(tmp_path: Path) -> None:
@@ -165,7 +164,7 @@ def test_curves_are_of_the_seeds_that_have_one_and_pair_equal_checkpoints(tmp_pa
         {0: 100, 1: 100},
         {0: 300, 1: 300},
     ]
-    question = over_fitting.over_fitting(study)
+    question = over_fitting.draw(study)
     assert question is not None
     assert [line[1] for line in cells(question, 1)] == ["2"]
 
@@ -179,7 +178,7 @@ def test_one_seed_has_no_verdict_in_any_question(tmp_path: Path) -> None:
     write(tmp_path, models, documents=60)
     for lang, told in (("en", "One seed only, so no verdict."), ("ko", "시드가 하나뿐이라 판정할 수 없습니다.")):
         study = read_study(tmp_path, lang)
-        asked = (objectives.entity_or_mlm, objectives.mix, lengths.length, over_fitting.over_fitting, transfer.carry_over)
+        asked = (entity_or_mlm.draw, mixes.draw, lengths.draw, over_fitting.draw, transfer.draw)
         assert all((question := ask(study)) is not None and question.answer.startswith(told) for ask in asked)
         assert study.table is not None
         count = len(study.table.rows) - 1
@@ -189,7 +188,7 @@ def test_one_seed_has_no_verdict_in_any_question(tmp_path: Path) -> None:
 
 
 def test_a_mix_that_is_no_better_is_not_called_so(study: Subject) -> None:
-    question = objectives.mix(study)
+    question = mixes.draw(study)
     assert question is not None
     assert question.answer.startswith("No mix is shown better than both.")
     told = {(line[0], line[1]): line[-1] for line in cells(question)}
@@ -199,7 +198,7 @@ def test_a_mix_that_is_no_better_is_not_called_so(study: Subject) -> None:
 
 
 def test_length_helps_beyond_the_reach_of_the_shorter_and_not_within(study: Subject) -> None:
-    question = lengths.length(study)
+    question = lengths.draw(study)
     assert question is not None
     assert question.answer.startswith("Real-far@1 strict: Yes. entity 1,024 - 128")
     line = {row[0]: row[1:] for row in cells(question)}["entity 1,024 - 128"]
@@ -213,7 +212,7 @@ def test_length_helps_beyond_the_reach_of_the_shorter_and_not_within(study: Subj
 
 
 def test_what_carries_over_is_asked_of_every_task_and_source(study: Subject) -> None:
-    question = transfer.carry_over(study)
+    question = transfer.draw(study)
     counted = [line[0] for line in cells(question)]
     assert all(re.search(r" \(\d+ items, \d+ documents\)$", label) for label in counted)
     labels = [label.partition(" (")[0] for label in counted]
@@ -231,19 +230,19 @@ def test_what_a_mix_is_shown_to_lose_is_said(tmp_path: Path) -> None:
     models = [
         Model(f"{name}-s{seed}", 100, skill, objective=name, seed=seed) for name, skill in skills.items() for seed in range(3)
     ]
-    question = transfer.carry_over(read_study(write(tmp_path, [Model("base", 0, 0.5), *models])))
+    question = transfer.draw(read_study(write(tmp_path, [Model("base", 0, 0.5), *models])))
     assert question is not None
     assert re.search(r"Shown worse: .*Gold, combined 128 - mlm -\d", question.answer)
 
 
 def test_a_fall_after_the_peak_is_found_and_a_rise_is_none(tmp_path: Path, study: Subject) -> None:
-    rising = over_fitting.over_fitting(study)
+    rising = over_fitting.draw(study)
     assert rising is not None
     assert "shown in none" in rising.answer
     models = [Model("base", 0, -1.0)]
     for seed in range(3):
         models += [Model(f"entity-s{seed}", step, skill, seed=seed) for step, skill in ((100, 0.0), (200, 0.9), (300, -1.2))]
-    fallen = over_fitting.over_fitting(read_study(write(tmp_path, models)))
+    fallen = over_fitting.draw(read_study(write(tmp_path, models)))
     assert fallen is not None
     assert "A fall from the peak is shown in entity 128 (peak at epoch 2" in fallen.answer
     assert cells(fallen, 1)[0][-1] == "over-fitting: the fall is shown"
@@ -299,7 +298,7 @@ def test_each_run_is_judged_against_the_model_it_began_from(tmp_path: Path) -> N
     study = two_bases(tmp_path)
     assert study.base is not None
     assert study.base.name == "strong"
-    section = checkpoints.best_of_families(study)
+    section = peaks.draw(study)
     assert section is not None
     table, note = section.blocks
     assert isinstance(table, Table)
@@ -315,7 +314,7 @@ def test_each_run_is_judged_against_the_model_it_began_from(tmp_path: Path) -> N
 
 
 def test_grades_are_given_against_the_model_a_run_began_from(tmp_path: Path) -> None:
-    section = rating.rating(two_bases(tmp_path))
+    section = rating.draw(two_bases(tmp_path))
     assert section is not None
     table = section.blocks[0]
     assert isinstance(table, Table)
@@ -339,7 +338,7 @@ def test_a_last_checkpoint_as_high_as_the_peak_is_the_highest(tmp_path: Path) ->
     held = read_json(folder / "checkpoint-300" / "result.json")
     held["provenance"] |= {"step": 300, "epoch": 3.0, "tokens": 300_000}
     write_json(folder / "checkpoint-300" / "result.json", held | {"checkpoint": "entity-s0/checkpoint-300"})
-    question = over_fitting.over_fitting(read_study(tmp_path))
+    question = over_fitting.draw(read_study(tmp_path))
     assert question is not None
     assert "the last checkpoint of the one method is the highest (as high as an earlier one)." in question.answer
     assert "Run by run (Holm over 1 test), over-fitting is shown in none." in question.answer
@@ -368,7 +367,7 @@ def test_checkpoints_of_seeds_meet_by_epoch_though_rows_hold_unlike_tokens(tmp_p
     found = read_study(write(tmp_path, models))
     (arm,) = arms(found)
     assert [[entry.step for entry in step.values()] for step in arm.steps()] == [[50, 50], [100, 100], [150, 150], [200, 200]]
-    (curve,) = cells(over_fitting.over_fitting(found))
+    (curve,) = cells(over_fitting.draw(found))
     assert [cell.split(":")[0] for cell in curve[1:]] == ["0.5", "1", "1.5", "2"]
 
 
@@ -381,7 +380,7 @@ def test_runs_that_end_at_moments_of_their_own_meet_at_their_ends(tmp_path: Path
     found = read_study(write(tmp_path, models))
     (arm,) = arms(found)
     assert [[entry.step for entry in step.values()] for step in arm.steps()] == [[50] * 3, [100] * 3, [150, 160, 170]]
-    question = over_fitting.over_fitting(found)
+    question = over_fitting.draw(found)
     assert question is not None
     assert "A fall from the peak is shown in entity 128 (peak at epoch 1" in question.answer
 
@@ -392,14 +391,14 @@ def test_methods_trained_at_other_lengths_are_not_set_beside_each_other(tmp_path
         Model(f"{kind}-s{seed}", 100, SKILLS[kind], objective=kind, seed=seed) for kind in ("mlm", "entity") for seed in (0, 1)
     ]
     write(tmp_path, models)
-    assert objectives.entity_or_mlm(read_study(tmp_path)) is not None
+    assert entity_or_mlm.draw(read_study(tmp_path)) is not None
     for path in tmp_path.glob("entity-*/evaluations/*/*/result.json"):
         held = read_json(path)
         write_json(path, held | {"provenance": held["provenance"] | {"seq_len": 64}})
     found = read_study(tmp_path)
     assert [arm.name for arm in arms(found)] == ["mlm 128", "entity 64 @128"]
-    assert objectives.entity_or_mlm(found) is None
-    question = transfer.carry_over(found)
+    assert entity_or_mlm.draw(found) is None
+    question = transfer.draw(found)
     assert question is None or "No run to pair with as much mlm" in question.answer
 
 
@@ -414,10 +413,11 @@ def test_a_second_base_is_named_and_does_not_change_the_first_answer(tmp_path: P
         held = read_json(path)
         write_json(path, held | {"provenance": held["provenance"] | {"base": "small"}})
     found = read_study(tmp_path)
-    table = objectives.arms_table(found)
-    assert table is not None
+    shown = side_by_side.draw(found)
+    assert shown is not None
+    (table,) = (block for block in shown.blocks if isinstance(block, Table))
     assert [line[0].text for line in table.rows][:2] == ["base @128", "small @64"]
-    first, second = objectives.entity_or_mlm(found), transfer.carry_over(found)
+    first, second = entity_or_mlm.draw(found), transfer.draw(found)
     assert first is not None
     assert second is not None
     assert re.match(r"Yes\. .*: at 128 tokens \+[^;]*, better, from small at 128 tokens -.*, worse\.", first.answer)
@@ -445,6 +445,6 @@ def test_an_evaluation_without_words_is_left_out_of_gold_alone(runs: Path, tmp_p
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     write_jsonl(path, [{**row, "word_rank": None} for row in rows])
     study = read_study(copy)
-    lines = {line[0].partition(" (")[0]: line[1:] for line in cells(transfer.carry_over(study))}
+    lines = {line[0].partition(" (")[0]: line[1:] for line in cells(transfer.draw(study))}
     assert lines["Gold"].count("–") == 2
     assert lines["Real@1 strict"].count("–") == 0

@@ -13,7 +13,7 @@ from coref_automl.comparison.scores import EQUAL
 from coref_automl.records import ItemScore, half_of
 from coref_automl.report.language import Say
 from coref_automl.report.page import Points, Section, Table, Text
-from coref_automl.report.sections import efficiency, rating
+from coref_automl.report.sections import equal_training, rating
 from coref_automl.report.subject import Subject, subject_of
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
@@ -31,7 +31,7 @@ def scores(share: dict[str, float], documents: int) -> list[ItemScore]:
 def stability(root: Path, peak: dict[str, float], last: dict[str, float], *, documents: int = 60) -> tuple[str, Section]:
     for step, share in ((100, peak), (200, last)):
         write_evaluation(root, Model("run", step, 0.0), scores(share, documents))
-    section = rating.rating(_study(root))
+    section = rating.draw(_study(root))
     assert section is not None
     table = section.blocks[0]
     assert isinstance(table, Table)
@@ -67,7 +67,7 @@ def near(root: Path, tokens: Sequence[int]) -> str | None:
     for number, count in enumerate(tokens):
         model = Model(f"run{number}", 100, 0.0, tokens=count)
         write_evaluation(root, model, make_scores(model, documents=20, own=number))
-    section = efficiency.efficiency(_study(root))
+    section = equal_training.draw(_study(root))
     if section is None:
         return None
     assert isinstance(section.blocks[0], Text)

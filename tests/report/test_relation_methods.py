@@ -15,7 +15,7 @@ from coref_automl.comparison.relation_runs import alike, find_relation, look_for
 from coref_automl.errors import InputError
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.page import Text
-from coref_automl.report.sections.relation import relation
+from coref_automl.report.sections.relation import draw as relation
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 from tests.report.test_relation_question import read_study, verdicts, write_relation, write_starts

@@ -17,7 +17,7 @@ from coref_automl.relation.metrics import Scored, method_verdict
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.language import Say
 from coref_automl.report.page import Table
-from coref_automl.report.sections.relation import relation
+from coref_automl.report.sections.relation import draw as relation
 from coref_automl.report.subject import Subject, subject_of
 from coref_automl.store import read_json, write_json, write_jsonl
 from tests.comparison.conftest import Model, make_scores, write_evaluation

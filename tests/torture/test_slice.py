@@ -105,8 +105,16 @@ def _pipe(path: Path) -> None:
 
 
 FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
-    "a rank that is a list": ("archive", lambda at: _first_score(at, strict_rank=[1]), "has a strict_rank that is none in a row"),
-    "a rank of forty digits": ("compare", lambda at: _first_score(at, lenient_rank=10**40), "has a lenient_rank that is none"),
+    "a rank that is a list": (
+        "archive",
+        lambda at: _first_score(at, strict_rank=[1]),
+        "line 1: strict_rank should be a whole number, not [1]; the file was edited",
+    ),
+    "a rank of forty digits": (
+        "compare",
+        lambda at: _first_score(at, lenient_rank=10**40),
+        "line 1: lenient_rank should be a whole number, not 1000",
+    ),
     "scores that are not UTF-8": (
         "compare",
         lambda at: _score_bytes(at, b'"\xe3('),
@@ -117,7 +125,7 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a share without its sources": (
         "merge",
         lambda at: _without(next((at / "share").rglob("read/*-*.json")), "sources"),
-        "A share is damaged, of share ('sources'); copy the shares again, or prepare them anew.",
+        "the key 'sources' is missing; copy the shares again, or prepare them anew.",
     ),
     "a share that holds a pipe": (
         "merge",
@@ -132,7 +140,7 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a run whose manifest holds a list for a sentence": (
         "re evaluate",
         lambda at: _with(at / "relation/manifest.json", train_sentences=[[]]),
-        "has a sentence that is not text",
+        "train_sentences[0] should be text, not []",
     ),
     "a label mask without numbers": (
         "re predict",

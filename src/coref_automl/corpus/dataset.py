@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.arrays import read_array
+from coref_automl.corpus.manifest import AGAIN, DatasetManifest
+from coref_automl.decoder import decode_stored
 from coref_automl.errors import DatasetError, InputError
 from coref_automl.progress import Progress
 from coref_automl.store import (
@@ -120,7 +122,7 @@ class Row:
 class PackedDataset:
     """A prepared dataset. Opening it reads no tokens; a row is read when it is asked for."""
 
-    def __init__(self, folder: Path, manifest: dict[str, Any], tokens: Ints, pieces: Ints, mentions: Ints) -> None:
+    def __init__(self, folder: Path, manifest: DatasetManifest, tokens: Ints, pieces: Ints, mentions: Ints) -> None:
         self.folder = folder
         self.manifest = manifest
         self.tokens = tokens
@@ -140,10 +142,11 @@ class PackedDataset:
         if not is_done(folder):
             raise DatasetError(f"The dataset {folder} is unfinished; run the same `coref-automl prepare` command again.")
         try:
-            manifest = read_json(folder / MANIFEST)
+            held = read_json(folder / MANIFEST)
         except InputError as error:
             raise DatasetError(f"The dataset {folder} is damaged ({error}); prepare it again in another folder.") from error
-        _check_kind(folder, manifest)
+        _check_kind(folder, held)
+        manifest = decode_stored(DatasetManifest, held, str(folder / MANIFEST), error=DatasetError, remedy=AGAIN)
         try:
             tokens, pieces, mentions = (read_array(folder / name, mapped=True) for name in (TOKENS, PIECES, MENTIONS))
         except InputError as error:
@@ -175,7 +178,7 @@ class PackedDataset:
                 f"prepare it with --seq-len {seq_len}."
             )
         tokens = self.tokens.reshape(-1, seq_len)
-        manifest = {**self.manifest, "seq_len": seq_len, "blocks": len(tokens)}
+        manifest: DatasetManifest = {**self.manifest, "seq_len": seq_len, "blocks": len(tokens)}
         return PackedDataset(self.folder, manifest, tokens, _cut_pieces(self, seq_len), _cut_mentions(self, seq_len))
 
     @property
@@ -185,7 +188,7 @@ class PackedDataset:
     @property
     def fingerprint(self) -> str:
         """Names the bytes of the three arrays."""
-        return str(self.manifest["fingerprint"])
+        return self.manifest["fingerprint"]
 
     @property
     def real_tokens(self) -> int:
@@ -221,15 +224,15 @@ class PackedDataset:
 
 def _check_kind(folder: Path, manifest: Any) -> None:
     """A folder of another kind is distinguished from a damaged one."""
-    kind = manifest.get("kind", KIND) if isinstance(manifest, dict) else "file of another shape"
+    kind = str(manifest.get("kind", KIND)) if isinstance(manifest, dict) else "file of another shape"
     if kind == "dataset-part":
         raise DatasetError(f"{folder} is one share of a dataset; put the shares together with: coref-automl prepare MODE --merge")
     if kind != KIND:
         raise DatasetError(f"{folder} is not a prepared dataset, it is {with_article(kind)}; make one: coref-automl prepare")
 
 
-def _wrong_shape(manifest: dict[str, Any], tokens: Ints, pieces: Ints, mentions: Ints) -> str | None:
-    shape = (manifest.get("blocks"), manifest.get("seq_len"))
+def _wrong_shape(manifest: DatasetManifest, tokens: Ints, pieces: Ints, mentions: Ints) -> str | None:
+    shape = (manifest["blocks"], manifest["seq_len"])
     if tokens.shape != shape:
         return f"tokens are {tokens.shape}, the manifest says {shape}"
     for name, array, rest in ((TOKENS, tokens, shape[1:]), (PIECES, pieces, (4,)), (MENTIONS, mentions, (4,))):

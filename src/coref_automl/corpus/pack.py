@@ -20,14 +20,16 @@ from coref_automl.corpus.card import card, counted, refuse_sources
 from coref_automl.corpus.choice import Choice
 from coref_automl.corpus.dataset import Ints, smallest_type, write_dataset
 from coref_automl.corpus.encode import special_of, tokenizer_of
-from coref_automl.corpus.inputs import MadeFrom
+from coref_automl.corpus.manifest import SHARE, EncodedFacts, MadeFrom
 from coref_automl.corpus.overlap import report
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import Index
+from coref_automl.decoder import read_stored, read_stored_rows
+from coref_automl.errors import DatasetError
 from coref_automl.korean import kiwi_version
 from coref_automl.progress import Progress
 from coref_automl.records import Document
-from coref_automl.store import read_json, read_jsonl, write_jsonl
+from coref_automl.store import write_jsonl
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,7 +146,7 @@ def assemble(
     manifest = {
         "mode": recipe.mode,
         "tokenizer": recipe.model,
-        "tokenizer_fingerprint": made["tokenizer_fingerprint"],
+        "tokenizer_fingerprint": made.get("tokenizer_fingerprint", ""),
         "vocabulary": len(tokenizer),
         "pad_id": special.pad,
         "cls_id": special.cls,
@@ -159,11 +161,11 @@ def assemble(
         "chains": int(encoded.chains.sum()),
         "sources": sources,
         "inputs": [
-            {**part, **{key: entry[key] for key in ("rows", "fingerprint")}}
-            for part, entry in zip(made["inputs"], index.inputs, strict=True)
+            {**part, "rows": entry.get("rows", 0), "fingerprint": entry.get("fingerprint", "")}
+            for part, entry in zip(made.get("inputs", ()), index.inputs, strict=True)
         ],
         "missing": missing,
-        "eval_sets": made["eval_sets"],
+        "eval_sets": made.get("eval_sets", []),
         "overlap": _overlap(index, choice, stems, evaluation),
         "examples": index.examples,
         "settings": recipe.settings(),
@@ -268,7 +270,8 @@ def _documents(index: Index, rows: NDArray[np.int64]) -> Iterator[dict[str, str]
             if len(opened) > 16:
                 opened.clear()
             opened[shard] = [
-                {"source": r["source"], "id": r["id"], "title": r["title"]} for r in read_jsonl(index.shards[shard].texts)
+                {"source": one.source, "id": one.id, "title": one.title}
+                for one in read_stored_rows(index.shards[shard].texts, Document, error=DatasetError, remedy=SHARE)
             ]
         yield opened[shard][int(index.place[row])]
 
@@ -282,7 +285,8 @@ def _overlap(index: Index, choice: Choice, stems: list[Path], evaluation: list[D
         row_of = index.rows_of(number)
         with np.load(stem.with_suffix(".npz")) as arrays:
             found.append(arrays["runs"][choice.kept[row_of[arrays["run_places"]]]])
-        for place, *entry in read_json(stem.with_suffix(".json"))["overlap"]:
+        facts = read_stored(stem.with_suffix(".json"), EncodedFacts, error=DatasetError, remedy=SHARE)
+        for place, *entry in facts["overlap"]:
             if choice.kept[row_of[place]]:
                 seen.append((int(row_of[place]), *entry))
     examples = [(run, source, identity, words) for _, run, source, identity, words in sorted(seen)]

@@ -22,9 +22,12 @@ from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
 from coref_automl.corpus.dedup import PERMUTATIONS, Signatures, signature, text_key
 from coref_automl.corpus.files import Flaw
 from coref_automl.corpus.holdout import HoldOut, rank
+from coref_automl.corpus.manifest import SHARE, InputFacts, ShardFacts, read_shard
 from coref_automl.corpus.sources import Input, read_input
+from coref_automl.decoder import read_stored
+from coref_automl.errors import DatasetError
 from coref_automl.records import Document
-from coref_automl.store import read_json, write_json, write_jsonl, written_whole
+from coref_automl.store import write_json, write_jsonl, written_whole
 
 SHARD_CHARACTERS = 4_000_000
 SHARD_ROWS = 50_000
@@ -80,7 +83,7 @@ def read_part(part: Input, number: int, folder: Path, settings: ReadSettings) ->
     if (folder / f"{number:04d}.json").is_file():
         return
     finished = finished_shards(folder, number)
-    done = int(finished[-1]["rows_so_far"]) if finished else 0
+    done = finished[-1]["rows_so_far"] if finished else 0
     digest = hashlib.blake2b(digest_size=12)
     shard, count, row = _Shard(), len(finished), 0
     for row, entry in enumerate(read_input(part, field=settings.field, broken_ok=settings.broken_ok), 1):
@@ -116,10 +119,10 @@ def read_job(*, part: dict[str, Any], number: int, folder: str, settings: dict[s
     return sum(characters for _, characters in parts)
 
 
-def finished_shards(folder: Path, number: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def finished_shards(folder: Path, number: int) -> list[ShardFacts]:
+    found: list[ShardFacts] = []
     while (path := folder / f"{number:04d}-{len(found):05d}.json").is_file():
-        found.append(read_json(path))
+        found.append(read_shard(path))
     return found
 
 
@@ -198,7 +201,7 @@ class Index:
     limits: NDArray[np.int64]
     dropped: dict[str, Counter[str]]
     examples: dict[str, list[str]]
-    inputs: tuple[dict[str, Any], ...]
+    inputs: tuple[InputFacts, ...]
     by_shard: NDArray[np.int64]
     edges: NDArray[np.int64]
 
@@ -223,7 +226,7 @@ def build_index(folders: list[Path], *, holdout: float) -> Index:
     examples: dict[str, list[tuple[int, int, str]]] = {}
     for folder in folders:
         for path in sorted((folder / READ).glob("*-*.json")):
-            facts = read_json(path)
+            facts = read_shard(path)
             stem = path.with_suffix("")
             local = np.array([names.setdefault(name, len(names)) for name in facts["sources"]], np.int64)
             with np.load(stem.with_suffix(".npz")) as arrays:
@@ -265,7 +268,10 @@ def build_index(folders: list[Path], *, holdout: float) -> Index:
         examples={reason: [where for *_, where in sorted(places)[:3]] for reason, places in sorted(examples.items())},
         by_shard=by_shard,
         edges=np.searchsorted(shard_of[by_shard], np.arange(len(shards) + 1)),
-        inputs=tuple(read_json(path) for path in sorted((folders[0] / READ).glob("[0-9][0-9][0-9][0-9].json"))),
+        inputs=tuple(
+            read_stored(path, InputFacts, error=DatasetError, remedy=SHARE)
+            for path in sorted((folders[0] / READ).glob("[0-9][0-9][0-9][0-9].json"))
+        ),
     )
 
 

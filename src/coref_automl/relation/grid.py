@@ -16,11 +16,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from coref_automl.config import from_mapping, to_mapping, to_yaml
+from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, EvaluationError, FolderError, RecipeError
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
@@ -30,7 +31,7 @@ from coref_automl.relation.recipe import FREE, GridRecipe, RelationRecipe
 from coref_automl.relation.results import RESULTS, RelationResult
 from coref_automl.relation.scoring import rows_fingerprint
 from coref_automl.relation.train import VALIDATION, train_relation
-from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, read_json, remove, write_json, write_text
+from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, remove, write_json, write_text
 
 KIND = "relation grid"
 SIDES = ("model", "train", "dev", "out", "learning_rate", "batch_size", "epochs", "scheme")
@@ -218,10 +219,14 @@ def _begin(recipe: GridRecipe, cache: RowCache) -> Begun:
     return now
 
 
+class _GridManifest(TypedDict):
+    begun: Begun
+
+
 def _held(out: Path) -> Begun | None:
     """What the folder was begun with; None while no cell of it has come as far as its own manifest."""
     begun = any(out.glob(f"cells/*/{MANIFEST}"))
-    return Begun.from_json(read_json(out / MANIFEST)["begun"]) if begun else None
+    return read_stored(out / MANIFEST, _GridManifest)["begun"] if begun else None
 
 
 def _without_weights(out: Path) -> Path | None:
@@ -247,8 +252,8 @@ def _finished(recipe: RelationRecipe, dev: Rows | None) -> RelationResult | None
     run = Path(recipe.out)
     if not is_done(run):
         return None
-    result = RelationResult.from_json(read_json(run / RESULTS))
-    same = result.split == VALIDATION if dev is None else result.fingerprints["data"] == dev.rows
+    result = read_stored(run / RESULTS, RelationResult)
+    same = result.split == VALIDATION if dev is None else result.fingerprints.get("data") == dev.rows
     return result if same and len(result.seeds) == recipe.seeds else None
 
 

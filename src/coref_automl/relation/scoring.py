@@ -25,7 +25,8 @@ from coref_automl.relation.labels import NO_RELATION, LabelMask, gold_indices
 from coref_automl.relation.metrics import Scores, score
 from coref_automl.relation.results import write_compact, write_predictions
 from coref_automl.relation.rows import RelationRow
-from coref_automl.store import fingerprint, read_object, write_json
+from coref_automl.relation.stored import ModelSettings, Prior, read_scores, read_settings
+from coref_automl.store import fingerprint, write_json
 
 Floats = NDArray[np.float64]
 LEAST_ROWS = 200
@@ -96,20 +97,19 @@ def rows_fingerprint(rows: Sequence[RelationRow]) -> str:
     return fingerprint("\n".join(lines).encode("utf-8", "surrogatepass"))
 
 
-def settings_of(seed: Path) -> dict[str, Any]:
+def settings_of(seed: Path) -> ModelSettings:
     """What a seed's model was trained with."""
-    return read_object(run_settings(seed), scheme=str, max_length=int, seed=int)
+    return read_settings(run_settings(seed))
 
 
 def has_predictions(seed: Path, data: RelationData) -> bool:
     held = seed / "predictions" / f"{data.split}.json"
-    return held.is_file() and read_object(held, rows=str)["rows"] == rows_fingerprint(data.rows)
+    return held.is_file() and read_scores(held)[0] == rows_fingerprint(data.rows)
 
 
 def stored_scores(seed: Path, data: RelationData) -> Scores:
     """The scores stored with a seed's predictions, from the probabilities before they were rounded to be kept."""
-    held = read_object(seed / "predictions" / f"{data.split}.json")
-    return Scores.from_json({name: value for name, value in held.items() if name != "rows"})
+    return read_scores(seed / "predictions" / f"{data.split}.json")[1]
 
 
 def store_predictions(seed: Path, data: RelationData, probabilities: Any, *, compact: bool = False) -> Scores:
@@ -154,7 +154,7 @@ def run_model(
     marker: Any,
     rows: Sequence[RelationRow],
     marked: Any,
-    settings: dict[str, Any],
+    settings: ModelSettings,
     device: str,
     progress: Progress | None = None,
 ) -> Any:
@@ -172,7 +172,7 @@ def run_model(
     return found
 
 
-def settle_prior(probabilities: Any, gold: Any, train: Any) -> dict[str, Any]:
+def settle_prior(probabilities: Any, gold: Any, train: Any) -> Prior:
     """What correcting the prior needs: the temperature that the held-out slice asks for, and train's share of no_relation."""
     return {"temperature": temperature(probabilities, gold), "source": share(train)}
 

@@ -82,12 +82,13 @@ Block = Table | Text | Points | Charts | Commands | Answers
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """`short` stands in the page's contents where the title is long."""
+    """A part of a page. `short` replaces a long title in the contents; `answer` is there if the title is a question."""
 
     id: str
     title: str
     blocks: tuple[Block, ...]
     short: str = ""
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,11 @@ class Page:
     colophon: tuple[str, ...]
     explorer: dict[str, Any] | None = None
     notes: tuple[str, ...] = field(default=())
+
+
+def question(name: str, title: str, answer: str, blocks: Sequence[Block], short: str) -> Section:
+    """A section that asks a question: its answer comes first, and again among the conclusions."""
+    return Section(name, title, (Text(answer, "strong"), *blocks), short, answer)
 
 
 def row(*cells: str | Cell) -> tuple[Cell, ...]:

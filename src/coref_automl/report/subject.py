@@ -11,8 +11,9 @@ from coref_automl.comparison.recommendation import MARGIN
 from coref_automl.comparison.relation_runs import RelationRun, look_for_relation
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.study import Study, study_of
-from coref_automl.config import nearest
-from coref_automl.errors import ComparisonError
+from coref_automl.config import choose, nearest
+from coref_automl.errors import ComparisonError, RecipeError
+from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import Say
 from coref_automl.store import is_done
 
@@ -137,3 +138,29 @@ def _still_training(group: Group, say: Say) -> list[str]:
         return []
     names = ", ".join(going)
     return [say(f"아직 학습 중: {names}. 지금까지의 체크포인트로 썼습니다.", f"Still training: {names}. Reported as it stands.")]
+
+
+def label(entry: Entry) -> str:
+    """A checkpoint's name without its run."""
+    return entry.evaluation.checkpoint.rsplit("/", 1)[-1]
+
+
+def epoch_text(entry: Entry) -> str:
+    return f"{entry.evaluation.provenance.epoch:.2f}" if entry.evaluation.provenance else "–"
+
+
+def parse_target(text: str) -> dict[str, float]:
+    """`real1=0.68,real5=0.83` as numbers; 68 is read as 68%."""
+    out: dict[str, float] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, _, value = part.partition("=")
+        choose(name.strip(), METRICS, "metric")
+        try:
+            number = float(value)
+        except ValueError:
+            raise RecipeError(f"--target {part!r} should read METRIC=NUMBER, such as real1=0.68.") from None
+        number = number / 100 if number > 1 else number
+        if not 0 < number <= 1:
+            raise RecipeError(f"--target {part!r} should lie between 0 and 1 (or 100 percent).")
+        out[name.strip()] = number
+    return out

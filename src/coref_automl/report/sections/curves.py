@@ -17,7 +17,7 @@ Bases = Mapping[str, Entry | None]
 """The model that each line began from; None where it was not evaluated, or there is none."""
 
 
-def learning_curves(study: Subject) -> Section | None:
+def draw(study: Subject) -> Section | None:
     if not any(len(entries) > 1 for entries in study.runs().values()):
         return None
     say = study.say

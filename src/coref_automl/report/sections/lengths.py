@@ -15,18 +15,19 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.tasks.far import BUCKETS
 from coref_automl.report import charts
 from coref_automl.report.language import p_text
-from coref_automl.report.page import Block, Charts, Table, Text, estimate_cells, in_percent, row
-from coref_automl.report.question import Question, lead, phrase, rule, short_cell
-from coref_automl.report.sections.pairs import verdict_cell as checkpoint_verdict
+from coref_automl.report.page import Block, Charts, Section, Table, Text, estimate_cells, in_percent, question, row
 from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import checkpoint_cell, lead, phrase, rule, short_cell
 
 _FEWEST = 10
 """Items below which a bucket of distances is left out."""
 _FAR = ("real_far1_strict", "real_far_word", "real1_strict", "real_word")
 
 
-def length(study: Subject) -> Question | None:
+def draw(study: Subject) -> Section | None:
     """Does length help, and at which distance?"""
+    if study.alone:
+        return None
     say, found = study.say, arms(study)
     pairs = [(b, a) for a, b in combinations(found, 2) if a.length < b.length and (a.method, a.base) == (b.method, b.base)]
     pairs = [pair for pair in pairs if equally_trained(*pair)]
@@ -63,7 +64,7 @@ def length(study: Subject) -> Question | None:
         rule([one for column in (plain, *far.values(), *reach.values()) for one in column], say),
         *_values_by_distance(study, metric, found),
     )
-    return Question("lengths", title, _answer(study, pairs, plain, far, reach, metric), blocks, say("길이", "length"))
+    return question("lengths", title, _answer(study, pairs, plain, far, reach, metric), blocks, say("길이", "length"))
 
 
 def _answer(
@@ -153,7 +154,7 @@ def by_distance(
     ]
 
 
-def _best_by_length(study: Subject, title: str) -> Question | None:
+def _best_by_length(study: Subject, title: str) -> Section | None:
     """Without arms to pair: the best checkpoint of each window length against each other."""
     say = study.say
     by_length: dict[int, list[Entry]] = {}
@@ -175,7 +176,7 @@ def _best_by_length(study: Subject, title: str) -> Question | None:
                 peak.name,
                 cell,
                 p_text(one.p_adjusted if one else None),
-                checkpoint_verdict(one, study),
+                checkpoint_cell(one, say),
             )
             for peak, cell, one in zip(peaks[1:], cells, answers, strict=True)
         )
@@ -191,7 +192,7 @@ def _best_by_length(study: Subject, title: str) -> Question | None:
     if (metric := _far_metric(study)) is not None:
         shown = list(dict.fromkeys([*(e for e in (study.base,) if e), study.chosen, *peaks]))[:6]
         blocks += by_distance(study, metric, [entry.name for entry in shown], [[entry] for entry in shown])
-    return Question("lengths", title, answer, tuple(blocks), say("길이", "length"))
+    return question("lengths", title, answer, tuple(blocks), say("길이", "length"))
 
 
 def _far_metric(study: Subject) -> str | None:

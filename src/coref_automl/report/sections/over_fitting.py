@@ -6,19 +6,18 @@ from collections.abc import Sequence
 
 from coref_automl.comparison.arms import Arm, Pick, Versus, arms, means, versus
 from coref_automl.comparison.differences import finding
-from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Estimate
 from coref_automl.report.language import Say, interval, p_text, points
-from coref_automl.report.page import Block, Cell, Table, Text, row
-from coref_automl.report.question import Question, family, lead, verdict_cell
-from coref_automl.report.subject import Subject
+from coref_automl.report.page import Block, Cell, Section, Table, Text, question, row
+from coref_automl.report.subject import Subject, label
+from coref_automl.report.verdicts import family, lead, verdict_cell
 
 
-def over_fitting(study: Subject) -> Question | None:
+def draw(study: Subject) -> Section | None:
     """When does over-fitting start?"""
     say = study.say
-    runs = _runs_table(study)
+    runs = None if study.alone else _runs_table(study)
     if runs is None:
         return None
     curved = [] if METRICS[study.metric].parts else [arm.with_curve() for arm in arms(study)]
@@ -38,7 +37,7 @@ def over_fitting(study: Subject) -> Question | None:
         "The peak is found on the select half and its lead over the last measured on confirm, so that choosing it does not "
         "flatter it.",
     )
-    return Question("over-fitting", title, answer, (*blocks, runs, Text(note + told, "quiet")), say("과적합", "over-fitting"))
+    return question("over-fitting", title, answer, (*blocks, runs, Text(note + told, "quiet")), say("과적합", "over-fitting"))
 
 
 def _curve(study: Subject, arm: Arm) -> list[Estimate | None]:
@@ -204,16 +203,12 @@ def _runs_table(study: Subject) -> Table | None:
             told = Cell(say("보이지 않음", "not shown") + _could(one.comparison.detectable, study), "quiet")
         change = points(one.comparison.difference) if one.comparison else "–"
         p = p_text(one.comparison.p_adjusted if one.comparison else None)
-        lines.append(row(one.run, _label(peak), _label(end), change, p, told))
+        lines.append(row(one.run, label(peak), label(end), change, p, told))
     head = (
         say("학습", "run"), say("최고 (선택 쪽)", "peak (select)"), say("마지막", "last"),
         say("최고 - 마지막 (확인 쪽, 점)", "peak - last (confirm, points)"), "p (Holm)", say("판정", "verdict"),
     )  # fmt: skip
     return Table(head, tuple(lines), frozenset({3, 4}), say("학습마다", "run by run"))
-
-
-def _label(entry: Entry) -> str:
-    return entry.evaluation.checkpoint.rsplit("/", 1)[-1]
 
 
 def _could(detectable: float | None, study: Subject) -> str:

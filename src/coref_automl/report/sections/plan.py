@@ -1,44 +1,21 @@
-"""What to do next. In: a Study. Out: the experiment plan with ready commands, and actions against a target."""
+"""The next experiments. In: a Subject. Out: up to three training runs with the commands that start and compare them."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coref_automl.comparison.scores import Entry
-from coref_automl.config import choose
-from coref_automl.errors import RecipeError
 from coref_automl.evaluation.evalset import bundled_eval_set
-from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.results import identity
-from coref_automl.records import Estimate
-from coref_automl.report.language import rounded
-from coref_automl.report.page import Block, Cell, Commands, Section, Table, Text, estimate_cells, row
+from coref_automl.report.page import Block, Commands, Section, Text
 from coref_automl.report.subject import Subject
 
 _EPOCHS = 3
 _STARTS = 3
 
 
-def parse_target(text: str) -> dict[str, float]:
-    """`real1=0.68,real5=0.83` as numbers; 68 is read as 68%."""
-    out: dict[str, float] = {}
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        name, _, value = part.partition("=")
-        choose(name.strip(), METRICS, "metric")
-        try:
-            number = float(value)
-        except ValueError:
-            raise RecipeError(f"--target {part!r} should read METRIC=NUMBER, such as real1=0.68.") from None
-        number = number / 100 if number > 1 else number
-        if not 0 < number <= 1:
-            raise RecipeError(f"--target {part!r} should lie between 0 and 1 (or 100 percent).")
-        out[name.strip()] = number
-    return out
-
-
-def experiment_plan(study: Subject) -> Section | None:
+def draw(study: Subject) -> Section | None:
     """Entity training from the best mlm checkpoint, the recommended one, the best at the longest length: as many as differ."""
     say = study.say
     starts = _starts(study)
@@ -104,68 +81,6 @@ def _starts(study: Subject) -> list[tuple[Entry, list[str]]]:
     for entry, reason in wanted:
         out.setdefault(identity(entry.evaluation.path), (entry, []))[1].append(reason)
     return list(out.values())
-
-
-def next_actions(study: Subject) -> Section:
-    """How far the chosen checkpoint is from the target, and what would bring more."""
-    say, target = study.say, study.target
-    blocks: list[Block] = []
-    if target:
-        blocks.append(_against_target(study, target))
-    actions = []
-    it = study.recommendation
-    if it.more_documents and it.promising:
-        actions.append(
-            say(
-                f"평가 문서를 선택 쪽에 약 {rounded(it.more_documents):,}개 더하면 {it.promising}에 대해 더 확실해집니다.",
-                f"Add about {rounded(it.more_documents):,} documents to the select half to be surer about {it.promising}.",
-            )
-        )
-    if len(study.entries) > 1 and any(study.best is entries[-1] for entries in study.runs().values()):
-        actions.append(
-            say(
-                "최고가 학습의 마지막입니다: 더 학습해 볼 만합니다.",
-                "The best checkpoint is the last of its run: longer training may still help.",
-            )
-        )
-    if it.beaten_base is False:
-        actions.append(
-            say(
-                "원래 모델을 이긴 것이 없습니다: 학습률, 데이터, 목표를 바꿔 보세요 (coref-automl tune).",
-                "Nothing beats the base model: change learning rate, data or objective (coref-automl tune).",
-            )
-        )
-    if not study.relation:
-        actions.append(say("고른 체크포인트를 관계 추출로 확인하세요.", "Check the chosen checkpoint on relation extraction."))
-    blocks.append(Table((say("할 일", "action"),), tuple(row(action) for action in actions)))
-    return Section("next", say("다음 할 일", "Next actions"), tuple(blocks))
-
-
-def _against_target(study: Subject, target: Mapping[str, float]) -> Table:
-    say = study.say
-    found = {name: study.chosen.evaluation.estimates.get(name) for name in target}
-    cells = _apart(list(found.values()))
-    lines = []
-    for (name, goal), cell in zip(target.items(), cells, strict=True):
-        estimate = found[name]
-        if estimate is None:
-            told = Cell(say("평가되지 않음", "not run"), "quiet")
-        elif estimate.low >= goal:
-            told = Cell(say("도달", "reached"), "good")
-        elif estimate.high < goal:
-            told = Cell(
-                say(f"{100 * (goal - estimate.value):.1f}점 모자람", f"{100 * (goal - estimate.value):.1f} points short"), "bad"
-            )
-        else:
-            told = Cell(say("구간 안: 아직 알 수 없음", "inside the interval: cannot tell yet"), "quiet")
-        lines.append(row(METRICS[name].label, f"{100 * goal:.1f}", cell, told))
-    head = (say("수치", "metric"), say("목표 %", "target %"), study.chosen.name, say("판정", "verdict"))
-    return Table(head, tuple(lines), frozenset({1, 2}))
-
-
-def _apart(estimates: Sequence[Estimate | None]) -> list[Cell]:
-    """Cells without a common scale: the metrics differ."""
-    return [Cell(estimate_cells([estimate])[0].text) for estimate in estimates]
 
 
 def _dataset(study: Subject, entry: Entry) -> tuple[str, str]:

@@ -24,7 +24,7 @@ class Grade:
     because: str
 
 
-def rating(study: Subject) -> Section | None:
+def draw(study: Subject) -> Section | None:
     """A grade for each run in six respects, each by a stated rule."""
     runs, say = study.runs(), study.say
     if not runs:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from coref_automl.report.language import percent, points, tokens
-from coref_automl.report.page import Cell, Table, Text, Tone, row
-from coref_automl.report.question import Question
+from coref_automl.report.page import Cell, Section, Table, Text, Tone, question, row
 from coref_automl.report.sentences import recommendation_sentence
 from coref_automl.report.subject import Subject
 from coref_automl.statistics.intervals import composite
@@ -12,8 +11,10 @@ from coref_automl.statistics.intervals import composite
 _MOST = 8
 
 
-def recommended(study: Subject) -> Question | None:
+def draw(study: Subject) -> Section | None:
     """Which checkpoint would one keep, and is it confirmed?"""
+    if study.alone:
+        return None
     say, it = study.say, study.recommendation
     candidates = study.choice.candidates
     ranked = sorted(candidates, key=lambda entry: -candidates[entry].value.value)[:_MOST]
@@ -46,4 +47,4 @@ def recommended(study: Subject) -> Question | None:
     note = say("확인 쪽에서: ", "On confirm: ") + "; ".join(parts) + "." if parts else ""
     blocks = (Table(head, tuple(lines), frozenset({1, 2, 3, 4})), *((Text(note, "quiet"),) if note else ()))
     title = say("어느 체크포인트를 권하며, 확인되었는가?", "Which checkpoint would one keep, and is it confirmed?")
-    return Question("recommended", title, recommendation_sentence(it, say.lang), blocks, say("추천", "recommendation"))
+    return question("recommended", title, recommendation_sentence(it, say.lang), blocks, say("추천", "recommendation"))

@@ -10,14 +10,14 @@ from coref_automl.comparison.relation_runs import RelationRun, paired
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.records import Provenance
-from coref_automl.report.page import Block, Cell, Table, Text, row
-from coref_automl.report.question import Question, family, lead, phrase, versus_head, versus_rows
+from coref_automl.report.page import Block, Cell, Section, Table, Text, question, row
 from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import family, lead, phrase, versus_head, versus_rows
 
 _KINDS = ("entity", "combined", "mlm")
 
 
-def relation(study: Subject) -> Question | None:
+def draw(study: Subject) -> Section | None:
     """Does it carry over to relation extraction?"""
     runs, say = study.relation, study.say
     if not runs:
@@ -53,7 +53,7 @@ def relation(study: Subject) -> Question | None:
         Text(say("분할이 다른 숫자끼리는 견줄 수 없습니다.", "Numbers on different splits cannot be compared."), "quiet")
     )
     title = say("관계 추출로 이어지는가?", "Does it carry over to relation extraction?")
-    return Question("relation", title, answer, tuple(blocks), say("관계 추출", "relation extraction"))
+    return question("relation", title, answer, tuple(blocks), say("관계 추출", "relation extraction"))
 
 
 def _no_verdict(study: Subject, runs: Sequence[RelationRun]) -> str:

@@ -12,9 +12,10 @@ from coref_automl.comparison.arms import Among, Arm, Versus, arms, base_of, equa
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import Say, points
-from coref_automl.report.page import Block, Table, Text, row
-from coref_automl.report.question import Question, at_length, lead, phrase, rule, short_cell
+from coref_automl.report.method_pairs import at_length
+from coref_automl.report.page import Block, Section, Table, Text, question, row
 from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import lead, phrase, rule, short_cell
 
 _FEWEST = 50
 """Items of the confirm half below which a source has no row of its own."""
@@ -42,10 +43,10 @@ class Measure:
         return f"{self.label} ({say(f'문서 {documents}개, 문항 {items}개', f'{items} items, {documents} documents')})"
 
 
-def carry_over(study: Subject) -> Question | None:
+def draw(study: Subject) -> Section | None:
     """Does it carry over to every source, to far items, to LAMBADA and to gold coreference?"""
     say, found = study.say, arms(study)
-    if METRICS[study.metric].parts or not found:
+    if study.alone or METRICS[study.metric].parts or not found:
         return None
     measures = _measures(study)
     pairs = _pairs(found)
@@ -74,7 +75,7 @@ def carry_over(study: Subject) -> Question | None:
         blocks.append(Text(say("gold는 평가되지 않았습니다.", "Gold was not run here."), "quiet"))
     title = say("다른 출처, 먼 문항, LAMBADA, gold로 이어지는가?", "Does it carry over to other sources, to LAMBADA and to gold?")
     told = told or say("같은 양의 mlm과 짝지을 학습이 없습니다.", "No run to pair with as much mlm.")
-    return Question("transfer", title, told, tuple(blocks), say("다른 과제로", "carrying over"))
+    return question("transfer", title, told, tuple(blocks), say("다른 과제로", "carrying over"))
 
 
 def _measures(study: Subject) -> list[Measure]:

@@ -1,25 +1,25 @@
-"""Sections about pairs. In: a Study. Out: every checkpoint against the reference, and the best twenty against each other."""
+"""Every checkpoint against its reference. In: a Subject. Out: a chart and a table per reference."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coref_automl.comparison.differences import ALPHA, ComparisonRow, ComparisonTable, Finding, finding
+from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, finding
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
 from coref_automl.report import charts
 from coref_automl.report.language import p_text, points
-from coref_automl.report.page import Block, Cell, Charts, Section, Table, Text, Tone, estimate_cells, in_percent, row
+from coref_automl.report.page import Block, Cell, Charts, Section, Table, Text, estimate_cells, in_percent, row
 from coref_automl.report.sentences import verdict
 from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import checkpoint_cell
 
 _MOST_LINES = 40
-_TONES: dict[Finding, Tone] = {"better": "good", "worse": "bad"}
 
 
-def differences(study: Subject) -> Section | None:
+def draw(study: Subject) -> Section | None:
     """Every checkpoint against its reference: the model it began from, or one for all; a table each."""
     table, say = study.table, study.say
     if table is None:
@@ -65,7 +65,7 @@ def _table(study: Subject, lines: Sequence[ComparisonRow], cells: Mapping[str, C
             cells.get(line.name, "–"),
             p_text(answer.p_adjusted if answer else None),
             p_text(answer.mcnemar_p if answer else None),
-            verdict_cell(answer, study) if answer else none if line.scratch else lost,
+            checkpoint_cell(answer, say) if answer else none if line.scratch else lost,
         )
         for line in lines
         for answer in (line.comparison,)
@@ -129,38 +129,6 @@ def _windows(study: Subject, base: Entry, *, several: bool) -> str:
             f" Windows of those from {base.name} are of {listed} tokens, this reference's of {size}.",
         )
     return lead + alone
-
-
-def paired_matrix(study: Subject) -> Section | None:
-    found, say = study.matrix(), study.say
-    if found is None:
-        return None
-    entries, gaps, ps = found
-    names = [entry.name for entry in entries]
-    pairs = [(i, j) for i in range(len(names)) for j in range(len(names)) if i != j]
-    rows = [
-        {"row": names[i], "column": names[j], "value": round(100 * float(gaps[i, j]), 3), "p": float(ps[i, j])} for i, j in pairs
-    ]
-    marked = [
-        {**entry, "size": round(100 * abs(float(gaps[i, j])), 3), "shown": bool(ps[i, j] < ALPHA)}
-        for entry, (i, j) in zip(rows, pairs, strict=True)
-    ]
-    known = sum(bool(entry["shown"]) for entry in marked) // 2
-    told = say(
-        f"선택 쪽에서 앞선 것과 원래 모델, 모두 {len(names)}개의 짝 {len(rows) // 2}개 중 차이가 보이는 짝은 {known}개입니다 "
-        f"(점으로 표시, 모든 짝에 대한 Holm).",
-        f"Of the {len(rows) // 2} pairs of {len(names)} (the highest on select, and the base), {known} are shown to differ (a "
-        f"dot marks them; Holm over all pairs). Green: the row is above the column; red: below.",
-    )
-    title = say("짝 비교 행렬", "Pair by pair")
-    return Section("matrix", title, (Text(told), Charts(((title, charts.matrix(marked, names, say)),), wide=True)))
-
-
-def verdict_cell(answer: Comparison | None, study: Subject) -> Cell:
-    if answer is None:
-        return Cell("–", "quiet")
-    found = finding(answer)
-    return Cell(verdict(answer, study.say.lang), _TONES.get(found, "quiet"))
 
 
 def _most_telling(judged: list[tuple[Any, Comparison]]) -> list[tuple[Any, Comparison]]:

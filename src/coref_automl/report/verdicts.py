@@ -1,27 +1,24 @@
-"""A question and its answer. In: verdicts between arms. Out: one sentence with its numbers; cells that say the same."""
+"""Verdicts as cells and phrases. In: verdicts about checkpoints and about methods. Out: what tables and answers write."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from coref_automl.comparison.arms import Arm, Versus
+from coref_automl.comparison.arms import Versus
+from coref_automl.comparison.differences import Finding, finding
+from coref_automl.records import Comparison
 from coref_automl.report.language import Say, points
-from coref_automl.report.page import Block, Cell, Section, Text, Tone, row
+from coref_automl.report.page import Cell, Text, Tone, row
+from coref_automl.report.sentences import verdict
+
+_TONES: dict[Finding, Tone] = {"better": "good", "worse": "bad"}
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What was asked, the answer in one sentence, and what it rests on; `short` names it in the contents."""
-
-    id: str
-    title: str
-    answer: str
-    blocks: tuple[Block, ...]
-    short: str
-
-    def section(self) -> Section:
-        return Section(self.id, self.title, (Text(self.answer, "strong"), *self.blocks), self.short)
+def checkpoint_cell(answer: Comparison | None, say: Say) -> Cell:
+    if answer is None:
+        return Cell("–", "quiet")
+    found = finding(answer)
+    return Cell(verdict(answer, say.lang), _TONES.get(found, "quiet"))
 
 
 def lead(found: Sequence[Versus], say: Say) -> str:
@@ -133,11 +130,3 @@ def rule(found: Sequence[Versus | None], say: Say) -> Text:
         + family(found, say),
         "quiet",
     )
-
-
-def at_length(arm: Arm, own: str, say: Say) -> str:
-    """Where a verdict holds: the arm's length, and its base where that is not the `own` one of the sentence."""
-    if arm.base == own:
-        return say(f"{arm.length:,} 토큰에서", f"at {arm.length:,} tokens")
-    base = arm.base.split("/")[0]
-    return say(f"{base}에서 시작해 {arm.length:,} 토큰에서", f"from {base} at {arm.length:,} tokens")

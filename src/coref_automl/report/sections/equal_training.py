@@ -5,11 +5,11 @@ from __future__ import annotations
 from coref_automl.comparison.scores import EQUAL, as_much_training
 from coref_automl.report.language import tokens
 from coref_automl.report.page import Cell, Section, Table, Text, estimate_cells, row
-from coref_automl.report.sections.pairs import verdict_cell
 from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import checkpoint_cell
 
 
-def efficiency(study: Subject) -> Section | None:
+def draw(study: Subject) -> Section | None:
     """Runs at the largest amount of training that all of them reached."""
     runs, say = study.runs(), study.say
     if len(runs) < 2:
@@ -29,7 +29,7 @@ def efficiency(study: Subject) -> Section | None:
             entry.name,
             tokens(entry.tokens),
             cell,
-            verdict_cell(answer, study) if answer else Cell(say("기준", "reference"), "quiet"),
+            checkpoint_cell(answer, say) if answer else Cell(say("기준", "reference"), "quiet"),
         )
         for (run, entry), cell, answer in zip(level.items(), cells, [None, *answers], strict=True)
     )
