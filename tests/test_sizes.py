@@ -192,7 +192,7 @@ def test_an_edited_array_is_noticed_before_the_first_step(dataset: Path, tmp_pat
     array[1, 3] += 1
     array.flush()
     told = refused(*training(dataset, tmp_path))
-    assert f"{dataset / name} is no longer what was prepared: it was edited or damaged; restore it" in told
+    assert f"{dataset / name} has changed since it was prepared; it was edited or damaged: restore it" in told
     assert not (tmp_path / "run").exists()
 
 
@@ -206,7 +206,7 @@ def test_the_checksum_names_the_shard(dataset: Path, tmp_path: Path, refused: Re
     raw = bytearray((folder / "tokens.npy").read_bytes())
     raw[4096 + 7] ^= 1
     (folder / "tokens.npy").write_bytes(raw)
-    assert "is no longer what was prepared (shard 2 of " in refused(*training(folder, tmp_path))
+    assert "has changed since it was prepared (shard 2 of " in refused(*training(folder, tmp_path))
 
 
 def test_a_dataset_with_and_without_checksums_trains(dataset: Path, tmp_path: Path) -> None:

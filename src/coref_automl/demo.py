@@ -48,6 +48,6 @@ QUICK = replace(
 
 
 def demo(out: Path, *, quick: bool = False, lang: str = "ko", progress: Progress | None = None) -> LineResult:
-    """Run the line on bundled data; called again it goes on where it stopped."""
+    """Run the full pipeline on bundled data; the same call resumes."""
     recipe = QUICK if quick else RECIPE
     return run_line(replace(recipe, lang="en" if lang == "en" else "ko"), out, progress=progress)

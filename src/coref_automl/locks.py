@@ -57,9 +57,9 @@ class Holder(Record):
     @classmethod
     def me(cls) -> Holder:
         words = [Path(sys.argv[0]).name, *sys.argv[1:]] if sys.argv and sys.argv[0] else ["python"]
-        told = shlex.join(words)
+        command = shlex.join(words)
         since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        return cls(os.getpid(), socket.gethostname(), told if len(told) <= _SHOWN else f"{told[:_SHOWN]} ...", since)
+        return cls(os.getpid(), socket.gethostname(), command if len(command) <= _SHOWN else f"{command[:_SHOWN]} ...", since)
 
     def __str__(self) -> str:
         return f"`{self.command}` (process {self.pid} on {self.host}, since {self.since})"
@@ -117,7 +117,7 @@ def holder_of(folder: Path) -> Holder | None:
 
 
 def _acquired(folder: Path, on_wait: Callable[[str], None] | None) -> FileLock:
-    told = False
+    announced = False
     while True:
         with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -127,9 +127,9 @@ def _acquired(folder: Path, on_wait: Callable[[str], None] | None) -> FileLock:
             return lock
         if on_wait is None:
             raise FolderError(why)
-        if not told:
+        if not announced:
             on_wait(f"Waiting: {why}")
-            told = True
+            announced = True
         time.sleep(0.2)
 
 

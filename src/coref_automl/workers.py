@@ -59,7 +59,7 @@ def usable_cores() -> int:
 
 
 def environment_of(device: str) -> dict[str, str]:
-    """What a process must be told so that it sees this device alone. Numbers count among the GPUs that are visible here."""
+    """The environment in which a process sees this device alone. Numbers count among the GPUs visible here."""
     if not device.startswith("cuda:"):
         return {"CUDA_VISIBLE_DEVICES": "-1"}
     number = int(device.removeprefix("cuda:"))

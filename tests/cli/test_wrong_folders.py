@@ -65,7 +65,7 @@ def test_a_dataset_is_no_evaluation_set(dataset: Path, said: Said) -> None:
 
 def test_an_evaluation_set_is_no_dataset(said: Said) -> None:
     err = said("train", "--model", MINI, "--dataset", bundled_eval_set())
-    assert err.startswith(f"coref-automl: {bundled_eval_set()} is not a prepared dataset, it holds an evaluation set; make one:")
+    assert err.startswith(f"coref-automl: {bundled_eval_set()} is not a prepared dataset, it is an evaluation set; make one:")
 
 
 def test_a_claimed_folder_is_named_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,7 +91,7 @@ def test_a_source_without_documents_leaves_no_folder(tmp_path: Path, said: Said)
 
 def test_a_dataset_of_other_settings_is_named_with_both_values(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["prepare", "mlm", *SMALL[:-1], "128", "--out", str(dataset)]) == 2
-    assert "was begun with seq_len 64, and this command has 128; give the same" in capsys.readouterr().err
+    assert "was begun with seq_len 64, and this command has 128; pass the same" in capsys.readouterr().err
 
 
 def test_bundled_texts_keep_their_licence(dataset: Path) -> None:

@@ -70,22 +70,22 @@ def test_a_bad_row_is_named_with_its_reason_and_nothing_else_is_lost(
 def test_of_two_rows_with_one_id_and_text_the_annotated_one_stays(tmp_path: Path) -> None:
     data = inspect_coref(write(tmp_path / "a.jsonl", row(clusters=[]), row()))
     assert data.mentions == 3
-    assert str(data.problems[0]) == "row 1 (one): the same id stands in row 2"
+    assert str(data.problems[0]) == "row 1 (one): duplicate id of row 2"
 
 
 def test_a_mention_that_stands_twice_in_its_cluster_counts_once_and_is_noted(tmp_path: Path) -> None:
     twice = [[{"start": 0, "end": 2, "entity": "A"}] * 2]
     data = read_coref(write(tmp_path / "a.jsonl", row(clusters=twice)))
     assert data.mentions == 1
-    assert data.notes == ("1 mentions that stood twice in their cluster and count once",)
+    assert data.notes == ("1 mentions repeated in their cluster, counted once",)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.txt", "x", "is none of .jsonl, .conll, .conllu"),
+        ("a.txt", "x", "is not a .jsonl, .conll or .conllu file"),
         ("a.jsonl", "{", "not JSON"),
-        ("a.jsonl", json.dumps(row(clusters=[])) + "\n", "holds no mention"),
+        ("a.jsonl", json.dumps(row(clusters=[])) + "\n", "has no mentions"),
         ("a.conll", "#begin document (a);\na 0 0 x (1\n#end document\n", "the bracket of 1 does not close"),
         ("a.conll", "#begin document (a);\na 0 0 x 1)\n#end document\n", "closes 1, which is not open"),
         ("a.conll", "#begin document (a);\na 0 0 x -\n", "the file was cut off"),

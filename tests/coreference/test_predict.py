@@ -39,7 +39,7 @@ def test_the_bundled_head_finds_who_is_who(resolved: Resolved) -> None:
 def test_score_tells_two_mentions_of_one_chain_from_two_of_different_ones(resolved: Resolved) -> None:
     assert resolved.score("민수", "그") > 0.5 > resolved.score("그", "어머니")
     assert resolved.score("그", "민수") == resolved.score(*resolved.chains[0])
-    with pytest.raises(InputError, match="is not a mention that was found"):
+    with pytest.raises(InputError, match="is not one of the mentions found"):
         resolved.score("시장", "그")
 
 

@@ -154,5 +154,5 @@ def test_splits_are_disjoint_and_of_these_documents(tmp_path: Path, tales: tuple
 
 
 def test_a_split_of_other_data_is_refused(tmp_path: Path, tales_file: Path, encoder_folder: Path) -> None:
-    with pytest.raises(CoreferenceDataError, match="which the data do not hold"):
+    with pytest.raises(CoreferenceDataError, match="which is not in the data"):
         train_coreference(recipe(tales_file, encoder_folder, tmp_path / "r", split="koconovel"))

@@ -68,10 +68,10 @@ def trained(prepared: Shell) -> Shell:
     shell, run = prepared, prepared.folder / "runs/entity"
     said = interrupt(shell, TRAIN.format(out="runs/entity"), run, signal.SIGINT)
     assert said.status == 130
-    assert "The same command goes on from where it stopped" in said.err
+    assert "The same command resumes" in said.err
     assert "Traceback" not in said.err
     done = shell(TRAIN.format(out="runs/entity"))
-    assert "Going on from checkpoint-" in done.err
+    assert "Resuming from checkpoint-" in done.err
     assert len(checkpoints(run)) == 4
     return shell
 

@@ -67,7 +67,7 @@ def test_many_bad_rows_are_one_readable_text_that_says_where_they_can_be_skipped
     reason = "the label 'per:titel' is none of KLUE's 30 (the nearest is 'per:title')"
     listed = "; ".join(f"row {number + 1} (made-{number:05d}): {reason}" for number in range(5))
     assert str(told.value) == (
-        f"{path}: {listed}; and 3 more bad rows. Correct the file, or go on without them: --skip-bad in re train, evaluate and "
+        f"{path}: {listed}; and 3 more bad rows. Correct the file, or skip them: --skip-bad in re train, evaluate and "
         "predict, settings: {skip_bad: true} in a recipe of re grid or tune."
     )
 
@@ -86,7 +86,7 @@ def test_many_bad_rows_are_one_readable_text_that_says_where_they_can_be_skipped
         ("a.json", b'["\xff"]', r"a.json is not UTF-8 \(at byte 2\); save it as UTF-8\.$"),
         ("a.csv", b"\xff\xfe\x00", r"a.csv: row 1: not UTF-8\..* Save the file as UTF-8\.$"),
         ("a.csv", "id,sentence\n1,가나".encode("cp949"), "Save the file as UTF-8"),
-        ("a.csv", b"id,text,label\n1,a,b\n", r"a.csv: The columns are 'id', 'text', 'label', and 'sentence' is none of them; "),
+        ("a.csv", b"id,text,label\n1,a,b\n", r"a.csv: The columns are 'id', 'text', 'label', and none is 'sentence'; "),
         ("a.csv", b"", "no usable row"),
     ],
 )

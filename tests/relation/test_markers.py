@@ -228,7 +228,7 @@ def generated_rows(draw: st.DrawFn) -> RelationRow:
 def test_every_generated_row_is_marked_or_refused_with_a_reason(kind: str, scheme: str, rows: list[RelationRow]) -> None:
     marker = _marker(kind, scheme)
     result = check_rows(rows, marker, scheme)
-    allowed = ("same tokens", "leaves nothing", "no token border", "raise max_length")
+    allowed = ("same tokens", "leaves nothing", "no token boundary", "raise max_length")
     assert [problem for problem in result.problems if not any(reason in problem.reason for reason in allowed)] == []
 
 

@@ -42,7 +42,7 @@ def test_options_override_the_recipe(recipe_file: Path, tmp_path: Path, capsys: 
 def test_a_dry_run_says_what_would_be_done(recipe_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line(["train", "--recipe", str(recipe_file), "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert "3 steps an epoch, until 3 steps" in out
+    assert "3 steps per epoch, until 3 steps" in out
     assert "checkpoints after steps 1, 3" in out
 
 
@@ -81,11 +81,11 @@ def test_a_dry_run_says_what_stands_in_the_folder_and_writes_nothing(
 ) -> None:
     run, look = tmp_path / "run", ["train", "--recipe", str(recipe_file), "--dry-run"]
     assert command_line(look) == 0
-    assert "Going on" not in capsys.readouterr().out
+    assert "Resuming" not in capsys.readouterr().out
     assert command_line(look[:-1]) == 0
     for stop, said, finished, resume in (
-        (False, f"{run} is finished; nothing is computed twice.", True, None),
-        (True, "Going on from checkpoint-3.", False, str(run / "checkpoint-3")),
+        (False, f"{run} is finished; nothing to do.", True, None),
+        (True, "Resuming from checkpoint-3.", False, str(run / "checkpoint-3")),
     ):
         if stop:
             (run / "DONE").unlink()

@@ -212,7 +212,7 @@ def test_a_newest_checkpoint_that_cannot_be_scored_is_not_replaced_by_an_older_o
 ) -> None:
     judge({125: 0.0, 250: 1.0}, unscorable=(250,)).after_checkpoint()
     assert told(tmp_path / "run") == []
-    assert "could not be scored, training goes on" in (tmp_path / "run" / "events.ndjson").read_text("utf-8")
+    assert "could not be scored, training continues" in (tmp_path / "run" / "events.ndjson").read_text("utf-8")
 
 
 def test_a_removal_that_is_stopped_midway_leaves_nothing_that_looks_like_a_checkpoint(

@@ -31,7 +31,7 @@ def test_sizes_are_tried_upwards_and_the_batch_is_made_of_the_fastest(world: Wor
     found = room.probe(recipe(world), largest=4, steps=1)
     assert [size.rows for size in found.sizes] == [1, 2, 4]
     assert found.largest == 4
-    assert found.stopped == "no larger one was tried"
+    assert found.stopped == "larger sizes were not tried"
     assert found.fastest * found.accumulation == found.batch == 8
     assert all(size.tokens_per_second > 0 for size in found.sizes)
     assert found.lines()[-1].startswith("For a batch of 8: --batch 8 --micro-batch ")
@@ -84,13 +84,13 @@ def test_one_slower_size_does_not_end_the_climb_and_two_in_a_row_do(world: World
     found = room.probe(recipe(world), largest=256)
     assert [size.rows for size in found.sizes] == [1, 2, 4, 8, 16]
     assert found.fastest == 4
-    assert "Largest tried: 16 rows (more is slower on a CPU); fastest: 4 rows." in found.lines()
+    assert "Largest tried: 16 rows (larger is slower on a CPU); fastest: 4 rows." in found.lines()
 
 
 def test_the_largest_that_trains_is_said_only_where_memory_ended_the_climb(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     timed(monkeypatch, 100.0, 200.0)
     found = room.probe(recipe(world), largest=2)
-    assert "Largest tried: 2 rows (no larger one was tried); fastest: 2 rows." in found.lines()
+    assert "Largest tried: 2 rows (larger sizes were not tried); fastest: 2 rows." in found.lines()
     told = replace(found, stopped="4 do not fit").lines()
     assert "Largest that trains: 2 rows (4 do not fit); fastest: 2 rows." in told
 

@@ -60,7 +60,7 @@ def test_a_killed_study_leaves_no_process_behind_and_goes_on(recipe: Callable[..
     result = run_study(wanted, launcher=InlineLauncher(), wait=lambda: None)
     assert result.trials == {"complete": 2, "pruned": 0, "failed": 0, "running": 0}
     text = "".join(log.read_text() for log in out.glob("trials/*/run-*/events.ndjson"))
-    assert "Going on from checkpoint-" in text
+    assert "Resuming from checkpoint-" in text
 
 
 def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRec
     assert first.code == -signal.SIGKILL
     assert read_outcome(job) is None
     assert run_all([job], launcher, quiet(), wait=lambda: time.sleep(0.05)) == {}
-    assert "Going on from checkpoint-" in (job.run / "events.ndjson").read_text("utf-8")
+    assert "Resuming from checkpoint-" in (job.run / "events.ndjson").read_text("utf-8")
     assert "train:" in job.log.read_text("utf-8")
 
 
@@ -127,7 +127,7 @@ def test_a_trial_on_ray_that_is_killed_runs_again(recipe: Callable[..., TuneReci
         until(lambda: not first.alive, "the end of the trial")
         assert first.code == -signal.SIGKILL
         assert run_all([job], launcher, quiet(), wait=lambda: time.sleep(0.05)) == {}
-        assert "Going on from checkpoint-" in job.log.read_text("utf-8")
+        assert "Resuming from checkpoint-" in job.log.read_text("utf-8")
     finally:
         ray.shutdown()
 

@@ -125,7 +125,7 @@ def test_values_that_training_would_refuse_are_refused_before_the_first_trial(
     with pytest.raises(RecipeError, match="cannot be 'mim'"):
         open_masked(recipe(space={"objective": ["mlm", "mim"]}), tmp_path / "out", quiet())
     wanted = recipe()
-    with pytest.raises(RecipeError, match="batch stands in settings and in space"):
+    with pytest.raises(RecipeError, match="batch is in settings and in space"):
         open_masked(replace(wanted, settings={**wanted.settings, "batch": 4}), tmp_path / "out", quiet())
 
 
@@ -214,7 +214,7 @@ def test_what_counts_under_some_objective_or_is_never_drawn_is_accepted(
 def test_settings_that_the_study_decides_are_refused_and_told_where_they_belong(
     recipe: Callable[..., TuneRecipe], task: str, name: str, where: str
 ) -> None:
-    with pytest.raises(RecipeError, match=f"settings: {name} is decided by the study; {where}"):
+    with pytest.raises(RecipeError, match=f"settings: {name} is set by the study; {where}"):
         recipe(task=task, train="bundled:relations", settings={name: 3})
 
 

@@ -1,4 +1,4 @@
-"""Our evaluation beside the usual one. In: a model and Real items. Out: items a second for both, and whether their hits agree.
+"""Our evaluation beside the usual one. In: a model and Real items. Out: items per second for both, and whether their hits agree.
 
 The usual way: the fill-mask pipeline, its top 50 decoded, Kiwi on each candidate, once for @1 and once more for @5. It is given
 our windows as token ids, cut before the clock starts, so that both read the same and only the way of scoring differs.
@@ -151,7 +151,7 @@ class _UsualWay:
         }
 
     def _nouns(self, row: list[dict[str, Any]]) -> list[str]:
-        """Kiwi reads each candidate on its own, as it was done; a continuation piece is no word."""
+        """Kiwi reads each candidate on its own, as was usual; a continuation piece is not a word."""
         words = [self._words[candidate["token"]] for candidate in row]
         return [word for word in words if word and self._tagger.are_nouns([word])[0]]
 

@@ -1,7 +1,7 @@
-"""Speed of preparation. In: some megabytes of text. Out: megabytes a second by stage, and against the plain way in the same run.
+"""Speed of preparation. In: some megabytes of text. Out: throughput by stage, and against the plain way in the same run.
 
-The plain way: a Kiwi call for every document, the tokenizer, a row a document, padded or cut to the length. Loading is left out
-of both. Both tag with models of their own, and neither finds a tag in a cache.
+The plain way: one Kiwi call and one row per document, padded or cut to the length. Loading is left out of both.
+Both tag with models of their own, and neither finds a tag in a cache.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def run(
     stages = ("read and clean", "choose", f"tag, {workers} threads", f"encode, {workers} processes", "pack")
     total = sum(ours[stage] for stage in stages)
     lines = (
-        f"{size:.1f} MB in {len(texts):,} documents, {seq_len} tokens a row, {workers} cores",
+        f"{size:.1f} MB in {len(texts):,} documents, {seq_len} tokens per row, {workers} cores",
         *(f"  {stage:24} {speed:8.2f} MB/s" for stage, speed in speeds.items()),
-        f"padding: ours {padding:.1%}; a padded row a document {plain_padding:.1%}, which also cuts off {lost:.1%} of the tokens",
+        f"padding: ours {padding:.1%}; one padded row per document {plain_padding:.1%}, dropping {lost:.1%} of the tokens",
     )
     return BenchResult(size / total, size / usual, "MB/s", lines)
 
@@ -141,7 +141,7 @@ def _texts_of(index: Index) -> Iterator[str]:
 
 
 def _plain(texts: list[str], model: str, seq_len: int) -> tuple[float, float, float]:
-    """Seconds, padding share, and the share of tokens that a row a document cuts off."""
+    """Seconds, padding share, and the share of tokens that one row per document cuts off."""
     from kiwipiepy import Kiwi
 
     tokenizer = tokenizer_of(model)

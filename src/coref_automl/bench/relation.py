@@ -1,4 +1,4 @@
-"""Relation training, timed. In: rows and an encoder. Out: rows a second, ours against every row padded to one length.
+"""Relation training, timed. In: rows and an encoder. Out: rows per second, ours against every row padded to one length.
 
 Both ways train on the same rows with the same weights, optimizer and batch size, one after the other. The usual way
 takes rows in a random order and pads each to `padded` tokens, as `padding="max_length"` does.
@@ -82,10 +82,10 @@ class _Trainer:
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
 
     def steps(self, tensors: Any, batches: list[Any]) -> float:
-        """Seconds for one training step a batch."""
+        """Seconds for one training step per batch."""
         from coref_automl.models.attention import without_cudnn
+        from coref_automl.models.precision import autocast
         from coref_automl.relation.techniques import cross_entropy
-        from coref_automl.relation.tensors import autocast
 
         synchronize(tensors.device)
         began = time.perf_counter()

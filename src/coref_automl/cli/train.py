@@ -44,7 +44,7 @@ def train(
 def _show_plan(settings: TrainRecipe, as_json: bool) -> None:
     from coref_automl.config import to_mapping, to_yaml
     from coref_automl.store import is_done
-    from coref_automl.training.folder import check_run, resumable, standing
+    from coref_automl.training.folder import check_run, describe_state, resumable
     from coref_automl.training.setup import prepare_run
 
     work = prepare_run(settings)
@@ -57,7 +57,7 @@ def _show_plan(settings: TrainRecipe, as_json: bool) -> None:
         print_json({**plan, "finished": finished, "resume": str(resume) if resume else None})
         return
     print(to_yaml(work.recipe).rstrip())
-    if note := standing(run):
+    if note := describe_state(run):
         print(note)
     for line in () if finished else (*work.notes, *work.lines()):
         print(line)

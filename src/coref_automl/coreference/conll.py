@@ -196,7 +196,7 @@ def _token(state: _State, columns: list[str], number: int) -> None:
     entries = dict(entry.partition("=")[::2] for entry in misc.split("|"))
     joined = "SpaceAfter" in entries
     start: int | None
-    if "-" in index:  # a contracted word: its characters stand once, for all its syntactic words
+    if "-" in index:  # a contracted word: its characters occur once, for all its syntactic words
         state.covered = int(index.split("-")[1])
         start = _append(state, form, joined)
         return

@@ -9,20 +9,20 @@ other offsets cannot be trusted, and text without its mentions would teach that 
 from __future__ import annotations
 
 import json
-import lzma
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coref_automl.corpus.formats import BROKEN, kind_of, opened, stem_of
 from coref_automl.errors import CoreferenceDataError
 from coref_automl.records import Record
 from coref_automl.store import refuse_special, write_jsonl
 
 ENDINGS = (".jsonl", ".conll", ".conllu")
 JOINT = "\n"
-"""What stands between two joined chunks."""
+"""The separator between two joined chunks."""
 _LISTED = 3
 
 
@@ -105,14 +105,14 @@ def read_coref(name: str | Path, *, skip_bad: bool = False) -> CorefData:
     if data.problems and not skip_bad:
         raise bad_rows(data)
     if not data.mentions:
-        raise CoreferenceDataError(f"{name} holds no mention; pass a file with annotated clusters.")
+        raise CoreferenceDataError(f"{name} has no mentions; pass a file with annotated clusters.")
     return data
 
 
 def bad_rows(data: CorefData) -> CoreferenceDataError:
     listed = "; ".join(str(problem) for problem in data.problems[:_LISTED])
     more = f"; and {len(data.problems) - _LISTED:,} more" if len(data.problems) > _LISTED else ""
-    return CoreferenceDataError(f"{data.name}: {listed}{more}. Correct the file, or go on without these rows: --skip-bad.")
+    return CoreferenceDataError(f"{data.name}: {listed}{more}. Correct the file, or skip these rows: --skip-bad.")
 
 
 def inspect_coref(name: str | Path) -> CorefData:
@@ -120,11 +120,10 @@ def inspect_coref(name: str | Path) -> CorefData:
     from coref_automl.coreference.conll import conll_chunks, corefud_chunks
 
     path = Path(name)
-    plain = path.name.removesuffix(".xz")
-    kind = next((ending for ending in ENDINGS if plain.lower().endswith(ending)), "")
-    if not kind:
+    kind = kind_of(path).lower()
+    if kind not in ENDINGS:
         raise CoreferenceDataError(
-            f"{name} is none of {', '.join(ENDINGS)} (or one of these with .xz); convert it to one of them."
+            f"{name} is not a .jsonl, .conll or .conllu file (also .xz, .gz, .bz2, .zst); convert it to one of them."
         )
     readers: dict[str, Callable[[str], Iterable[Chunk | DataProblem]]] = {
         ".jsonl": _jsonl_chunks,
@@ -144,8 +143,8 @@ def inspect_coref(name: str | Path) -> CorefData:
             problems.append(DataProblem(found.row, found.id, str(error)))
     chunks = _without_copies(chunks, problems)
     problems.sort(key=lambda problem: problem.row)
-    told = tuple(f"{count:,} {reason}" for reason, count in sorted(notes.items()))
-    return CorefData(plain.removesuffix(kind), tuple(_joined(chunks)), tuple(problems), told)
+    listed = tuple(f"{count:,} {reason}" for reason, count in sorted(notes.items()))
+    return CorefData(stem_of(path, ENDINGS), tuple(_joined(chunks)), tuple(problems), listed)
 
 
 def write_documents(path: Path, documents: Iterable[CorefDocument]) -> None:
@@ -221,26 +220,26 @@ def _checked(chunk: Chunk, notes: Counter[str]) -> Chunk:
         for mention, form in zip(cluster, given, strict=True):
             if not 0 <= mention.start < mention.end <= len(text):
                 raise BadChunk(f"mention {mention.start}:{mention.end} lies outside the text of {len(text):,} characters")
-            stands = text[mention.start : mention.end]
-            if form is not None and form != stands:
-                strays.append(f"at {mention.start}:{mention.end} stands {stands!r}, not {form!r}")
+            found = text[mention.start : mention.end]
+            if form is not None and form != found:
+                strays.append(f"at {mention.start}:{mention.end} the text is {found!r}, not {form!r}")
             if owner.setdefault(mention.span, place) != place:
                 raise BadChunk(
-                    f"the mention {stands!r} at {mention.start} is in clusters {owner[mention.span] + 1} and {place + 1}"
+                    f"the mention {found!r} at {mention.start} is in clusters {owner[mention.span] + 1} and {place + 1}"
                 )
             if entities.setdefault(mention.entity, place) != place:
                 raise BadChunk(
                     f"the entity {mention.entity!r} has clusters {entities[mention.entity] + 1} and {place + 1}; join them"
                 )
             if mention.span in kept:
-                notes["mentions that stood twice in their cluster and count once"] += 1
+                notes["mentions repeated in their cluster, counted once"] += 1
             kept[mention.span] = mention
         if len({mention.entity for mention in kept.values()}) > 1:
             raise BadChunk(f"cluster {place + 1} mixes the entities {', '.join(sorted({m.entity for m in kept.values()}))}")
         clusters.append(tuple(kept.values()))
     if strays:
         count = sum(len(cluster) for cluster in chunk.clusters)
-        raise BadChunk(f"{len(strays)} of {count} mentions do not stand where they should ({strays[0]})")
+        raise BadChunk(f"{len(strays)} of {count} mentions do not match the text ({strays[0]})")
     return Chunk(chunk.row, chunk.id, chunk.document, text, tuple(clusters))
 
 
@@ -254,7 +253,7 @@ def _without_copies(chunks: Sequence[Chunk], problems: list[DataProblem]) -> lis
             continue
         better = held.text == chunk.text and _size(chunk) > _size(held)
         best[key], out = (chunk, held) if better else (held, chunk)
-        problems.append(DataProblem(out.row, out.id, f"the same id stands in row {best[key].row}"))
+        problems.append(DataProblem(out.row, out.id, f"duplicate id of row {best[key].row}"))
     return sorted(best.values(), key=lambda chunk: chunk.row)
 
 
@@ -283,13 +282,15 @@ def in_order(mentions: Iterable[Mention]) -> tuple[Mention, ...]:
 def _text(path: Path) -> str:
     refuse_special(path)
     try:
-        raw = path.read_bytes()
-        return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8-sig")
+        with opened(path) as stream:
+            return stream.read().decode("utf-8-sig")
     except OSError as error:
+        if error.errno is None:  # what gzip and bz2 say of damaged bytes
+            raise CoreferenceDataError(f"{path} is damaged ({error}); copy it again.") from error
         raise CoreferenceDataError(
             f"Cannot read {path} ({error.strerror or error}); give the path of an annotated file."
         ) from error
     except UnicodeDecodeError as error:
         raise CoreferenceDataError(f"{path} is not UTF-8 (at byte {error.start:,}); save it as UTF-8.") from error
-    except (lzma.LZMAError, EOFError) as error:
+    except BROKEN as error:
         raise CoreferenceDataError(f"{path} is damaged ({error}); copy it again.") from error

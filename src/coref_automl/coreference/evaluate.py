@@ -143,7 +143,7 @@ def models_of(run: str | Path) -> list[Path]:
     if not found:
         raise ModelError(
             f"{run} has no model that answers for all documents (none is finished, or it was cross-fitted); "
-            "run the same `coref-automl coref train` again to go on, or train without --folds."
+            "run the same `coref-automl coref train` again to resume, or train without --folds."
         )
     return found
 
@@ -173,7 +173,7 @@ def evaluate_coreference(
     if split:
         chosen: Split = named_split(split)
         if side not in ("train", "dev", "test"):
-            raise CoreferenceDataError(f"A split has no side {side!r}; choose train, dev or test.")
+            raise CoreferenceDataError(f"Unknown side {side!r} of a split; choose train, dev or test.")
         name, documents = f"{name}-{side}", chosen.side(side, documents)
     seen = {mark for model in models for mark in _learned_from(model)}
     kept = tuple(document for document in documents if text_mark(document.text) not in seen)

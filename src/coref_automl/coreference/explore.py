@@ -39,7 +39,7 @@ class Exploration(Record):
     @property
     def particles(self) -> str:
         """Whether mentions count their particles in, as a word."""
-        return "left out" if self.followed > 0.3 else "counted in" if self.ending > 0.3 else "not told by these mentions"
+        return "left out" if self.followed > 0.3 else "counted in" if self.ending > 0.3 else "unclear from these mentions"
 
     def lines(self) -> list[str]:
         shown = [

@@ -10,13 +10,10 @@ uninterrupted one does.
 
 from __future__ import annotations
 
-import io
-import math
 import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,15 +28,14 @@ from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.resolve import resolve_all
-from coref_automl.errors import NotFinite
 from coref_automl.models.attention import without_cudnn
+from coref_automl.models.precision import autocast
 from coref_automl.progress import Progress, Stage
-from coref_automl.store import written_whole
-from coref_automl.training.optimizer import Group, adamw
-from coref_automl.training.schedule import rate_factor
+from coref_automl.training.finetuning import RESUME, Updates, checked_loss, own_randomness, seed_epoch, weights_on_cpu
+from coref_automl.training.optimizer import Group
 
 _LURES = 0.0
-"""Stretches above this score that are no mentions stand among the candidates, as they will when the model finds its own."""
+"""False mentions above this score are added to the candidates, as they are when the model finds its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,8 +111,6 @@ def _link_loss(
     return -(right * asked).sum() / asked.sum()
 
 
-RESUME = "resume.pt"
-_CLIP = 1.0
 _LOOK_EVERY = 10
 READ_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 """Tokens that the encoder reads at a time when nothing is learned."""
@@ -124,7 +118,7 @@ READ_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 
 @dataclass(slots=True)
 class State:
-    """Where a fit stands after a whole epoch; all of it is in resume.pt."""
+    """A fit after a whole epoch; all of it is in resume.pt."""
 
     epoch: int = 0
     step: int = 0
@@ -153,22 +147,22 @@ def fit(
     `on_epoch(seed, epoch, score)` hears of every epoch; what it raises ends the fit, which a later call can take up again.
     """
     device = str(model.device)
-    optimizer = adamw(_groups(model, recipe), fused=True)
-    peaks = tuple(group["lr"] for group in optimizer.param_groups)
-    state = _resume(folder / RESUME, model, optimizer)
+    updates = Updates(model, _groups(model, recipe), recipe.warmup)
+    held = updates.load(folder / RESUME)
+    state = State(**held["state"]) if held else State()
     quotes = quotes_of(train)
     total = recipe.epochs * len(list(_epoch_batches(train, recipe, seed, 0)))
-    with progress.stage(f"seed {seed}", total, "steps") as stage, _own_randomness(device), without_cudnn():
+    with progress.stage(f"seed {seed}", total, "steps") as stage, own_randomness(device), without_cudnn():
         stage.skip(state.epoch * total / recipe.epochs)
         while state.epoch < recipe.epochs:
             began = time.monotonic()
-            torch.manual_seed(1_000_003 * seed + state.epoch)
-            _epoch(model, optimizer, peaks, train, recipe, seed, state, total, stage, quotes)
+            seed_epoch(seed, state.epoch)
+            _epoch(model, updates, train, recipe, seed, state, total, stage, quotes)
             state.epoch += 1
             score = _look(model, dev, recipe, state, stage) if dev else 0.0
             state.seconds += time.monotonic() - began
             state.peak = max(state.peak, peak_gigabytes(device))
-            _save(folder / RESUME, model, optimizer, state)
+            updates.save(folder / RESUME, state={name: getattr(state, name) for name in State.__slots__})
             if on_epoch is not None:
                 on_epoch(seed, state.epoch, score)
     if state.best_weights:
@@ -220,8 +214,7 @@ def _epoch_batches(train: Sequence[Laid], recipe: CoreferenceRecipe, seed: int, 
 
 def _epoch(
     model: CoreferenceModel,
-    optimizer: Any,
-    peaks: tuple[float, ...],
+    updates: Updates,
     train: Sequence[Laid],
     recipe: CoreferenceRecipe,
     seed: int,
@@ -231,26 +224,19 @@ def _epoch(
     quotes: dict[str, Any],
 ) -> None:
     device = str(model.device)
-    half = recipe.precision == "bfloat16" or (recipe.precision == "auto" and device.startswith("cuda"))
     batches = list(_epoch_batches(train, recipe, seed, state.epoch))
     model.train()
     for number, batch in enumerate(batches, 1):
         # the cuts differ from epoch to epoch: progress within one is by share, so that the decay ends at its end
-        progress = (state.epoch + (number - 0.5) / len(batches)) / recipe.epochs
-        for group, peak in zip(optimizer.param_groups, peaks, strict=True):
-            group["lr"] = peak * rate_factor(progress, "linear", recipe.warmup)
-        with torch.autocast(device.split(":")[0], dtype=torch.bfloat16, enabled=half):
+        updates.set_rate((state.epoch + (number - 0.5) / len(batches)) / recipe.epochs)
+        with autocast(device, recipe.precision):
             loss = segment_losses(model, batch, quotes)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), _CLIP)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        updates.step()
         state.step += 1
         state.tokens += sum(part.high - part.low for part in batch)
         if number % _LOOK_EVERY == 0 or number == len(batches):
-            value = float(loss.detach())
-            if not math.isfinite(value):
-                raise NotFinite(f"The loss is NaN or infinite at step {state.step}; lower --lr or pass --precision float32.")
+            value = checked_loss(loss, state.step)
             stage.advance((state.epoch + number / len(batches)) * total / recipe.epochs - stage.done, loss=value)
 
 
@@ -265,10 +251,7 @@ def _look(model: CoreferenceModel, dev: Sequence[Laid], recipe: CoreferenceRecip
     score = (gold + found) / 2
     if score > state.best or not state.best_weights:
         state.best, state.best_gold, state.best_found, state.best_epoch = score, gold, found, state.epoch
-        kept = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-        state.best_weights = {
-            name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items() if name in kept
-        }
+        state.best_weights = weights_on_cpu(model, trained_only=True)
     stage.advance(0, dev_gold=100 * gold, dev_found=100 * found)
     return score
 
@@ -279,28 +262,3 @@ def peak_gigabytes(device: str) -> float:
         return round(float(torch.cuda.max_memory_allocated()) / 1e9, 2)
     unit = 1 if sys.platform == "darwin" else 1024
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9, 2)
-
-
-def _save(path: Path, model: CoreferenceModel, optimizer: Any, state: State) -> None:
-    """Torch fills memory, not the file: its writer would turn a Ctrl-C or a full disk into an error of its own."""
-    kept = {name: getattr(state, name) for name in State.__slots__}
-    buffer = io.BytesIO()
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "state": kept}, buffer)
-    with written_whole(path, "wb") as handle:
-        handle.write(buffer.getbuffer())
-
-
-def _resume(path: Path, model: CoreferenceModel, optimizer: Any) -> State:
-    if not path.is_file():
-        return State()
-    whole = torch.load(path, map_location="cpu", weights_only=True)
-    model.load_state_dict(whole["model"])
-    optimizer.load_state_dict(whole["optimizer"])
-    return State(**whole["state"])
-
-
-@contextmanager
-def _own_randomness(device: str) -> Iterator[None]:
-    """Dropout draws from torch's global state; what it was before comes back afterwards."""
-    with torch.random.fork_rng(devices=[torch.device(device)] if device.startswith("cuda") else []):
-        yield

@@ -1,7 +1,7 @@
 """The head. In: the states of a document's tokens. Out: which stretches are mentions, where they end, which antecedent each has.
 
 A stretch is scored from its first and its last token; a pair by a biaffine form of both ends of both mentions, moved by what the
-characters say of the two: how far apart they stand (in tokens, in mentions), whether their surfaces are equal or contain each
+characters say of the two: how far apart they are (in tokens, in mentions), whether their surfaces are equal or contain each
 other, and who speaks (narration and quotations, the same one or another). The later mention weighs these features: a pronoun need
 not care that two surfaces are equal.
 """
@@ -41,7 +41,7 @@ class Surfaces:
     alike: NDArray[np.int8]
 
     def of(self, queries: slice, candidates: slice) -> Ints:
-        """Features [4, queries, candidates]; a candidate stands before its query."""
+        """Features [4, queries, candidates]; a candidate precedes its query."""
         tokens = self.places[queries, None] - self.places[None, candidates]
         order = np.arange(len(self.places))
         apart = order[queries, None] - order[None, candidates]
@@ -65,7 +65,7 @@ def surfaces(text: str, spans: Sequence[tuple[int, int]], places: Ints, quotes: 
 
 
 def quotations(text: str) -> Ints:
-    """For each character the number of the quotation it stands in, 0 outside. A straight mark opens after a blank."""
+    """For each character the number of the quotation it is in, 0 outside. A straight mark opens after a blank."""
     found = np.zeros(len(text) + 1, np.int64)
     number, since = 0, -1
     for at, sign in enumerate(text):
@@ -126,7 +126,7 @@ class CoreferenceHead(nn.Module):  # type: ignore[misc]
         self.weigh = nn.Linear(2 * size, _WEIGHING)
         self.features = nn.ModuleList(nn.Embedding(count, _WEIGHING) for count in FEATURES.values())
         with torch.no_grad():
-            self.first_score.bias.fill_(-2.0)  # most stretches are no mentions
+            self.first_score.bias.fill_(-2.0)  # most stretches are not mentions
             for table in (self.pair.weight, self.span.weight):
                 table.mul_(0.2)
             for table in self.features:
@@ -152,7 +152,7 @@ class CoreferenceHead(nn.Module):  # type: ignore[misc]
         return logits.masked_fill(torch.arange(TRIMS, device=read.device) >= sizes[:, None], -1e4)
 
     def mentions(self, first: Any, last: Any) -> Any:
-        """What stands for each mention when it is linked, from its first and its last token as read: [N, 2 x size]."""
+        """The representation of each mention when it is linked, from its first and its last token as read: [N, 2 x size]."""
         return torch.cat([self.pair_first(first), self.pair_last(last)], dim=1)
 
     def antecedents(self, queries: Any, candidates: Any, features: Any) -> Any:

@@ -2,7 +2,7 @@
 
 Korean particles are written onto the word, and a tokenizer often keeps the two in one token (나를, 꽁보는). A mention is
 therefore its first token, its last token, and how many characters of the last one are cut off behind it: 0 to 3.
-It stands in one sentence.
+It never crosses a sentence boundary.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def lay(tokenizer: Any, documents: Sequence[CorefDocument]) -> list[Laid]:
 
 
 def _solid(pieces: Pieces) -> Pieces:
-    """Without empty pieces, which stand for blanks: no mention begins or ends in one."""
+    """Without empty pieces, which represent blanks: no mention begins or ends in one."""
     keep = pieces.ends > pieces.starts
     return pieces if keep.all() else Pieces(pieces.ids[keep], pieces.starts[keep], pieces.ends[keep])
 
@@ -106,7 +106,7 @@ class Window:
 
 
 def windows(length: int, size: int, overlap: int) -> list[Window]:
-    """Windows over a document. Each token's state comes from the window in which it stands farthest from an edge."""
+    """Windows over a document. Each token's state comes from the window in which it is farthest from an edge."""
     if length <= size:
         return [Window(0, length, 0, length)] if length else []
     step = size - overlap

@@ -100,7 +100,7 @@ class Ratio(Record):
 
 
 def as_chains(chains: Iterable[Iterable[Hashable]], *, singletons: bool = True) -> list[Chain]:
-    """Chains in which every mention stands once: where two chains claim it, the first one keeps it."""
+    """Chains in which every mention occurs once: where two chains claim it, the first one keeps it."""
     seen: set[Hashable] = set()
     found = []
     for chain in chains:

@@ -1,4 +1,4 @@
-"""Chains of a new text. In: a text, and a model (the bundled one unless told otherwise). Out: a record that shows itself.
+"""Chains of a new text. In: a text, and a model (the bundled one by default). Out: a record that shows itself.
 
 found = coref_automl.coreference("민수는 친구를 만났다. 그는 웃었다.")
 found.strings            # [["민수", "그"]]
@@ -45,7 +45,7 @@ class Resolved(Record):
         return [[self.text[start:end] for start, end in chain] for chain in self.chains]
 
     def score(self, a: Span | str, b: Span | str) -> float:
-        """How probable it is that two mentions name the same: the later one's antecedent is the other, or stands in its chain.
+        """How probable it is that two mentions name the same: the later one's antecedent is the other, or in its chain.
 
         A mention is a span of characters, or a surface, of which the first occurrence counts.
         """
@@ -77,7 +77,7 @@ class Resolved(Record):
         else:
             found = [span for span in known if span == tuple(which)]
         if not found:
-            raise InputError(f"{which!r} is not a mention that was found; choose one of .chains or .singles.")
+            raise InputError(f"{which!r} is not one of the mentions found; choose one of .chains or .singles.")
         return found[0]
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from coref_automl.coreference.head import quotations, surfaces
 from coref_automl.coreference.layout import WIDTH, Laid
 from coref_automl.coreference.model import CoreferenceModel
+from coref_automl.models.precision import autocast
 from coref_automl.progress import Progress, quiet
 
 Span = tuple[int, int]
@@ -28,7 +29,7 @@ _DISCOUNT = 0.25
 """A long chain has many chances: what its mentions offer together is divided by its length to this power."""
 _BLOCK = 128
 _FLOOR = -2.5
-"""Stretches below this score are no mentions under any threshold that training tries."""
+"""Stretches below this score are not mentions under any threshold that training tries."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,12 +68,11 @@ def read_document(
 ) -> Read:
     """Run the encoder over a document, some windows at a time; of their states only those of possible mentions are kept."""
     device = str(model.device)
-    half = precision == "bfloat16" or (precision == "auto" and device.startswith("cuda"))
     model.eval()
     kept = _Kept(model, laid)
     with torch.inference_mode(), (progress or quiet()).stage("reading", len(laid), "tokens") as stage:
         for part in model.batches(laid, tokens):
-            with torch.autocast(device.split(":")[0], dtype=torch.bfloat16, enabled=half):
+            with autocast(device, precision):
                 states = torch.cat(model.states(laid, part))
             kept.add(states)
             stage.advance(len(states))

@@ -16,7 +16,7 @@ def in_brackets(text: str, chains: Chains) -> str:
 
 
 def in_colour(text: str, chains: Chains) -> str:
-    """For a terminal: a background colour and a number a chain; an inner mention has its own colour."""
+    """For a terminal: a background colour and a number per chain; an inner mention has its own colour."""
     parts: list[str] = []
     for part, inside, closed in _stretches(text, chains):
         colour = f"\x1b[30;{_TERMINAL[inside[-1] % len(_TERMINAL)]}m" if inside else ""

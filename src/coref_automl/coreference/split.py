@@ -49,9 +49,9 @@ def check_split(split: Split, documents: Sequence[CorefDocument], *, whole: bool
     """Every name is a document; with `whole`, every document is named."""
     names, held = {*split.train, *split.dev, *split.test}, {document.id for document in documents}
     if missing := sorted(names - held):
-        raise CoreferenceDataError(f"The split names {missing[0]!r}, which the data do not hold; pass the split of these data.")
+        raise CoreferenceDataError(f"The split names {missing[0]!r}, which is not in the data; pass the split of these data.")
     if whole and (left := sorted(held - names)):
-        raise CoreferenceDataError(f"The split says nothing of {left[0]!r}; name every document in it.")
+        raise CoreferenceDataError(f"The split does not name {left[0]!r}; name every document in it.")
     if not split.train:
         raise CoreferenceDataError("The split leaves no document to train on; name some under train.")
 

@@ -3,7 +3,7 @@
     RUN/recipe.yaml manifest.json split.json events.ndjson coref_results.json DONE
     RUN/seed-0/{resume.pt, model/, result.json, answers/<split>.jsonl, DONE}          or seed-0/fold-1/... when cross-fitting
 
-A finished seed is never trained again; an interrupted one goes on from its last whole epoch. Documents that choose the epoch and
+A finished seed is never trained again; an interrupted one resumes from its last whole epoch. Documents that choose the epoch and
 the threshold (dev) are never those that are tested; cross-fitting chooses nothing.
 """
 
@@ -31,12 +31,12 @@ from coref_automl.coreference.results import (
 )
 from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, named_split
 from coref_automl.decoder import read_stored
-from coref_automl.errors import FolderError
 from coref_automl.locks import claimed
 from coref_automl.models.attention import move
 from coref_automl.models.load import pick_device, weights_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, write_json, write_text
+from coref_automl.training.folder import check_binding
 
 KIND = "coreference run"
 LEARNED = "learned_from.json"
@@ -67,7 +67,7 @@ def train_coreference(
 ) -> CoreferenceResult:
     """Train every seed that is not done yet, answer the test documents, and sum up.
 
-    `on_epoch(seed, epoch, score)` hears of every epoch; what it raises stops the run, which can go on later.
+    `on_epoch(seed, epoch, score)` hears of every epoch; what it raises stops the run, which can be resumed.
     """
     work = _begin(recipe)
     with claimed(work.run, KIND):
@@ -170,9 +170,10 @@ def _folder(work: _Work, seed: int, number: int) -> Path:
 
 
 def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Progress, on_epoch: OnEpoch | None) -> None:
-    from coref_automl.coreference.fit import READ_TOKENS, RESUME, fit
+    from coref_automl.coreference.fit import READ_TOKENS, fit
     from coref_automl.coreference.model import build_model, save_model
     from coref_automl.coreference.resolve import read_document, resolve_all, with_found
+    from coref_automl.training.finetuning import RESUME
 
     recipe, device = work.recipe, pick_device(work.recipe.device)
     model = build_model(recipe.model, window=recipe.window, size=recipe.size, dropout=recipe.dropout, rank=recipe.rank, seed=seed)
@@ -234,15 +235,11 @@ def _bind(work: _Work) -> None:
         "split": fingerprint([split.to_json() for split in work.splits]),
     }
     path = work.run / MANIFEST
+    binding = {"settings": settings, "fingerprints": prints}
     if path.is_file():
-        binding = read_stored(path, RunManifest)["binding"]
-        for name, value in {**settings, **prints}.items():
-            before = {**binding["settings"], **binding["fingerprints"]}.get(name)
-            if before != value:
-                raise FolderError(
-                    f"{work.run} was begun with {name} {before!r} and this command has {value!r}; "
-                    "give the same to go on, or choose another --out."
-                )
+        held = read_stored(path, RunManifest)["binding"]
+        now, before = {**settings, **prints}, {**held["settings"], **held["fingerprints"]}
+        check_binding(work.run, {name: before.get(name) for name in now}, now)
         return
     write_text(work.run / "recipe.yaml", to_yaml(recipe))
     write_json(work.run / "split.json", work.splits[0].to_json() if not recipe.folds else [s.to_json() for s in work.splits])
@@ -256,7 +253,7 @@ def _bind(work: _Work) -> None:
             "scored": work.scored,
             "scored_documents": documents_fingerprint([each for each in documents if each.id in tested]),
             "notes": list(_notes(work)),
-            "binding": {"settings": settings, "fingerprints": prints},
+            "binding": binding,
         },
     )
 

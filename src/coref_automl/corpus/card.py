@@ -20,7 +20,7 @@ from coref_automl.progress import Progress
 
 
 def counts_table(manifest: dict[str, Any], *, sizes: bool = True) -> str:
-    """Documents in, kept and dropped by reason, characters and tokens, a line a source; the reasons spelt out below.
+    """Documents in, kept and dropped by reason, characters and tokens, one line per source; the reasons below.
 
     Characters and tokens are counted last; without `sizes` their columns are left out.
     """

@@ -48,7 +48,7 @@ def choose_documents(index: Index, evaluation: list[Document], *, near: bool, si
     eval_keys = np.array([text_key(document.text) for document in evaluation], np.uint64)
     reason[(reason == KEPT) & np.isin(index.key, eval_keys)] = _SAME_EVAL
 
-    # Held-out documents stand first, so that of two copies it is the training copy that goes.
+    # Held-out documents come first, so that of two copies the training copy is dropped.
     held, open_ = np.flatnonzero(reason == _HELD), np.flatnonzero(reason == KEPT)
     order = np.concatenate([held, open_])
     first = first_of_each(index.key[order])
@@ -68,7 +68,7 @@ def choose_documents(index: Index, evaluation: list[Document], *, near: bool, si
 
 
 def _by_id(index: Index, evaluation: list[Document]) -> NDArray[np.bool_]:
-    """Documents whose source and id are those of an evaluation document; an id's rank stands for the id."""
+    """Documents whose source and id are those of an evaluation document; an id's rank represents the id."""
     found = np.zeros(len(index), np.bool_)
     by_source: dict[str, list[int]] = {}
     for document in evaluation:

@@ -81,7 +81,7 @@ def too_repetitive(text: str, least: float) -> str | None:
 
 
 def hangul_share(text: str) -> float:
-    """Hangul among the letters of a text; digits, punctuation, blanks and emoji are no letters."""
+    """Hangul among the letters of a text; digits, punctuation, blanks and emoji are not letters."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     hangul = np.count_nonzero(_between(codes, 0xAC00, 0xD7FF) | _between(codes, 0x1100, 0x11FF) | _between(codes, 0x3131, 0x318E))
     old = np.count_nonzero(_between(codes, 0xA960, 0xA97F))

@@ -78,7 +78,7 @@ def verify(folder: Path, written: Any, *, on_bytes: Callable[[int], None] | None
     for name, before in written.items():
         if before != (after := now.get(name)):
             raise DatasetError(
-                f"{folder / name} is no longer what was prepared{_where(before, after)}: it was edited or damaged; restore it "
+                f"{folder / name} has changed since it was prepared{_where(before, after)}; it was edited or damaged: restore it "
                 "from a copy, or prepare the dataset again in another folder."
             )
 
@@ -168,7 +168,7 @@ class PackedDataset:
     def cut_to(self, seq_len: int) -> PackedDataset:
         """The same blocks as shorter rows, for a first phase at a shorter length. Nothing is copied but the tables of spans.
 
-        A piece that crosses an edge goes on in the next row as a piece of its own; a mention that crosses one is left out.
+        A piece that crosses an edge continues in the next row as a piece of its own; a mention that crosses one is left out.
         """
         if seq_len == self.seq_len:
             return self
@@ -223,12 +223,12 @@ class PackedDataset:
 
 
 def _check_kind(folder: Path, manifest: Any) -> None:
-    """A folder of another kind is told apart from a damaged one."""
+    """A folder of another kind is distinguished from a damaged one."""
     kind = str(manifest.get("kind", KIND)) if isinstance(manifest, dict) else "file of another shape"
     if kind == "dataset-part":
         raise DatasetError(f"{folder} is one share of a dataset; put the shares together with: coref-automl prepare MODE --merge")
     if kind != KIND:
-        raise DatasetError(f"{folder} is not a prepared dataset, it holds {with_article(kind)}; make one: coref-automl prepare")
+        raise DatasetError(f"{folder} is not a prepared dataset, it is {with_article(kind)}; make one: coref-automl prepare")
 
 
 def _wrong_shape(manifest: DatasetManifest, tokens: Ints, pieces: Ints, mentions: Ints) -> str | None:
@@ -247,7 +247,7 @@ def _ends(pieces: Ints) -> Ints:
 
 
 def _outside(name: str, spans: Ints, shape: tuple[int, ...]) -> str | None:
-    """Spans (block, start, end, ...) stand in the order of their blocks, and each within its own."""
+    """Spans (block, start, end, ...) are in the order of their blocks, and each within its own."""
     block, start, end, _ = spans.T
     lost = (block < 0) | (block >= shape[0]) | (start < 0) | (end <= start) | (end > shape[1])
     return f"{name} has a span outside its block" if lost.any() or (np.diff(block) < 0).any() else None

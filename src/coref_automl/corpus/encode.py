@@ -179,7 +179,7 @@ def _chained(
     cap: int | None,
     shift: int,
 ) -> NDArray[np.int32]:
-    """Mentions of the chains within one piece: what stands in another piece cannot be seen from here."""
+    """Mentions of the chains within one piece: other pieces cannot be seen from here."""
     place = {found[at].start: at for at in inside.tolist()}
     rows = [
         (int(low[place[m.start]]) + shift, int(high[place[m.start]]) + shift, number)

@@ -26,7 +26,7 @@ TEXT = "text"
 NOT_UTF8 = "not UTF-8"
 
 Row = tuple[int, dict[str, Any] | str]
-"""A line number and what stands there: a row, or the reason why there is none."""
+"""A line number and what is there: a row, or the reason why there is none."""
 
 
 def kind_of(path: Path) -> str:
@@ -43,7 +43,7 @@ def stem_of(path: Path, kinds: Iterable[str] | None = None) -> str:
 
 
 def _jsonl(path: Path) -> Iterator[Row]:
-    with _opened(path) as stream:
+    with opened(path) as stream:
         number = 0
         while line := stream.readline(LONGEST + 1):
             number += 1
@@ -71,7 +71,7 @@ def _object(row: Any) -> dict[str, Any] | str:
 
 def _json(path: Path) -> Iterator[Row]:
     """A list of rows, alone or as the `data` of an object; rows are counted, not lines."""
-    with _opened(path) as stream:
+    with opened(path) as stream:
         data = json.loads(stream.read().decode("utf-8-sig"))
     if isinstance(data, dict) and isinstance(data.get("data"), list):
         data = data["data"]
@@ -82,7 +82,7 @@ def _json(path: Path) -> Iterator[Row]:
 
 def _csv(path: Path) -> Iterator[Row]:
     csv.field_size_limit(LONGEST)
-    with _opened(path) as stream:
+    with opened(path) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
         rows = csv.DictReader(text, delimiter="\t" if ".tsv" in path.suffixes else ",")
         if any(_undecoded(name) for name in rows.fieldnames or ()):
@@ -106,8 +106,8 @@ def _undecoded(text: str) -> bool:
 
 
 def _txt(path: Path) -> Iterator[Row]:
-    """A text file is one document: a novel's empty lines are its own affair."""
-    with _opened(path) as stream:
+    """A text file is one document: empty lines do not separate documents."""
+    with opened(path) as stream:
         raw = stream.read(LONGEST + 1)
     if len(raw) > LONGEST:
         yield 1, f"a text over {LONGEST >> 20} MB"
@@ -136,7 +136,7 @@ def _parquet(path: Path) -> Iterator[Row]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked by its last suffix."""
     if path.suffix == ".zst":
         try:

@@ -14,13 +14,13 @@ LEAST = 300
 
 
 def rank(identity: str) -> int:
-    """Where an id stands in the order in which documents are held out: a number of 63 bits."""
+    """The rank of an id in the order in which documents are held out: a 63-bit number."""
     return int.from_bytes(hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1
 
 
 @dataclass(slots=True)
 class HoldOut:
-    """Decides for one source. Add every id as it is read, filtered or not: eight bytes each, so a large source is no matter."""
+    """Decides for one source. Add every id as it is read, filtered or not: eight bytes each, so large sources fit in memory."""
 
     share: float = SHARE
     least: int = LEAST

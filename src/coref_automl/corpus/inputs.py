@@ -37,13 +37,11 @@ def readable_parts(recipe: PrepareRecipe, progress: Progress, *, hub: bool = Tru
         parts += [part for part, check in zip(fine, checks, strict=False) if check.readable]
         broken += [check.message for check in checks if not check.readable]
     if broken and not recipe.allow_missing:
-        raise SourceError(
-            "\n".join([*broken, "Nothing was done; prepare goes on without what cannot be read under --allow-missing."])
-        )
+        raise SourceError("\n".join([*broken, "Nothing was done; --allow-missing skips unreadable sources."]))
     for message in broken:
         progress.note(f"left out: {message}")
     if not parts:
-        raise SourceError("None of the sources can be read, so there is nothing to prepare; see: coref-automl sources --check")
+        raise SourceError("No source is readable, so there is nothing to prepare; see: coref-automl sources --check")
     return parts, broken
 
 

@@ -34,7 +34,7 @@ class OverlapExample(Record):
 
 @dataclass(frozen=True, slots=True)
 class Overlap(Record):
-    """How much of the evaluation documents stands in the training text, after the documents themselves were left out."""
+    """How much of the evaluation documents is in the training text, after the documents themselves were removed."""
 
     documents: int
     documents_touched: int

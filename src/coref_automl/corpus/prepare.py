@@ -63,7 +63,7 @@ _SMALL = 4 << 20
 
 
 def prepare(recipe: PrepareRecipe, out: str | Path, *, progress: Progress | None = None) -> dict[str, Any]:
-    """Make the dataset, or go on making it; a finished one is returned as it stands."""
+    """Make the dataset, or resume making it; a finished one is returned as it is."""
     recipe, out = expect(recipe, PrepareRecipe, "prepare"), as_path(out, "out")
     progress = progress or quiet()
     _same_settings(recipe, out)
@@ -99,7 +99,7 @@ def _prepare(
         refuse_empty(index, choice, recipe, progress)
     except WorkError:
         if not choice.kept.any():
-            remove(out)  # nothing is worth going on with, and the corrected command is another one
+            remove(out)  # nothing is worth resuming, and the corrected command differs
         raise
     if evaluation:
         write_grams(evaluation, work / "grams.npy")
@@ -119,7 +119,7 @@ def _prepare(
 
 
 def _same_settings(recipe: PrepareRecipe, out: Path) -> None:
-    """A folder that another recipe began, or finished, is not gone on with."""
+    """A folder that another recipe began, or finished, is refused."""
     held = out / (MANIFEST if is_done(out) else f"{WORK}/{SETTINGS}")
     if not held.is_file() or kind_of_folder(out) not in (KIND, PART):
         return
@@ -129,7 +129,7 @@ def _same_settings(recipe: PrepareRecipe, out: Path) -> None:
         if before.get(key) != value:
             raise FolderError(
                 f"{out} was begun with {key} {_shown(before.get(key))}, and this command has {_shown(value)}; "
-                "give the same settings to go on, choose another --out, or remove it."
+                "pass the same settings to resume, choose another --out, or remove it."
             )
 
 
@@ -142,9 +142,7 @@ def _as_it_stands(recipe: PrepareRecipe, out: Path, progress: Progress) -> dict[
     manifest = read_prepared(out)
     held = cast(MadeFrom, manifest)
     if not was_noted(held):
-        progress.note(
-            f"{out} was made by an earlier version, which did not note its inputs' bytes; whether they changed is unknown."
-        )
+        progress.note(f"{out} was made by an earlier version, which did not record its inputs; whether they changed is unknown.")
         return manifest
     parts, _ = readable_parts(recipe, progress, hub=False)
     if changed := difference(held, made_from(recipe, parts, progress)):
@@ -163,11 +161,11 @@ def _begun(out: Path) -> Begun:
 
 
 def _begin(recipe: PrepareRecipe, made: MadeFrom, out: Path, progress: Progress) -> None:
-    """Go on with what an earlier call left only if it saw the same inputs."""
+    """Resume what an earlier call left only if it saw the same inputs."""
     work = out / WORK
     inputs: Begun = {**made, "allow_missing": recipe.allow_missing}
     if _begun(out) not in ({}, inputs):
-        progress.note("The inputs have changed since this dataset was begun, so it is begun again.")
+        progress.note("The inputs have changed since this dataset was started, so it is started again.")
         remove(work)
     write_json(work / SETTINGS, recipe.settings())
     write_json(work / INPUTS, inputs)

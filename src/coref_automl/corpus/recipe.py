@@ -20,7 +20,7 @@ _NO_BYTES = ("workers", "allow_missing", "allow_empty", "portion")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareRecipe:
-    """`shard` is "3/16": this machine takes the third of sixteen shares, and `merge` puts them together. `limit` is rows a file.
+    """`shard` is "3/16": this machine takes the third of sixteen shares, and `merge` combines them. `limit` is rows per file.
 
     `chain_cap` bounds the mentions of one form in a piece. `portion` is the characters that are worked on before a resting place.
     """
@@ -55,7 +55,7 @@ class PrepareRecipe:
             "similarity": (0 < self.similarity <= 1, "should lie between 0 and 1"),
             "min_hangul": (0 <= self.min_hangul <= 1, "should lie between 0 and 1"),
             "limit": (self.limit is None or self.limit > 0, "should be 1 or more"),
-            "workers": (self.workers >= 0, "should be 0 (one a core) or more"),
+            "workers": (self.workers >= 0, "should be 0 (one per core) or more"),
             "portion": (self.portion > 0, "should be 1 or more"),
         }
         for name, (fine, advice) in wrong.items():

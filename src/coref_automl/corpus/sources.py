@@ -100,7 +100,7 @@ OnFlaw = Callable[[Flaw], None]
 class Input:
     """One readable part of a source: a file, a hub dataset or a bundled text. `label` is the same on every machine.
 
-    `revision` pins a hub dataset, so that a run that was stopped goes on with the rows it began with.
+    `revision` pins a hub dataset, so that an interrupted run resumes with the same rows.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Input:
 
 
 def inputs_of(name: str) -> list[Input]:
-    """The parts of a source, in order; a glob or a folder has one part a file. An unknown name is an error."""
+    """The parts of a source, in order; a glob or a folder has one part per file. An unknown name is an error."""
     if name.startswith("local:"):
         return [Input(name, path.name, path) for path in files_of(name.removeprefix("local:"))]
     if name in SOURCES or name in BUNDLED:
@@ -127,7 +127,7 @@ def read_input(part: Input, *, field: str | None = None, broken_ok: bool = False
 
 
 def open_source(name: str, *, field: str | None = None, on_flaw: OnFlaw | None = None) -> Iterator[Document]:
-    """The documents of a source. Rows that are no documents go to `on_flaw`; without it they are an error."""
+    """The documents of a source. Rows that are not documents go to `on_flaw`; without it they are an error."""
     for part in inputs_of(name):
         for entry in read_input(part, field=field):
             if isinstance(entry, Document):
@@ -135,7 +135,7 @@ def open_source(name: str, *, field: str | None = None, on_flaw: OnFlaw | None =
             elif on_flaw is not None:
                 on_flaw(entry)
             else:
-                raise SourceError(f"{entry.where}: {entry.reason}; mend the row or remove it.")
+                raise SourceError(f"{entry.where}: {entry.reason}; fix or remove the row.")
 
 
 def licence_of(name: str) -> str:
@@ -184,7 +184,7 @@ def _check(part: Input, field: str | None) -> SourceCheck:
                 return SourceCheck(label, True, shown, " ".join(entry.text.split())[:60])
     except CorefError as error:
         return SourceCheck(label, False, shown, str(error))
-    return SourceCheck(label, True, shown, "no rows: it will contribute nothing")
+    return SourceCheck(label, True, shown, "no rows: contributes nothing")
 
 
 def _bundled(name: str) -> Iterator[Document]:
@@ -226,7 +226,7 @@ def _hub(name: str, field: str | None, revision: str | None) -> Iterator[Documen
 
 
 def hub_revision(name: str) -> str:
-    """The commit that a hub source stands at; empty where the hub does not say."""
+    """The current commit of a hub source; empty if unknown."""
     from huggingface_hub import HfApi
 
     if not _hub_answers():

@@ -22,7 +22,7 @@ IMPLEMENTATIONS = ("auto", "sdpa", "eager", "flex", "fused")
 def use_attention(model: Any, attention: str = "auto") -> list[str]:
     """Switch a model to an implementation; the note says which one it is, and why where that is not plain."""
     if attention not in IMPLEMENTATIONS:
-        raise ModelError(f"There is no attention {attention!r}; choose one of: {', '.join(IMPLEMENTATIONS)}.")
+        raise ModelError(f"Unknown attention {attention!r}; choose one of: {', '.join(IMPLEMENTATIONS)}.")
     if model.config.model_type == "deberta-v2":
         return _use_for_deberta(model, attention)
     if attention == "fused":
@@ -92,7 +92,7 @@ def own_masks(model: Any) -> bool:
 
 
 def _as_wanted(model: Any, allowed: Tensor) -> Tensor:
-    """Padding sees padding here, so that no row is empty: an empty row is not a number under SDPA."""
+    """Padding sees padding here, so that no row is empty: an empty row is NaN under SDPA."""
     if model.config._attn_implementation != "eager":
         return allowed
     return torch.zeros(allowed.shape, dtype=model.dtype, device=allowed.device).masked_fill_(

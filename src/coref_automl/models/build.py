@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 _WORDS = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[^\W_\u3400-\u9fff\uf900-\ufaff]+|[^\w\s]|_")
-"""Words as the tokenizer's pre-tokenizer cuts them: Hanja and punctuation stand alone."""
+"""Words as the tokenizer's pre-tokenizer cuts them: Hanja and punctuation are separate words."""
 
 _TAIL_SHARE = 0.06
 _START = "▁"
@@ -55,7 +55,7 @@ SHAPES = {
     "roberta-tiny": Shape("roberta", 2, 64, 2, 128),
     "electra-tiny": Shape("electra", 2, 64, 2, 128),
 }
-"""ModernBERT first: pre-norm and rotary, it learns in minutes where the post-norm families stand at the unigram loss."""
+"""ModernBERT first: pre-norm and rotary, it learns in minutes where the post-norm families stay at the unigram loss."""
 
 
 def shapes_as_wide(width: int | None) -> str:
@@ -98,7 +98,7 @@ def _config(shape: Shape, tokenizer: PreTrainedTokenizerFast, seq_len: int) -> A
 
 
 def _positions(shape: Shape, seq_len: int) -> dict[str, Any]:
-    """How each family is told its length, and the settings under which it learns from nothing."""
+    """How each family's length is configured, and the settings under which it learns from nothing."""
     if shape.family == "modernbert":
         return {"max_position_embeddings": seq_len, "global_attn_every_n_layers": 2, "local_attention": 128}
     no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -148,7 +148,7 @@ def _new(learned: list[str], known: list[str]) -> list[str]:
 
 
 def _words(texts: list[str], tagger: Tagger | None) -> tuple[list[str], list[str]]:
-    """Texts as lines of blank-separated pieces: what stands at the start of words, and what follows a noun inside one."""
+    """Texts as lines of blank-separated pieces: what starts words, and what follows a noun inside one."""
     if tagger is None:
         return texts, []
     heads, tails = [], []
@@ -160,7 +160,7 @@ def _words(texts: list[str], tagger: Tagger | None) -> tuple[list[str], list[str
 
 
 def _cut(text: str, tags: Tags) -> Iterator[tuple[str, str]]:
-    """Each word, cut behind its last noun: what stands at its start, and what follows."""
+    """Each word, cut behind its last noun: its start, and what follows."""
     noun_ends = tags.spans[tags.kinds != PRONOUN, 1].tolist()
     at = noun = 0
     for word in text.split():
@@ -174,7 +174,7 @@ def _cut(text: str, tags: Tags) -> Iterator[tuple[str, str]]:
 
 
 def _characters(texts: list[str], size: int) -> list[str]:
-    """The most frequent single characters, as they stand at a word's start or (##) inside one; ties in code order."""
+    """The most frequent single characters, at a word's start or (##) inside one; ties in code order."""
     words = Counter(word for text in texts for word in _WORDS.findall(text))
     counts: Counter[str] = Counter()
     for word, times in words.items():
@@ -185,7 +185,7 @@ def _characters(texts: list[str], size: int) -> list[str]:
 
 
 def _learn(lines: list[str], size: int, letters: set[str]) -> list[str]:
-    """At least so many entries, if the texts have them, in the order in which byte-pair encoding learns them.
+    """At least `size` entries, if the texts have them, in the order in which byte-pair encoding learns them.
 
     Two habits of the trainer would let ties fall otherwise in every process. Words carry a mark at their start, because marks
     on continuations are numbered in the order of a hash table; and rare characters are taken out here, because the trainer's

@@ -27,7 +27,7 @@ def lengthen(model: Any, seq_len: int, *, policy: Policy = "clamp") -> list[str]
     rescale: the buckets are spread over the new length, which is another map, to be trained.
     """
     if policy not in ("clamp", "rescale"):
-        raise ModelError(f"There is no way of lengthening called {policy!r}; choose clamp or rescale.")
+        raise ModelError(f"Unknown lengthening policy {policy!r}; choose clamp or rescale.")
     config = model.config
     old = length_of(config)
     if seq_len <= old:

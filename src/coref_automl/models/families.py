@@ -12,8 +12,8 @@ Positions = Literal["absolute", "offset", "relative", "rotary"]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`positions`: a table with a row a position (absolute), the same with rows before the first one (offset, RoBERTa's padding
-    row), a table of distances (relative), or none at all (rotary). `pooler`: the encoder class builds one unless told not to."""
+    """`positions`: a table with one row per position (absolute), the same with rows before the first (offset, RoBERTa's padding
+    row), a table of distances (relative), or none at all (rotary). `pooler`: the encoder class builds one by default."""
 
     positions: Positions
     sdpa: bool = True

@@ -66,7 +66,7 @@ def folder_of(model: str, *, weights: bool = True) -> Path:
             if inside
             else "pass a folder that save_pretrained wrote"
         )
-        raise ModelError(f"{folder} is no checkpoint (it has no config.json); {hint}.")
+        raise ModelError(f"{folder} is not a checkpoint (it has no config.json); {hint}.")
     if weights and folder != Path(found):
         folder = _from_hub(found, _SMALL + _SAFE)
         if not any(folder.glob("*.safetensors")):
@@ -107,7 +107,7 @@ def config_of(folder: Path) -> dict[str, Any]:
     config = _json(folder / "config.json")
     if not isinstance(config, dict) or "model_type" not in config:
         raise ModelError(
-            f"{folder / 'config.json'} names no model_type, so it is no model's config; pass a folder that save_pretrained wrote."
+            f"{folder / 'config.json'} has no model_type, so it is not a model config; pass a folder written by save_pretrained."
         )
     return config
 
@@ -196,7 +196,7 @@ def _from_hub(name: str, patterns: list[str]) -> Path:
     except Exception as error:  # whatever the network throws; the stack stays behind --debug
         why = "cannot be reached" if isinstance(error, LocalEntryNotFoundError) else f"did not give it ({type(error).__name__})"
         raise ModelError(
-            f"{name} is no folder here, and the hub {why}; check the name, or download it where there is a network and pass its "
+            f"{name} is not a folder here, and the hub {why}; check the name, or download it where there is network and pass its "
             f"folder, or use bundled:ko-mini."
         ) from error
     if not folder.is_dir():  # nothing there matched, so that nothing was written

@@ -161,11 +161,11 @@ def pick_device(device: str) -> str:
     try:
         wanted = torch.device(device)
     except RuntimeError as error:
-        raise ModelError(f"There is no device {device!r}; choose cpu, cuda, cuda:0 ... or auto.") from error
+        raise ModelError(f"Unknown device {device!r}; choose cpu, cuda, cuda:0 ... or auto.") from error
     if wanted.type not in ("cpu", "cuda"):  # Apple's MPS among them: nothing here was ever run on it
         raise ModelError(f"The device {device} is not supported; pass --device cpu, or cuda where there is an NVIDIA GPU.")
     if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
-        raise ModelError(f"There is no such CUDA device here, so --device {device} cannot be used; pass --device cpu.")
+        raise ModelError(f"This machine has no such CUDA device, so --device {device} cannot be used; pass --device cpu.")
     return device
 
 
@@ -176,7 +176,7 @@ def pick_dtype(dtype: str, device: str) -> Any:
         return torch.bfloat16 if device.startswith("cuda") else torch.float32
     kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16}
     if dtype not in kinds:
-        raise ModelError(f"There is no dtype {dtype!r}; choose float32, bfloat16 or auto.")
+        raise ModelError(f"Unknown dtype {dtype!r}; choose float32, bfloat16 or auto.")
     return kinds[dtype]
 
 

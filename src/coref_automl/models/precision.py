@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
@@ -39,6 +39,12 @@ def rounded(device: str, dtype: torch.dtype | None) -> Iterator[None]:
         return
     with software_rounding(), torch.autocast(torch.device(device).type, dtype):
         yield
+
+
+def autocast(device: str, precision: str) -> AbstractContextManager[None]:
+    """bfloat16 where it pays (CUDA) by default; weights and the loss stay in float32."""
+    wanted = precision == "bfloat16" or (precision == "auto" and device.startswith("cuda"))
+    return rounded(device, torch.bfloat16 if wanted else None)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """ModernBERT for scoring on a CPU. In: padded rows and the places that are asked for. Out: the hidden states there.
 
 The library's forward runs every layer over a whole padded batch, and threads that share every operation wait for each other.
-Here a text goes through all layers alone, without padding and inside the caches: a thread a text. And nothing is computed that no
-asked place depends on: a local layer needs only the neighbourhood of what the layer above needs.
+Here a text passes through all layers alone, without padding and within the caches: one thread per text. And nothing is computed
+that no asked place depends on: a local layer needs only the neighbourhood of what the layer above needs.
 """
 
 from __future__ import annotations

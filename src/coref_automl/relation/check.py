@@ -114,7 +114,7 @@ class _Reader:
         first = at + len(opening)
         if not 0 < at < len(ids) or ids[at:first] != opening:
             return f"no start mark of {entity.word!r} at its place {at}"
-        reason: str | None = f"between its marks stands something else than {entity.word!r}"
+        reason: str | None = f"the text between its marks is not {entity.word!r}"
         for end in self._closings(ids, first, closing, entity, marks):
             own = {*range(at, first), *range(end, end + len(closing))}
             reason = self._follow(ids, roles[1:], row, marked, marks | own, [*after, (end + len(closing), entity)])
@@ -123,7 +123,7 @@ class _Reader:
         return reason
 
     def _closings(self, ids: list[int], first: int, closing: list[int], entity: Entity, marks: set[int]) -> Iterator[int]:
-        """Where the closing mark may stand so that what lies before it reads as the entity."""
+        """Where the closing mark may be so that what precedes it reads as the entity."""
         wanted = self._letters(self._normalise(entity.word))
         for end in range(first + 1, len(ids)):
             if ids[end : end + len(closing)] != closing or end in marks:
@@ -140,7 +140,7 @@ class _Reader:
         token = next(entry for at, entry in enumerate(ids[place:], place) if at not in marks)
         if token == self.unknown or not self.starts[token]:
             return None
-        return f"{follows!r} after {entity.word!r} is no continuation piece"
+        return f"{follows!r} after {entity.word!r} is not a continuation piece"
 
     def _rest(self, ids: list[int], marks: set[int], row: RelationRow) -> str | None:
         """Without its marks the row reads as the sentence."""
@@ -152,7 +152,7 @@ class _Reader:
         return None
 
     def _reads_as(self, ids: list[int], wanted: str) -> bool:
-        """Do tokens spell these letters? An unknown token stands for one letter or more."""
+        """Do tokens spell these letters? An unknown token matches one letter or more."""
         if self.unknown not in ids:
             return bool(ids) and self._read(ids) == wanted
         pattern = "".join(

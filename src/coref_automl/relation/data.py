@@ -44,7 +44,7 @@ class Problem(Record):
 
 @dataclass(frozen=True, slots=True)
 class RelationData:
-    """The rows of one split, under the name that stands beside every number measured on them."""
+    """The rows of one split, under the name reported with every number measured on them."""
 
     split: str
     rows: tuple[RelationRow, ...]
@@ -57,7 +57,7 @@ def read_relations(name: str, *, labelled: bool = True, skip_bad: bool = False, 
     if data.problems and not skip_bad:
         raise bad_rows(name, data.problems)
     if not data.rows:
-        raise RelationDataError(f"{name} holds no usable row; look at it with: coref-automl re explore {name} --check")
+        raise RelationDataError(f"{name} has no usable row; inspect it with: coref-automl re explore {name} --check")
     return RelationData(data.split, sample_rows(data.rows, max_rows), data.problems)
 
 
@@ -69,7 +69,7 @@ def bad_rows(name: str, problems: Sequence[Problem]) -> RelationDataError:
     raised = how if any(LONGER in problem.reason for problem in problems) else ""
     raised += " Save the file as UTF-8." if any(problem.reason == NOT_UTF8 for problem in problems) else ""
     return RelationDataError(
-        f"{name}: {listed}{more}. Correct the file, or go on without them: --skip-bad in re train, evaluate and predict, "
+        f"{name}: {listed}{more}. Correct the file, or skip them: --skip-bad in re train, evaluate and predict, "
         f"settings: {{skip_bad: true}} in a recipe of re grid or tune.{raised}"
     )
 
@@ -90,9 +90,7 @@ def inspect_relations(name: str, *, labelled: bool = True) -> RelationData:
             problems.append(Problem(number, guid, str(error)))
             continue
         if row.guid in seen:
-            problems.append(
-                Problem(number, guid, f"the same id stands in row {seen[row.guid]}; predictions could not be told apart")
-            )
+            problems.append(Problem(number, guid, f"duplicate id of row {seen[row.guid]}; predictions would be ambiguous"))
             continue
         seen[row.guid] = number
         rows.append(row)
@@ -100,7 +98,7 @@ def inspect_relations(name: str, *, labelled: bool = True) -> RelationData:
 
 
 def split_name(name: str) -> str:
-    """klue-re-v1.1_dev_a.json.xz -> klue-re-v1.1_dev_a: the name that stands beside a number."""
+    """klue-re-v1.1_dev_a.json.xz -> klue-re-v1.1_dev_a: the name reported with a number."""
     if name.startswith(("hub:", "bundled:")):
         return name.replace("hub:", "").replace("bundled:", "bundled-").replace("/", "-").replace(":", "-")
     return stem_of(Path(name), _READERS)
@@ -142,7 +140,7 @@ def _uniform(text: str) -> float:
 
 
 def _raw_rows(name: str) -> Iterable[Any]:
-    """Rows as they stand in the source; a string is the reason why a line is not a row."""
+    """Rows as they are in the source; a string is the reason why a line is not a row."""
     if name.startswith("bundled:"):
         return _bundled(name)
     if name.startswith("hub:"):
@@ -151,7 +149,7 @@ def _raw_rows(name: str) -> Iterable[Any]:
     kind = kind_of(path).lower()
     if kind not in _READERS:
         known = f"{', '.join(_READERS)} (also .xz, .gz, .bz2, .zst)"
-        raise RelationDataError(f"{name} is none of {known}, hub:klue/re:SPLIT, bundled:relations.")
+        raise RelationDataError(f"{name} is not one of {known}, hub:klue/re:SPLIT, bundled:relations.")
     refuse_special(path)
     try:
         rows = [row for _, row in _READERS[kind](path)]
@@ -165,7 +163,7 @@ def _raw_rows(name: str) -> Iterable[Any]:
     if kind in (".csv", ".tsv", ".parquet") and first and "sentence" not in first:
         found = ", ".join(repr(column[:_SHOWN]) for column in first)
         raise RelationDataError(
-            f"{name}: The columns are {found}, and 'sentence' is none of them; name the column of the sentences so."
+            f"{name}: The columns are {found}, and none is 'sentence'; rename the column that holds the sentences."
         )
     return rows
 

@@ -44,7 +44,7 @@ from coref_automl.store import (
 
 KIND = "relation run"
 UNDER_PRIOR = "Answers are under the label prior that the model estimates on the rows it labels; no gold label entered."
-_TOLD = 20
+_LISTED = 20
 
 
 def seeds_of(run: Path) -> list[Path]:
@@ -56,12 +56,12 @@ def finished_seeds(run: Path) -> list[Path]:
     """The seeds of a run that are done, in order."""
     if kind_of_folder(run) != KIND:
         raise ModelError(
-            f"{run} is no relation run, nor one seed's model (relation.json and head.safetensors); "
+            f"{run} is not a relation run, nor one seed's model (relation.json and head.safetensors); "
             f"make a run with: coref-automl re train --out {run}"
         )
     found = sorted((mark.parent for mark in run.glob("seed-*/DONE")), key=lambda path: natural_order(path.name))
     if not found:
-        raise ModelError(f"{run} has no finished seed yet; run the same `coref-automl re train` again to go on.")
+        raise ModelError(f"{run} has no finished seed yet; run the same `coref-automl re train` again to resume.")
     return found
 
 
@@ -102,7 +102,7 @@ def _evaluate(run: Path, data: str, skip_bad: bool, device: str, progress: Progr
 
 
 def list_problems(run: Path | None, data: RelationData, progress: Progress) -> None:
-    """Tell of the rows that were skipped, the first of them on the terminal and all in a run's bad-rows-SPLIT.jsonl."""
+    """Report skipped rows, the first of them on the terminal and all in a run's bad-rows-SPLIT.jsonl."""
     if not data.problems:
         return
     where = ""
@@ -110,7 +110,7 @@ def list_problems(run: Path | None, data: RelationData, progress: Progress) -> N
         path = run / f"bad-rows-{data.split}.jsonl"
         write_jsonl(path, (problem.to_json() for problem in data.problems))
         where = f"; all of them: {path}"
-    for problem in data.problems[:_TOLD]:
+    for problem in data.problems[:_LISTED]:
         progress.note(f"skipped {data.split} {problem}")
     progress.note(f"{len(data.problems):,} bad rows of {data.split} are skipped{where}")
 
@@ -118,7 +118,7 @@ def list_problems(run: Path | None, data: RelationData, progress: Progress) -> N
 def keep_result(run: Path, data: RelationData, result: RelationResult) -> None:
     """The summary, and beside it what micro-F1 needs of every row, so that runs can be compared without the rows themselves.
 
-    rows.npz: is there a relation, was one given, was it the right one (a column a seed), and a number for the row's sentence.
+    rows.npz: is there a relation, was one given, was it the right one (one column per seed), and a number for the row's sentence.
     """
     gold = gold_indices(data.rows)
     seeds = [run / f"seed-{one.seed}" / "predictions" for one in result.seeds]

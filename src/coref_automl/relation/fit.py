@@ -1,16 +1,15 @@
 """One seed's training. In: a model, rows as tensors, a recipe. Out: the same model with its best weights, and their history.
 
-An epoch's order and dropout depend on (seed, epoch) alone, so a run that goes on from the last whole epoch ends where an
+An epoch's order and dropout depend on (seed, epoch) alone, so a run that resumes from the last whole epoch ends where an
 uninterrupted one does.
 """
 
 from __future__ import annotations
 
-import io
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from coref_automl.errors import NotFinite
 from coref_automl.models.attention import without_cudnn
 from coref_automl.progress import Progress, Stage
 from coref_automl.relation.graphs import Recorded, Step, recordable
@@ -39,21 +37,18 @@ from coref_automl.relation.techniques import (
     r_drop,
 )
 from coref_automl.relation.tensors import Chosen, Side, logits_of, matmuls, probabilities, training_order
-from coref_automl.store import written_whole
-from coref_automl.training.optimizer import adamw, groups_of
-from coref_automl.training.schedule import rate_factor
+from coref_automl.training.finetuning import RESUME, Updates, checked_loss, own_randomness, seed_epoch, weights_on_cpu
+from coref_automl.training.optimizer import groups_of
 
 OnEpoch = Callable[[int, int, Scores], None]
 """Called with the seed, the number of the epoch that just ended (from 1), and its scores on the slice that chooses."""
 
-RESUME = "resume.pt"
 _LOOK_EVERY = 50
-_CLIP = 1.0
 
 
 @dataclass(slots=True)
 class State:
-    """Where a fit stands after a whole epoch; all of it is in resume.pt."""
+    """A fit after a whole epoch; all of it is in resume.pt."""
 
     epoch: int = 0
     step: int = 0
@@ -67,14 +62,22 @@ class State:
     averaged: Any | None = None
     rows_seen: int = 0
 
+    @classmethod
+    def of(cls, held: dict[str, Any] | None) -> State:
+        return cls(**held["state"], best=Scores.from_json(held["best"])) if held else cls()
+
+    def kept(self) -> dict[str, Any]:
+        """Plain values, as torch loads them without running code."""
+        state = {name: getattr(self, name) for name in self.__slots__ if name != "best"}
+        return {"state": state, "best": self.best.to_json()}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
     """What does not change from epoch to epoch."""
 
     model: RelationModel
-    optimizer: Any
-    peaks: tuple[float, ...]
+    updates: Updates
     train: Side
     gold: Any
     recipe: RelationRecipe
@@ -100,12 +103,9 @@ def fit(
     `on_epoch` hears of every epoch; what it raises ends the fit, which a later call can take up again.
     """
     device = train.tensors.device
-    optimizer = adamw(
-        groups_of(model, rate=rate_of(recipe, model), weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay),
-        fused=True,
-    )
-    peaks = tuple(group["lr"] for group in optimizer.param_groups)
-    state = _resume(folder / RESUME, model, optimizer)
+    groups = groups_of(model, rate=rate_of(recipe, model), weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay)
+    updates = Updates(model, groups, recipe.warmup)
+    state = State.of(updates.load(folder / RESUME))
     average = Average(model, recipe.ema) if recipe.ema else None
     if average is not None and state.averaged is not None:
         average.load(state.averaged)
@@ -114,23 +114,23 @@ def fit(
     settings = loss_settings(recipe, train.gold, device)
     with (
         progress.stage(f"seed {seed}", total, "steps") as stage,
-        _own_randomness(device),
+        own_randomness(device),
         matmuls(recipe.precision),
         without_cudnn(),
     ):
-        run = _Run(model, optimizer, peaks, train, gold, recipe, settings, average, seed, total, stage)
+        run = _Run(model, updates, train, gold, recipe, settings, average, seed, total, stage)
         step = _step_of(run, device)
         stage.skip(state.step)
         while state.epoch < recipe.epochs and not _flat(state, recipe):
             began = time.monotonic()
-            torch.manual_seed(1_000_003 * seed + state.epoch)
+            seed_epoch(seed, state.epoch)
             _epoch(run, step, state)
             with average.in_place() if average else nullcontext():
                 scores = _look(model, valid, recipe, state, stage)
             state.seconds += time.monotonic() - began
             if recipe.epoch_checkpoints:
                 state.averaged = average.held if average else None
-                _save(folder / RESUME, model, optimizer, state)
+                updates.save(folder / RESUME, **state.kept())
             if on_epoch is not None:
                 on_epoch(seed, state.epoch, scores)
     model.load_state_dict(state.best_weights)
@@ -167,21 +167,16 @@ def _epoch(run: _Run, step: Step, state: State) -> None:
     for number, chosen in enumerate(train.tensors.place(order), 1):
         # repeated negatives make an epoch longer: progress within it is by share, so that the decay still ends at its end
         state.step = begin + round(number / len(order) * (total // recipe.epochs))
-        for group, peak in zip(run.optimizer.param_groups, run.peaks, strict=True):
-            group["lr"] = peak * rate_factor((state.step - 0.5) / total, "linear", recipe.warmup)
+        run.updates.set_rate((state.step - 0.5) / total)
         loss, logits = step(chosen)
         if recipe.hard_negatives:
             seen[chosen.rows] = margins(logits.detach())
-        torch.nn.utils.clip_grad_norm_(model.parameters(), _CLIP)
-        run.optimizer.step()
-        run.optimizer.zero_grad(set_to_none=False)  # a recording adds to them where they are
+        run.updates.step(keep_gradients=True)
         if run.average is not None:
             run.average.follow(state.step)
         state.rows_seen += len(chosen.rows)
         if number % _LOOK_EVERY == 0 or number == len(order):
-            value = float(loss.detach())
-            if not math.isfinite(value):
-                raise NotFinite(f"The loss is NaN or infinite at step {state.step}; lower --lr or pass --precision float32.")
+            value = checked_loss(loss, state.step)
             run.stage.advance(begin + round(number / len(order) * (total // recipe.epochs)) - run.stage.done, loss=value)
     state.margins = seen.cpu() if recipe.hard_negatives else None
 
@@ -230,7 +225,7 @@ def _look(model: RelationModel, valid: Side, recipe: RelationRecipe, state: Stat
     if not state.best_weights or gain > recipe.threshold:
         state.best, state.best_loss = scores, loss
         state.best_epoch, state.best_step = state.epoch, state.step
-        state.best_weights = {name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items()}
+        state.best_weights = weights_on_cpu(model)
     stage.advance(0, f1=scores.micro_f1, validation_loss=loss)
     return scores
 
@@ -241,29 +236,3 @@ def _metric(scores: Scores, recipe: RelationRecipe) -> float:
 
 def _flat(state: State, recipe: RelationRecipe) -> bool:
     return 0 < recipe.patience <= state.epoch - state.best_epoch
-
-
-def _save(path: Path, model: RelationModel, optimizer: Any, state: State) -> None:
-    """Torch fills memory, not the file: its writer would turn a Ctrl-C or a full disk into an error of its own."""
-    kept = {name: getattr(state, name) for name in State.__slots__ if name != "best"}
-    whole = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "state": kept, "best": state.best.to_json()}
-    buffer = io.BytesIO()
-    torch.save(whole, buffer)
-    with written_whole(path, "wb") as handle:
-        handle.write(buffer.getbuffer())
-
-
-def _resume(path: Path, model: RelationModel, optimizer: Any) -> State:
-    if not path.is_file():
-        return State()
-    whole = torch.load(path, map_location="cpu", weights_only=True)
-    model.load_state_dict(whole["model"])
-    optimizer.load_state_dict(whole["optimizer"])
-    return State(**whole["state"], best=Scores.from_json(whole["best"]))
-
-
-@contextmanager
-def _own_randomness(device: str) -> Iterator[None]:
-    """Dropout draws from torch's global state; what it was before comes back afterwards."""
-    with torch.random.fork_rng(devices=[torch.device(device)] if device.startswith("cuda") else []):
-        yield

@@ -29,7 +29,7 @@ def recordable(model: Any, device: str) -> bool:
 
 
 class Recorded:
-    """A step as graphs, one a width. Gradients must stay where they are: set them to zero between steps, not to None.
+    """A step as graphs, one per width. Gradients must stay where they are: set them to zero between steps, not to None.
 
     Loss and logits are those of the last call; the next one overwrites them.
     """
@@ -53,7 +53,7 @@ class Recorded:
 
     def _record(self, width: int) -> tuple[Any, Any, Any]:
         """One pass beside the others first: libraries set themselves up in it, and gradients find their place. No draw of
-        dropout is used up, so that a run that goes on draws what an uninterrupted one does."""
+        dropout is used up, so that a resumed run draws what an uninterrupted one does."""
         chosen, device = Chosen(self._rows, width), self._rows.device
         with torch.random.fork_rng(devices=[device]):
             beside = torch.cuda.Stream(device)

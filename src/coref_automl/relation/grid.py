@@ -153,7 +153,7 @@ def cells_of(recipe: GridRecipe) -> dict[str, RelationRecipe]:
 
 
 def _names(corners: list[Corner]) -> dict[str, Corner]:
-    """A folder's name a corner. Where two would share a folder, also on a disk that ignores case, each ends in a hash."""
+    """One folder name per corner. Names that would clash, also on a case-insensitive disk, end in a hash."""
     plain = []
     for model, scheme, epochs, batch, rate in corners:
         name = unicodedata.normalize("NFC", f"{model}-{scheme}-e{epochs}-b{batch}-lr{rate:g}")
@@ -203,7 +203,7 @@ def _begin(recipe: GridRecipe, cache: RowCache) -> Begun:
     """Write down what the grid is begun with, or refuse a folder whose finished cells do not go with it, before any writing."""
     out, now = Path(recipe.out), Begun.of(recipe, cache)
     if (held := _held(out)) is not None:
-        same = "give the same to go on, or choose another --out"
+        same = "pass the same to resume, or choose another --out"
         for name, value in now.settings.items():
             if (before := held.settings.get(name)) != value:
                 raise FolderError(f"{out} was begun with {name} {before!r} and this command has {value!r}; {same}.")
@@ -248,7 +248,7 @@ def _run_cell(name: str, recipe: RelationRecipe, progress: Progress, cache: RowC
 
 
 def _finished(recipe: RelationRecipe, dev: Rows | None) -> RelationResult | None:
-    """What the cell reached on the same rows in an earlier call: it stands, also where its model can no longer be loaded."""
+    """What the cell reached on the same rows in an earlier call: it is kept, even if its model can no longer be loaded."""
     run = Path(recipe.out)
     if not is_done(run):
         return None

@@ -1,4 +1,4 @@
-"""Entity markers. In: a checked row and a tokenizer. Out: token ids with both entities marked, and where each mark stands.
+"""Entity markers. In: a checked row and a tokenizer. Out: token ids with both entities marked, and where each mark is.
 
 Markers are put between tokens, by character offsets: a particle after an entity stays a continuation piece (`[/E1] ##은`). A long
 sentence is cut around both entities before it is marked, so no mark can be lost; what cannot be marked is an error, never a row
@@ -29,7 +29,7 @@ Lead = Literal["none", "entities", "question"]
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """How entities are marked, whether in the sentence, and what stands before it: nothing, the two entities, or a question."""
+    """How entities are marked, whether in the sentence, and what precedes it: nothing, the two entities, or a question."""
 
     marks: Marks
     inline: bool = True
@@ -123,7 +123,7 @@ class Marker:
         return MarkedRow(ids, at[0] + shift, at[1] + shift, cut)
 
     def _lead(self, row: RelationRow) -> tuple[list[int], tuple[int, int]]:
-        """What stands before the sentence, with its closing separator, and the places of both start marks in it."""
+        """What precedes the sentence, with its closing separator, and the places of both start marks in it."""
         if self.scheme.lead == "none":
             return [], (-1, -1)
         if self.scheme.lead == "question":
@@ -144,7 +144,7 @@ def question(row: RelationRow) -> str:
 
 
 def trimmed(sentence: str, entity: Entity) -> tuple[int, int]:
-    """The entity's span without blanks at its edges: a blank is no part of any token."""
+    """The entity's span without blanks at its edges: a blank is not part of any token."""
     word = sentence[entity.start : entity.end]
     return entity.start + len(word) - len(word.lstrip()), entity.end - len(word) + len(word.rstrip())
 
@@ -196,21 +196,21 @@ def _one_of(tokenizer: PreTrainedTokenizerFast, *names: str) -> int:
 
 
 def _covered(pieces: Pieces, span: tuple[int, int], entity: Entity, sentence: str) -> tuple[int, int]:
-    """The pieces of a span; none of them may reach beyond it, or the mark would stand inside a token or inside a syllable."""
+    """The pieces of a span; none of them may reach beyond it, or the mark would fall inside a token or a syllable."""
     low, high = pieces.cover(*span)
     if low == high:
         raise BadRow(f"the tokenizer leaves nothing of {entity.word!r}")
     if any(splits_a_letter(sentence, edge) for edge in span):
-        raise BadRow(f"no token border at the edges of {entity.word!r}: one stands inside a letter written in parts (not NFC)")
+        raise BadRow(f"no token boundary at the edges of {entity.word!r}: one falls inside a decomposed letter (not NFC)")
     if pieces.starts[low] < span[0] or pieces.ends[high - 1] > span[1]:
-        raise BadRow(f"no token border at the edges of {entity.word!r}")
+        raise BadRow(f"no token boundary at the edges of {entity.word!r}")
     return low, high
 
 
 def _window(
     ids: NDArray[np.int32], covered: list[tuple[int, int]], room: int
 ) -> tuple[NDArray[np.int32], list[tuple[int, int]], bool]:
-    """The tokens that fit, around both entities; where they stand too far apart, the middle between them goes."""
+    """The tokens that fit, around both entities; if they are too far apart, the middle between them is cut."""
     if len(ids) <= room:
         return ids, covered, False
     low, high = min(a for a, _ in covered), max(b for _, b in covered)

@@ -95,7 +95,7 @@ def areas_by_draw(positive: NDArray[np.bool_], scores: NDArray[np.floating], wei
 
 
 def label_table(gold: Ints, probabilities: NDArray[np.floating]) -> tuple[LabelScore, ...]:
-    """A line a label, in KLUE's order."""
+    """One line per label, in KLUE's order."""
     predicted = probabilities.argmax(1)
     confusion = confusion_matrix(gold, predicted)
     lines = []
@@ -206,7 +206,7 @@ def _estimate(value: float, draws: Floats, n: int) -> Estimate:
 
 
 def _row_weights(sentences: Sequence[str] | NDArray[np.str_], *, seed: int, draws: int) -> Iterator[Floats]:
-    """How often each row is drawn when its sentence is, a row a draw, in blocks."""
+    """How often each row is drawn when its sentence is, one row per draw, in blocks."""
     _, sentence_of = np.unique(np.asarray(sentences), return_inverse=True)
     count = int(sentence_of.max()) + 1
     rng = np.random.default_rng(seed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +11,7 @@ from torch import nn
 from coref_automl.errors import ModelError
 from coref_automl.models.attention import move, packed_masks
 from coref_automl.models.heads import encode
-from coref_automl.models.load import load_encoder
+from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.models.vocabulary import word_ids
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import ROLE_WORDS, TYPE_WORDS, Marker, special_tokens
@@ -33,7 +31,7 @@ _EDGES = (2, 4, 8, 16, 32, 64, 128)
 class RelationModel(nn.Module):  # type: ignore[misc]
     """Reads [CLS], the start marks, or both; one hidden layer; 30 logits.
 
-    With `distance`, what the head reads is first moved by a learned vector for how far the object's mark stands from the
+    With `distance`, what the head reads is first moved by a learned vector for how far the object's mark is from the
     subject's, and on which side. The vectors start at zero: before training, the model is the one without them.
     """
 
@@ -122,7 +120,7 @@ def save_model(folder: Path, model: RelationModel, marker: Marker, settings: Mod
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    with _without_bars():
+    with quiet_library():
         model.encoder.save_pretrained(folder)
     marker.tokenizer.save_pretrained(folder)
     own = model.head.state_dict() | ({_DISTANCE: model.distance.weight} if model.distance is not None else {})
@@ -131,27 +129,13 @@ def save_model(folder: Path, model: RelationModel, marker: Marker, settings: Mod
     write_json(folder / "relation.json", settings)
 
 
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """The library shows a bar for every file it writes; progress is ours to show."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
-
-
 def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker, ModelSettings]:
     """What `save_model` wrote, ready to predict."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     if not (folder / "relation.json").is_file():
-        raise ModelError(f"{folder} holds no trained relation model; pass the RUN folder of `coref-automl re train`.")
+        raise ModelError(f"{folder} is not a trained relation model; pass the RUN folder of `coref-automl re train`.")
     settings = read_settings(folder / "relation.json")
     if settings["labels"] != list(LABELS):
         raise ModelError(f"{folder} was trained for other labels; train it again with this version.")

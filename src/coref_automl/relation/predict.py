@@ -122,7 +122,7 @@ def predict_text(
     try:
         row = parse_row(raw, number=1, labels=LABELS, labelled=False)
     except BadRow as error:
-        raise RelationDataError(f"This cannot be read: {error}.") from error
+        raise RelationDataError(f"Invalid input: {error}.") from error
     _, probabilities, _ = _predict(seeds, (row,), False, device, quiet())
     order = np.argsort(-probabilities[0], kind="stable")
     ranked = tuple((LABELS[int(label)], float(probabilities[0, label])) for label in order)
@@ -196,7 +196,7 @@ def _refuse_another(out: Path, made_from: dict[str, str]) -> None:
     if not path.is_file():
         return
     if not (out / MANIFEST).is_file():
-        raise FolderError(f"{path} stands there and does not say what it was made from; {remedy}.")
+        raise FolderError(f"{path} exists and does not say what it was made from; {remedy}.")
     held = read_stored(out / MANIFEST, SubmissionManifest)
     if other := [name for name, value in made_from.items() if held["binding"].get(name) != value]:
         seeds = ", ".join(map(str, held["seeds"]))
@@ -231,7 +231,7 @@ def _reader_of_types(seeds: list[Path]) -> str:
 
 
 def _entity(sentence: str, word: str, kind: str | None, start: int | None, role: str) -> dict[str, Any]:
-    """The entity in KLUE's shape; where the word stands more than once, nothing is guessed.
+    """The entity in KLUE's shape; where the word occurs more than once, nothing is guessed.
 
     A row must have a type: one that was left out is filled in here only for runs that do not look at it.
     """

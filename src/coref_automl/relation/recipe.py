@@ -200,4 +200,4 @@ GRID_HELP = {
     "schemes": "Marker scheme; repeatable.",
     "keep_weights": "Keep the weights of every cell, not just the best, to score another --dev later.",
 }
-"""What each side of the grid means: the help of `coref-automl re grid`; `settings` stands in a recipe alone."""
+"""What each side of the grid means: the help of `coref-automl re grid`; `settings` can only be given in a recipe."""

@@ -104,7 +104,7 @@ def _interval(estimate: Estimate) -> str:
 
 
 def write_predictions(path: Path, rows: tuple[RelationRow, ...], probabilities: NDArray[np.float32]) -> None:
-    """A line a row: id, a mark of its sentence, gold, prediction, and the probabilities in label order, to all their digits.
+    """One line per row: id, a mark of its sentence, gold, prediction, and the probabilities in label order, to all their digits.
 
     The mark tells which rows share a sentence, so that predictions can be compared without the file they were made for.
     """
@@ -131,7 +131,7 @@ def read_predictions(path: Path) -> tuple[list[str], NDArray[np.int64], NDArray[
         gold = np.array([INDEX[line["gold"]] if line["gold"] else -1 for line in lines], np.int64)
         probabilities = np.array([line["probs"] for line in lines], np.float32).reshape(-1, len(LABELS))
     except (KeyError, ValueError, TypeError) as error:
-        raise InputError(f"{path} holds no relation predictions ({error}); it was written by something else.") from error
+        raise InputError(f"{path} has no relation predictions ({error}); it was written by something else.") from error
     return [line["guid"] for line in lines], gold, probabilities
 
 

@@ -1,4 +1,4 @@
-"""One relation row. In: a raw row in any of the shapes KLUE-RE travels in. Out: a checked row, or the reason why it is none.
+"""One relation row. In: a raw row in any of the shapes KLUE-RE travels in. Out: a checked row, or the reason why it is not one.
 
 Policy for spans: `end_idx` is inclusive in files and exclusive in `Entity`. One entity inside the other is allowed (the outer
 one's markers go outside); the same span twice, and spans that cross, are bad rows. Nothing is repaired by guessing.
@@ -117,7 +117,7 @@ def _cell(raw: Mapping[str, Any], role: str) -> Mapping[str, Any]:
                 continue
             if isinstance(found, Mapping):
                 return found
-        raise BadRow(f"the cell {role}_entity is no dict: {value[:40]!r}")
+        raise BadRow(f"the cell {role}_entity is not a dict: {value[:40]!r}")
     for pattern in _FLAT:
         flat = {key: raw.get(pattern.format(role=role, key=key)) for key in _KEYS}
         if any(entry is not None for entry in flat.values()):
@@ -135,7 +135,7 @@ def _whole(value: Any, role: str, key: str) -> int:
 
 
 def _why_no_match(word: str, start: int, last: int, role: str, sentence: str) -> str:
-    """Say what stands at the offsets and where the word is; the reader corrects the file, we do not."""
+    """Say what is at the offsets and where the word is; the user corrects the file, we do not."""
     if not word.strip():
         return f"the {role}'s word is blank"
     if not 0 <= start <= last < len(sentence):
@@ -147,7 +147,7 @@ def _why_no_match(word: str, start: int, last: int, role: str, sentence: str) ->
     if sentence[max(0, start) : last] == word:
         return f"the {role} {word!r} ends at {last - 1}, not {last}: end_idx is inclusive; {seen}"
     found = sentence.index(word)
-    return f"the {role}'s {seen}, not {word!r}, which stands at {found}..{found + len(word) - 1}"
+    return f"the {role}'s {seen}, not {word!r}, which is at {found}..{found + len(word) - 1}"
 
 
 def _label(value: Any, labels: tuple[str, ...]) -> str:

@@ -108,7 +108,7 @@ def has_predictions(seed: Path, data: RelationData) -> bool:
 
 
 def stored_scores(seed: Path, data: RelationData) -> Scores:
-    """The scores that stand beside a seed's predictions, from the probabilities before they were rounded to be kept."""
+    """The scores stored with a seed's predictions, from the probabilities before they were rounded to be kept."""
     return read_scores(seed / "predictions" / f"{data.split}.json")[1]
 
 
@@ -126,7 +126,7 @@ def store_predictions(seed: Path, data: RelationData, probabilities: Any, *, com
 
 
 def run_settings(seed: Path) -> Path:
-    """Where the settings of a seed stand, if it kept its weights; beside them is its model, which may also come alone."""
+    """The settings file of a seed that kept its weights; its model is beside it, and may also come alone."""
     if is_model(seed):
         return seed / MODEL[0]
     path = seed / "model" / "relation.json"

@@ -129,7 +129,7 @@ def pushed(table: Any, epsilon: float) -> Iterator[None]:
 
 
 def margins(logits: Any) -> Any:
-    """How far the best relation stands above no_relation (a tensor, a row each); large where the model sees a relation."""
+    """The margin of the best relation over no_relation, per row; large where the model sees a relation."""
     return logits[:, NO_RELATION + 1 :].amax(1) - logits[:, NO_RELATION]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from coref_automl.models.precision import products, rounded, software_rounding
+from coref_automl.models.precision import autocast, products, software_rounding
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.markers import MarkedRow
 from coref_automl.relation.model import RelationModel
@@ -133,12 +133,6 @@ def logits_of(model: RelationModel, side: Side, chosen: Chosen, precision: str, 
     batch = side.tensors.batch(chosen, copies)
     with autocast(side.tensors.device, precision):
         return model(batch.ids, batch.mask, batch.starts)
-
-
-def autocast(device: str, precision: str) -> AbstractContextManager[None]:
-    """bfloat16 where it pays (CUDA) unless told otherwise; weights and the loss stay in float32."""
-    wanted = precision == "bfloat16" or (precision == "auto" and device.startswith("cuda"))
-    return rounded(device, torch.bfloat16 if wanted else None)
 
 
 def matmuls(precision: str) -> AbstractContextManager[None]:

@@ -1,9 +1,9 @@
-"""Training relation extraction. In: a recipe. Out: a run folder with a seed a folder, predictions, and re_results.json.
+"""Training relation extraction. In: a recipe. Out: a run folder with one folder per seed, predictions, and re_results.json.
 
     RUN/recipe.yaml manifest.json events.ndjson re_results.json DONE
     RUN/seed-0/{resume.pt, model/, result.json, predictions/<split>.jsonl, DONE}
 
-A finished seed is never trained again; an interrupted one goes on from its last whole epoch. Early stopping and the choice of
+A finished seed is never trained again; an interrupted one resumes from its last whole epoch. Early stopping and the choice of
 the epoch look at a sentence-disjoint slice of train, never at the file that is scored.
 """
 
@@ -15,7 +15,6 @@ from pathlib import Path
 
 from coref_automl.config import expect, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
-from coref_automl.errors import FolderError
 from coref_automl.locks import claimed
 from coref_automl.models.attention import move
 from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device, weights_fingerprint
@@ -38,6 +37,7 @@ from coref_automl.relation.scoring import (
 )
 from coref_automl.relation.stored import AGAIN, ModelSettings, read_manifest
 from coref_automl.store import MANIFEST, is_done, mark_done, write_json, write_text
+from coref_automl.training.folder import check_binding
 
 VALIDATION = "train-holdout"
 
@@ -65,7 +65,7 @@ def train_relation(
 ) -> RelationResult:
     """Train every seed that is not done yet, score `dev` (or, without one, the held-out slice of train), and sum up.
 
-    `on_epoch(seed, epoch, scores)` hears of every epoch on the held-out slice; what it raises stops the run; it can go on later.
+    `on_epoch(seed, epoch, scores)` hears of every epoch on the held-out slice; what it raises stops the run, which can resume.
     """
     from coref_automl.models.precision import rounding_note
 
@@ -132,9 +132,10 @@ def _usable(name: str, marker: Marker, recipe: RelationRecipe, cache: RowCache, 
 
 
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache) -> None:
-    from coref_automl.relation.fit import RESUME, fit
+    from coref_automl.relation.fit import fit
     from coref_automl.relation.model import build_model, save_model
     from coref_automl.relation.tensors import RowTensors, Side
+    from coref_automl.training.finetuning import RESUME
 
     recipe, mask, device = work.recipe, work.mask, pick_device(work.recipe.device)
     model, marker = build_model(
@@ -200,15 +201,11 @@ def _bind(work: _Work) -> None:
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "train")}
     prints = {"weights": weights_fingerprint(recipe.model), "train": rows_fingerprint(rows)}
     path = work.run / MANIFEST
+    binding = {"settings": settings, "fingerprints": prints}
     if path.is_file():
         held = read_manifest(work.run)["binding"] or {"settings": {}, "fingerprints": {}}
-        for name, value in {**settings, **prints}.items():
-            before = {**held["settings"], **held["fingerprints"]}.get(name)
-            if before != value:
-                raise FolderError(
-                    f"{work.run} was begun with {name} {before!r} and this command has {value!r}; "
-                    "give the same to go on, or choose another --out."
-                )
+        now, before = {**settings, **prints}, {**held["settings"], **held["fingerprints"]}
+        check_binding(work.run, {name: before.get(name) for name in now}, now)
         return
     write_text(work.run / "recipe.yaml", to_yaml(recipe))
     write_json(
@@ -222,7 +219,7 @@ def _bind(work: _Work) -> None:
             "train_rows": len(work.train.rows),
             "validation_rows": len(work.valid.rows),
             "notes": list(_notes(work)),
-            "binding": {"settings": settings, "fingerprints": prints},
+            "binding": binding,
             "label_mask": recipe.label_mask,
             "mask_bias": work.mask.bias.tolist() if work.mask else None,
             "train_sentences": sorted({sentence_mark(row.sentence) for row in rows}),

@@ -62,7 +62,7 @@ class Plan:
         return epoch, self.order(epoch)[within * self.batch : (within + 1) * self.batch]
 
     def tokens_after(self, steps: int) -> int:
-        """Real tokens seen when so many steps are done."""
+        """Real tokens seen after `steps` steps."""
         epoch, within = divmod(steps, self.steps_per_epoch)
         part = int(self.lengths[self.order(epoch)[: within * self.batch]].sum()) if within else 0
         return epoch * self.tokens_per_epoch + part

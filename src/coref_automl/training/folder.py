@@ -84,21 +84,25 @@ def check_run(recipe: TrainRecipe, prints: dict[str, str]) -> None:
     check_folder(run, KIND)
     if not (run / MANIFEST).is_file():
         return
-    held, whole = read_stored(run / MANIFEST, _Manifest)["binding"], _binding(recipe, prints)
-    for key in sorted(set(held) | set(whole)):
-        if held.get(key) != whole.get(key):
+    check_binding(run, read_stored(run / MANIFEST, _Manifest)["binding"], _binding(recipe, prints))
+
+
+def check_binding(run: Path, held: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse a folder that was begun with other settings or data, and say which."""
+    for key in sorted(set(held) | set(now)):
+        if held.get(key) != now.get(key):
             raise FolderError(
-                f"{run} was begun with {_say(key, held)}, and this command has {_say(key, whole)}; "
-                f"give the same settings to go on, or choose another --out."
+                f"{run} was begun with {_say(key, held)}, and this command has {_say(key, now)}; "
+                f"pass the same settings to resume, or choose another --out."
             )
 
 
-def standing(run: Path) -> str:
-    """What an earlier call left, as the next one tells it; empty where training begins at the beginning."""
+def describe_state(run: Path) -> str:
+    """What an earlier call left, in words; empty where training starts from the beginning."""
     if is_done(run):
-        return f"{run} is finished; nothing is computed twice."
+        return f"{run} is finished; nothing to do."
     resume = resumable(run)
-    return f"Going on from {resume.name}." if resume else ""
+    return f"Resuming from {resume.name}." if resume else ""
 
 
 def give_up(run: Path) -> None:
@@ -117,19 +121,19 @@ def checkpoints_of(run: Path) -> list[Path]:
 
 
 def resumable(run: Path) -> Path | None:
-    """The newest checkpoint that training can go on from; one whose state is cut short is named before anything is loaded."""
+    """The newest checkpoint that training can resume from; one whose state is truncated is an error before anything is loaded."""
     able = [path for path in checkpoints_of(run) if (path / "optimizer.pt").is_file() and (path / "trainer_state.json").is_file()]
     if not able:
         return None
     for path in (able[-1] / "trainer_state.json", able[-1] / "clock.json", *(p for s in STATES for p in able[-1].glob(s))):
         if not _is_whole(path):
-            earlier = f"remove {able[-1]} to go on from {able[-2].name}" if len(able) > 1 else f"remove {run} to train again"
+            earlier = f"remove {able[-1]} to resume from {able[-2].name}" if len(able) > 1 else f"remove {run} to train again"
             raise FolderError(f"{path} is damaged (empty or cut short); copy it here again, or {earlier}.")
     return able[-1]
 
 
 def _is_whole(path: Path) -> bool:
-    """Can a file of a checkpoint's state be read? torch writes archives, whose table of contents stands at their end."""
+    """Can a file of a checkpoint's state be read? torch writes archives, whose table of contents is at their end."""
     if path.suffix != ".json":
         return is_zipfile(path)
     try:
@@ -222,7 +226,7 @@ def write_card(folder: Path, recipe: TrainRecipe, made: Provenance) -> None:
 
 
 def add_results(folder: Path, evaluation: Evaluation) -> None:
-    """What an evaluation set says of the checkpoint, each number with its interval; what stood there before is replaced."""
+    """What an evaluation set says of the checkpoint, each number with its interval; earlier results are replaced."""
     card = folder / "README.md"
     if not card.is_file():
         return

@@ -1,7 +1,8 @@
 """Scores checkpoints as they appear. In: a run's folder and an evaluation set. Out: evaluations, the best, a reason to stop.
 
 Only the `select` half decides here; `confirm` is left for the verdict. The rule is that of `compare`: the earliest checkpoint
-that is surely within the margin of the best. When two checkpoints have not changed which one it is, training has stopped paying.
+that is within the margin of the best at 95% confidence. When two further checkpoints do not change it, training has stopped
+paying.
 """
 
 from __future__ import annotations
@@ -33,24 +34,24 @@ PATIENCE = 2
 
 
 class Judge:
-    """Evaluates in the first process; the others wait for its word."""
+    """Evaluates in the first process; the others wait for its answer."""
 
     def __init__(self, recipe: TrainRecipe, run: Path, progress: Progress, accelerator: Any, crew: Crew) -> None:
         self._recipe, self._run, self._progress, self._accelerator, self._crew = recipe, run, progress, accelerator, crew
-        self._told = told_values(run, recipe.metric)
+        self._reported = reported_values(run, recipe.metric)
 
     def after_checkpoint(self) -> str | None:
         """Score what is not scored yet; a reason to stop, or None."""
         if self._recipe.eval_set is None:
             return None
-        return self._crew.word_of_the_first(self._judged() if self._accelerator.is_main_process else None)
+        return self._crew.share_from_first(self._judged() if self._accelerator.is_main_process else None)
 
     def _judged(self) -> str | None:
         try:
             with untouched_randomness():
                 found = self._score()
         except CorefError as error:
-            self._progress.note(f"The newest checkpoint could not be scored, training goes on: {error}")
+            self._progress.note(f"The newest checkpoint could not be scored, training continues: {error}")
             return None
         if found is None:
             return None
@@ -98,8 +99,8 @@ class Judge:
             return None
         found.sort(key=lambda one: natural_order(Path(one.path).name))
         newest = found[-1]
-        for one in self._untold(found):
-            self._tell(one)
+        for one in self._unreported(found):
+            self._report(one)
         return self._choose(newest)
 
     def _choose(self, newest: Evaluation) -> tuple[Choice, int]:
@@ -114,24 +115,24 @@ class Judge:
         choice = choose_entry(left, metric, margin=self._recipe.margin, seed=self._recipe.seed)
         return choice, sum(one.tokens > choice.chosen.tokens for one in curve.entries)
 
-    def _untold(self, found: list[Evaluation]) -> list[Evaluation]:
-        """What no event speaks of yet: a process that was killed while it scored leaves more than the newest.
+    def _unreported(self, found: list[Evaluation]) -> list[Evaluation]:
+        """What no event reports yet: a process that was killed while scoring leaves more than the newest.
 
-        The newest is told again when its value is another one. Older ones than the last that was told are not: events keep order.
+        The newest is reported again when its value has changed; ones older than the last reported are not: events keep order.
         """
         metric = self._recipe.metric
-        last = max(map(natural_order, self._told), default=[])
+        last = max(map(natural_order, self._reported), default=[])
         return [
             one
             for one in found
             if metric in one.estimates
             and (
                 natural_order(Path(one.path).name) > last
-                or (one is found[-1] and self._told.get(Path(one.path).name) != one.estimates[metric].value)
+                or (one is found[-1] and self._reported.get(Path(one.path).name) != one.estimates[metric].value)
             )
         ]
 
-    def _tell(self, one: Evaluation) -> None:
+    def _report(self, one: Evaluation) -> None:
         """An event, with the checkpoint's own progress: the run may have come further since."""
         metric, name = self._recipe.metric, Path(one.path).name
         value = one.estimates[metric]
@@ -140,7 +141,7 @@ class Judge:
         own = {"progress": clock["progress"]} if "progress" in clock else {}
         self._progress.event("evaluation", checkpoint=name, metric=metric, text=str(value), **own, **value.to_json())
         self._progress.note(f"{name}: {metric} {value}")
-        self._told[name] = value.value
+        self._reported[name] = value.value
 
     def _keep_only(self, kept: set[str]) -> None:
         """Remove weights that nobody will ask for; their scores stay."""
@@ -149,19 +150,19 @@ class Judge:
                 remove_checkpoint(checkpoint)
 
 
-def told_values(run: Path, metric: str) -> dict[str, float]:
-    """The value of each checkpoint that a run's events speak of, the last one told last."""
-    told: dict[str, float] = {}
+def reported_values(run: Path, metric: str) -> dict[str, float]:
+    """The value of each checkpoint that a run's events report, the last one last."""
+    values: dict[str, float] = {}
     for row in read_events(run / "events.ndjson"):
         if row["event"] == "evaluation" and row["metric"] == metric:
-            told.pop(row["checkpoint"], None)
-            told[row["checkpoint"]] = float(row["value"])
-    return told
+            values.pop(row["checkpoint"], None)
+            values[row["checkpoint"]] = float(row["value"])
+    return values
 
 
 @contextmanager
 def untouched_randomness() -> Iterator[None]:
-    """Whatever is drawn inside, training goes on as if it had not been: a scored run and an unscored one learn the same."""
+    """Random draws inside do not affect training: a scored run and an unscored one learn the same."""
     python, numpy = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng():

@@ -1,6 +1,6 @@
 """The optimizer. In: a model, a rate, layer-wise decay. Out: AdamW over groups that share a rate and a weight decay.
 
-Layer-wise decay goes by layer index: the head and what stands behind the last layer have the full rate, layer i of n has
+Layer-wise decay goes by layer index: the head and everything after the last layer have the full rate, layer i of n has
 decay^(n - i), the embeddings decay^(n + 1).
 """
 
@@ -29,7 +29,7 @@ class Group:
 
 
 def depth_of(name: str, layers: int, prefix: str) -> int:
-    """Where a parameter stands, by its name. Tables that all layers share count as embeddings."""
+    """The depth of a parameter, by its name. Tables that all layers share count as embeddings."""
     if match := _LAYER.search(name):
         return int(match.group(1)) + 1
     inner = name.removeprefix(prefix + ".")
@@ -65,7 +65,7 @@ def groups_of(model: Any, *, rate: float, weight_decay: float, layer_decay: floa
 
 
 def describe(groups: Iterable[Group]) -> list[str]:
-    """One line a group: its rate, its weight decay, how many parameters."""
+    """One line per group: its rate, its weight decay, how many parameters."""
     return [
         f"{'all layers' if group.depth is None else f'depth {group.depth}'}: rate {group.rate:.3g}, "
         f"weight decay {group.weight_decay:g}, "

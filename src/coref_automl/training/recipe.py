@@ -249,7 +249,7 @@ FROM_SCRATCH = Recommended(
 FROM_SCRATCH_POST_NORM = dataclasses.replace(
     FROM_SCRATCH,
     learning_rate=1e-4,
-    provenance="the rate at which a post-norm encoder left the unigram loss; at 3e-4 it stood still",
+    provenance="the rate at which a post-norm encoder left the unigram loss; at 3e-4 it did not move",
 )
 FROM_WORDS_POST_NORM = dataclasses.replace(
     FROM_SCRATCH,

@@ -1,7 +1,7 @@
 """One training run. In: a TrainRecipe. Out: a folder of checkpoints, each of which loads alone and says how it came to be.
 
-Interrupted at any moment, the same command goes on from the newest whole checkpoint. On a CPU the end is bit for bit that of
-an unbroken run. Runs under `accelerate launch` as it is.
+Interrupted at any moment, the same command resumes from the newest complete checkpoint. On a CPU the result is bit for bit
+that of an uninterrupted run. Runs under `accelerate launch` as it is.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from coref_automl.training.folder import (
     best_of,
     checkpoints_of,
     claim_run,
+    describe_state,
     give_up,
     read_clock,
     resumable,
-    standing,
     write_card,
 )
 from coref_automl.training.judge import Judge
@@ -89,7 +89,7 @@ def _count(number: float, noun: str) -> str:
 
 
 def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResult:
-    """Train, or go on training, until the budget is spent; a finished run is returned as it stands."""
+    """Train, or resume training, until the budget is spent; a finished run is returned as it is."""
     recipe = expect(recipe, TrainRecipe, "train")
     started = time.monotonic()
     main = int(os.environ.get("RANK", "0")) == 0
@@ -110,7 +110,7 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
     if main:
         progress = progress.into(run / "events.ndjson")
     if is_done(run):
-        progress.note(standing(run))
+        progress.note(describe_state(run))
         return _result(run, None, None)
     for note in work.notes:
         progress.note(note)
@@ -125,7 +125,7 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
         except torch.OutOfMemoryError as error:
             if work.processes > 1:  # the other processes wait inside the step and cannot begin again with this one
                 raise OutOfMemory(
-                    f"Out of memory with {micro} rows a process; pass --micro-batch {max(1, micro // 2)}."
+                    f"Out of memory with {micro} rows per process; pass --micro-batch {max(1, micro // 2)}."
                 ) from error
             if micro == 1:
                 raise OutOfMemory(
@@ -133,7 +133,7 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
                     f"pass --gradient-checkpointing, or prepare shorter blocks."
                 ) from error
         micro = micro_batch(known(work.recipe.batch), micro // 2, work.processes)
-        progress.note(f"Out of memory: going on with {micro} rows at a time; the effective batch stays {work.recipe.batch}.")
+        progress.note(f"Out of memory: continuing with {micro} rows at a time; the effective batch stays {work.recipe.batch}.")
         _release()
 
 
@@ -190,7 +190,7 @@ def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progre
     if work.processes > 1:
         clock.shared = lambda progress: _agree(trainer, progress)
     if resume:
-        progress.note(standing(run))
+        progress.note(describe_state(run))
     for line in work.lines(micro):
         progress.note(line)
     total, unit = (work.last, "steps") if work.last < OPEN_END else (60 * known(recipe.max_minutes), "s")
@@ -279,9 +279,9 @@ def _save_seconds(model: Any) -> float:
 
 def _agree(trainer: MaskedTrainer, progress: float) -> float:
     """The progress of the first process."""
-    told = torch.tensor([progress], dtype=torch.float64, device=trainer.args.device)
-    torch.distributed.broadcast(told, 0)
-    agreed: float = told.item()
+    shared = torch.tensor([progress], dtype=torch.float64, device=trainer.args.device)
+    torch.distributed.broadcast(shared, 0)
+    agreed: float = shared.item()
     return agreed
 
 

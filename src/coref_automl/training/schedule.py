@@ -45,14 +45,14 @@ def is_save_step(step: int, steps_per_epoch: int, every: float, last: int) -> bo
 
 
 def save_steps(steps_per_epoch: int, every: float, last: int) -> tuple[int, ...]:
-    """All save steps of a run with a known end: 131 steps an epoch, every half, give 65, 131, 196, 262 ..."""
+    """All save steps of a run with a known end: 131 steps per epoch, every half, give 65, 131, 196, 262 ..."""
     interval = max(_exact(every) * steps_per_epoch, Fraction(1)) if every else Fraction(last)
     due = {math.floor(number * interval) for number in range(1, math.floor(Fraction(last) / interval) + 1)} | {last}
     return tuple(step for step in sorted(due) if is_save_step(step, steps_per_epoch, every, last))
 
 
 def crossed_mark(before: float, now: float, marks: int) -> bool:
-    """Does one of so many even marks of a run lie between two of its progresses, or at the later one?"""
+    """Is one of the evenly spaced marks of a run crossed between two values of its progress?"""
     return math.floor(marks * now + 1e-9) > math.floor(marks * before + 1e-9)
 
 
@@ -107,7 +107,7 @@ class Clock:
         return self.earlier + time.monotonic() - self.started
 
     def progress(self, step: int) -> float:
-        """How far a run is after so many steps."""
+        """The progress of a run after `step` steps."""
         by_steps = step / self.last
         if self.minutes is None:
             return by_steps

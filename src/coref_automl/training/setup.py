@@ -92,7 +92,7 @@ class Prepared:
         where = f"after steps {shown}" if saves else open_end
         return [
             f"{recipe.objective} on {self.device}: {plan.rows:,} rows of {self.dataset.seq_len:,} "
-            f"({plan.tokens_per_epoch:,} real tokens), {plan.steps_per_epoch:,} steps an epoch, "
+            f"({plan.tokens_per_epoch:,} real tokens), {plan.steps_per_epoch:,} steps per epoch, "
             f"until {' or '.join(steps + minutes)}.",
             f"Batch {recipe.batch} = {micro} rows x {known(recipe.batch) // (micro * self.processes)} "
             f"x {self.processes} processes; checkpoints {where}.",
@@ -113,7 +113,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     dataset.check_tokenizer(tokens_print)
     _check_tokenizer(recipe, tokens_print)
     if recipe.objective == "entity" and not len(dataset.mentions):
-        raise DatasetError(f"{recipe.dataset} holds no mentions; prepare it with: coref-automl prepare entity")
+        raise DatasetError(f"{recipe.dataset} has no mentions; prepare it with: coref-automl prepare entity")
     if recipe.eval_set is not None:
         choose(recipe.metric, METRICS, "metric")
         EvalSet.open(Path(recipe.eval_set)).noun_table(tokenizer)  # what is missing is better said now than after half an epoch
@@ -173,13 +173,13 @@ def _checkpoints_of_runs(recipe: TrainRecipe) -> tuple[TrainRecipe, list[str]]:
 
 
 def _checkpoint_of(model: str, option: str) -> str | None:
-    """A run's folder stands for the checkpoint that its evaluations chose, or for its newest one. None: it is no run."""
+    """A run's folder means the checkpoint that its evaluations chose, or its newest one. None: it is not a run."""
     folder = Path(model)
     if kind_of_folder(folder) != KIND:
         return None
     checkpoints = checkpoints_of(folder)
     if not checkpoints:
-        raise ModelError(f"The run {folder} has no whole checkpoint yet; finish it first, or pass another {option}.")
+        raise ModelError(f"The run {folder} has no complete checkpoint yet; finish it first, or pass another {option}.")
     return str(best_of(folder) or checkpoints[-1])
 
 
@@ -190,7 +190,7 @@ def known(value: Any) -> Any:
 
 
 def load_model(work: Prepared, resume: Path | None) -> LoadedModel:
-    """The model to train: a checkpoint to go on from, random weights, or the recipe's model made as long as the blocks."""
+    """The model to train: a checkpoint to resume from, random weights, or the recipe's model made as long as the blocks."""
     recipe, length = work.recipe, work.dataset.seq_len
     notes: list[str] = []
     if resume is not None:

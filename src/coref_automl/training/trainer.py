@@ -35,7 +35,7 @@ PATIENCE = timedelta(days=30)
 
 
 class Crew:
-    """One process or several; alone, nothing is waited for."""
+    """One process or several; one process alone never waits."""
 
     def __init__(self, processes: int, device: str) -> None:
         self._group: Any = None
@@ -46,18 +46,18 @@ class Crew:
             PartialState(cpu=not device.startswith("cuda"))
             self._group = torch.distributed.new_group(backend="gloo", timeout=PATIENCE)
 
-    def word_of_the_first(self, value: T) -> T:
-        """What the first process passes; the values of the others are not looked at."""
+    def share_from_first(self, value: T) -> T:
+        """What the first process passes; the values of the others are ignored."""
         if self._group is None:
             return value
         import torch.distributed
 
-        told = [value]
-        torch.distributed.broadcast_object_list(told, src=0, group=self._group)
-        return told[0]
+        shared = [value]
+        torch.distributed.broadcast_object_list(shared, src=0, group=self._group)
+        return shared[0]
 
     def wait(self) -> None:
-        """Go on when every process has come this far."""
+        """Wait until every process has come this far."""
         if self._group is not None:
             import torch.distributed
 

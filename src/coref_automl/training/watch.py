@@ -41,8 +41,8 @@ class RunStatus(Record):
             out.append(f"loss {self.loss:.4f}  {spark(self.losses)}")
             out.append(f"rate {self.rate:.3g}, {self.tokens_per_second:,.0f} real tokens/s, {self.tokens:,} tokens so far")
         out += [f"last evaluation: {self.last_evaluation}"] if self.last_evaluation else []
-        told = self.last_note.replace(": ", " ", 1) == self.last_evaluation  # the note that went with it
-        return out + ([self.last_note] if self.last_note and not told else [])
+        repeated = self.last_note.replace(": ", " ", 1) == self.last_evaluation  # the note that went with it
+        return out + ([self.last_note] if self.last_note and not repeated else [])
 
 
 def status_of(run: Path) -> RunStatus:

@@ -36,11 +36,11 @@ def tasks_of(metric: str) -> tuple[Task, ...]:
 
 
 def split_set(evalset: EvalSet, out: Path, metric: str, *, limit: int | None) -> dict[Half, EvalSet]:
-    """Write both halves under `out`, or open them where they stand. `limit` bounds the items of each task in each half."""
+    """Write both halves under `out`, or open existing ones. `limit` bounds the items of each task in each half."""
     missing = [task for task in tasks_of(metric) if not evalset.items.get(task)]
     if missing:
         raise RecipeError(
-            f"{evalset.folder} holds no {missing[0]} items, which {metric} counts; choose another --metric or --eval-set."
+            f"{evalset.folder} has no {missing[0]} items, which {metric} needs; choose another --metric or --eval-set."
         )
     return {half: _half(evalset, out / half, half, metric, limit) for half in HALVES}
 
@@ -59,7 +59,7 @@ def _half(evalset: EvalSet, folder: Path, half: Half, metric: str, limit: int | 
         kept = {task: _some(evalset.items[task], half, limit) for task in tasks_of(metric)}
         if empty := [task for task, items in kept.items() if not items]:
             raise RecipeError(
-                f"No {empty[0]} item of {evalset.folder} falls into its {half} half: the set is too small to tune with."
+                f"No {empty[0]} item of {evalset.folder} falls into its {half} half: the set is too small for tuning."
             )
         used = {item.document for items in kept.values() for item in items}
         claim_folder(folder, "evalset")

@@ -168,7 +168,7 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
     datasets = open_datasets(recipe, original, out, progress)
     scratch = [model.startswith(NEW) for model in recipe.models]
     if any(scratch) and not all(scratch):
-        raise RecipeError("Models with random weights and trained ones want other ranges; tune them in two studies.")
+        raise RecipeError("Models with random weights and pretrained ones need different ranges; tune them in two studies.")
     halves = split_set(original, out / "evalsets", metric, limit=recipe.eval_items)
     prints = {f"dataset {name}": dataset.fingerprint for name, dataset in datasets.items()}
     prints["eval_set"] = halves["select"].fingerprint
@@ -225,7 +225,7 @@ _DEFAULTS = {
 
 
 def open_datasets(recipe: TuneRecipe, evalset: EvalSet, out: Path, progress: Progress) -> dict[str, PackedDataset]:
-    """The prepared datasets by name; texts are prepared first, a folder a length."""
+    """The prepared datasets by name; texts are prepared first, one folder per length."""
     if recipe.datasets:
         return _labelled([PackedDataset.open(Path(folder)) for folder in recipe.datasets])
     from coref_automl.corpus.prepare import prepare
@@ -282,8 +282,8 @@ def settle_space(recipe: TuneRecipe, datasets: dict[str, PackedDataset], *, scra
     sides = {"model": recipe.models, "dataset": tuple(datasets)}
     for name in sides:
         if name in given:
-            raise RecipeError(f"space: {name} is a dimension by itself when --{name} is given several times; leave it out.")
+            raise RecipeError(f"space: {name} becomes a dimension when --{name} is given several times; leave it out.")
     whole = {**{name: list(values) for name, values in sides.items() if len(values) > 1}, **given}
     if both := sorted(set(whole) & set(recipe.settings)):
-        raise RecipeError(f"{both[0]} stands in settings and in space; leave it in one of them.")
+        raise RecipeError(f"{both[0]} is in settings and in space; keep it in one of them.")
     return read_space(whole, "mlm")

@@ -27,13 +27,13 @@ _ENOUGH = 0.97
 One alone may be a busy moment of the machine.
 """
 
-_SLOWER = "more is slower on a CPU"
-_NO_LARGER = "no larger one was tried"
+_SLOWER = "larger is slower on a CPU"
+_NO_LARGER = "larger sizes were not tried"
 
 
 @dataclass(frozen=True, slots=True)
 class Size(Record):
-    """One micro-batch: seconds a step, real tokens a second, peak memory where the device tells."""
+    """One micro-batch: seconds per step, real tokens per second, peak memory where known."""
 
     rows: int
     seconds: float
@@ -60,7 +60,7 @@ class ProbeResult(Record):
 
     def lines(self) -> list[str]:
         shown = [
-            f"{size.rows:>5} rows: {size.seconds:.3f} s a step, {size.tokens_per_second:,.0f} tokens/s"
+            f"{size.rows:>5} rows: {size.seconds:.3f} s per step, {size.tokens_per_second:,.0f} tokens/s"
             + (f", {size.gigabytes:.1f} GB" if size.gigabytes is not None else "")
             for size in self.sizes
         ]
@@ -89,10 +89,10 @@ def probe(recipe: TrainRecipe, *, largest: int = 256, steps: int = 3, progress: 
         sizes = tuple(read_stored_rows(kept, Size)) if kept.is_file() else ()
     if not sizes:
         raise OutOfMemory(
-            f"Not even one row of {work.dataset.seq_len:,} tokens trains here ({outcome.error or outcome.value}); pass "
+            f"Not even a single row of {work.dataset.seq_len:,} tokens trains here ({outcome.error or outcome.value}); pass "
             f"--gradient-checkpointing, or prepare shorter blocks."
         )
-    stopped = str(outcome.value) if outcome.error is None else "then the process was killed: out of memory"
+    stopped = str(outcome.value) if outcome.error is None else "the process was killed: out of memory"
     best = max(sizes, key=lambda size: size.tokens_per_second)
     batch = known(work.recipe.batch)
     fastest = micro_batch(batch, best.rows)

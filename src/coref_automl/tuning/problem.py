@@ -1,6 +1,6 @@
 """What a study asks of a task. In: a TuneRecipe. Out: a Problem: the space, the jobs of trials, their reports, the verdict.
 
-`masked.py` and `relation.py` are the two tasks; the engine (study, finish, page) knows only what stands here.
+`masked.py` and `relation.py` are the two tasks; the engine (study, finish, page) knows only what is defined here.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Job(Record):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report of a trial: the eighth of its budget, the metric on `select`, and its hits (a text a task; none for `re`)."""
+    """One report of a trial: the eighth of its budget, the metric on `select`, its hits (one text per task; none for `re`)."""
 
     step: int
     value: float

@@ -26,7 +26,7 @@ RECOMMENDED = "recommended"
 
 
 def halving(prune: bool, counts: Callable[[Any], bool]) -> Any:
-    """Optuna's pruner: rungs at two and four eighths, the better half goes on. Only trials that count stand on the rungs."""
+    """Optuna's pruner: rungs at two and four eighths, the better half continues. Only trials that count are compared."""
     import optuna
 
     if not prune:
@@ -56,7 +56,7 @@ class _Counted:
 def reason_to_cut(
     trial: Any, report: Report, trials: Sequence[Any], clusters: Sequence[NDArray[np.str_]], *, prune: bool, seed: int
 ) -> str | None:
-    """Why this trial ends here. `trials` are Optuna's frozen trials; every report is told to the pruner, cut or not."""
+    """Why this trial ends here. `trials` are Optuna's frozen trials; every report reaches the pruner, cut or not."""
     halved = trial.should_prune()
     if not prune or report.step >= REPORTS or trial.user_attrs.get("origin") == RECOMMENDED:
         return None

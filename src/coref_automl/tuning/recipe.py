@@ -30,7 +30,7 @@ _DECIDED: dict[TuneTask, dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Texts to prepare where no dataset is named: one folder a length. `limit` is documents a file."""
+    """Texts to prepare where no dataset is named: one folder per length. `limit` is documents per file."""
 
     sources: tuple[str, ...]
     seq_lens: tuple[int, ...] = (512,)
@@ -98,7 +98,7 @@ class TuneRecipe:
         for name in self.settings:
             if name in (decided := _DECIDED[self.task]):
                 where = f"give it as {decided[name]}: beside settings" if decided[name] else "leave it out"
-                raise RecipeError(f"settings: {name} is decided by the study; {where}.")
+                raise RecipeError(f"settings: {name} is set by the study; {where}.")
         for name in ("models", "datasets"):
             entries = getattr(self, name)
             if len(set(entries)) != len(entries):
@@ -106,7 +106,7 @@ class TuneRecipe:
 
     @property
     def arm(self) -> str:
-        """The name of the Optuna study: random search stands beside the tuner under a name of its own."""
+        """The name of the Optuna study: random search has a name of its own."""
         return self.study if self.sampler == "tpe" else f"{self.study}-{self.sampler}"
 
 
@@ -140,4 +140,4 @@ HELP = {
     "device": "auto, cpu or cuda.",
     "lang": "Language of study.html: ko or en.",
 }
-"""What each field means: the help of `coref-automl tune`; `texts`, `settings` and `space` stand in a recipe alone."""
+"""What each field means: the help of `coref-automl tune`; `texts`, `settings` and `space` can only be given in a recipe."""

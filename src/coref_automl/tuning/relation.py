@@ -154,7 +154,7 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
         given = {name: entry for name, entry in given.items() if name not in recipe.settings}
     whole = {**({"model": list(recipe.models)} if len(recipe.models) > 1 else {}), **given}
     if both := sorted(set(whole) & set(recipe.settings)):
-        raise RecipeError(f"{both[0]} stands in settings and in space; leave it in one of them.")
+        raise RecipeError(f"{both[0]} is in settings and in space; keep it in one of them.")
     space = read_space(whole, "re")
     fixed = {**to_mapping(RelationRecipe("", "", "")), **recipe.settings, "model": recipe.models[0]}
     binding = {

@@ -99,8 +99,8 @@ def run_study(
         launcher = launcher or launcher_of(recipe.engine, recipe.workers, recipe.device)
         Search(study, problem, recipe, launcher, progress, owner, wait).run()
         if elsewhere := running_elsewhere(study):
-            told = f"{elsewhere} trials of {recipe.arm} still run elsewhere; whoever ends last compares the best."
-            return StudyResult(recipe.arm, recipe.sampler, problem.metric, states(study), told)
+            note = f"{elsewhere} trials of {recipe.arm} are still running elsewhere; the last to finish compares the best."
+            return StudyResult(recipe.arm, recipe.sampler, problem.metric, states(study), note)
         final = finish(study, problem, recipe, launcher, progress, wait=wait)
         return write_outputs(study, problem, recipe, final, out, draw=draw)
 

@@ -116,7 +116,7 @@ class Dimension:
         return self.kind(min(self.high, max(self.low, value)))
 
     def ends(self) -> tuple[Any, ...]:
-        """Values that stand for the whole dimension when it is checked."""
+        """Values that represent the whole dimension when it is checked."""
         return self.choices or (self.kind(self.low), self.kind(self.high))
 
     def plain(self) -> Any:
@@ -173,7 +173,7 @@ def read_space(data: Mapping[str, Any], task: TuneTask, where: str = "space") ->
                     f"{where}: {name} counts only when {other} is {values[0]!r}, which {other} never is; correct its `when`."
                 )
             if other not in known and other in data:
-                raise RecipeError(f"{where}: {name} depends on {other}, which stands below it; put {other} first.")
+                raise RecipeError(f"{where}: {name} depends on {other}, which comes after it; put {other} first.")
         dimensions.append(dimension)
     if not dimensions:
         raise RecipeError(f"{where} is empty; name at least one of {', '.join(TUNABLE[task])}.")
@@ -272,7 +272,7 @@ def masked_space(
 ) -> dict[str, Any]:
     """What to vary in continued pretraining (or, with `scratch`, in training from random weights).
 
-    `rows` are those of the smallest dataset: a batch of all of them leaves a step an epoch, and a larger one changes nothing.
+    `rows` are those of the smallest dataset: a batch of all of them leaves one step per epoch, and a larger one changes nothing.
     """
     longest = max(lengths)
     batch = min((FROM_SCRATCH if scratch else recommended(longest)).batch, 1 << max(1, max(4, rows // 4).bit_length() - 1))

@@ -33,7 +33,7 @@ _PATIENCE = 30.0
 def open_study(
     recipe: TuneRecipe, out: Path, binding: Mapping[str, Any], *, starts: Sequence[Mapping[str, Any]] = (), owner: str = ""
 ) -> Any:
-    """Make the study with `starts` in its queue, or go on with it. One begun with another space, data or budget is refused.
+    """Create the study with `starts` in its queue, or resume it. One begun with another space, data or budget is refused.
 
     Of several machines that begin together the storage lets one create the study; the others wait until it has filled the queue.
     """
@@ -57,7 +57,7 @@ def open_study(
         study.set_user_attr("binding", dict(binding))
     elif differs := _difference(held, binding):
         raise RecipeError(
-            f"The study {recipe.arm!r} was begun with {differs}; give the same to go on, or choose another --out, "
+            f"The study {recipe.arm!r} was begun with {differs}; pass the same to resume, or choose another --out, "
             "and with a shared --storage another --study name."
         )
     if not study.user_attrs.get("queued"):
@@ -75,7 +75,7 @@ def _wait_for_queue(study: Any, patience: float) -> None:
 
 
 def arms(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any]) -> list[Any]:
-    """Every study of this storage that searched the same space with the same budget: what can stand in one table."""
+    """Every study of this storage that searched the same space with the same budget: what can be in one table."""
     optuna = _optuna()
     binding = json.loads(json.dumps(binding))
     storage = _storage(recipe.storage, out)
@@ -163,7 +163,7 @@ def _database(url: str) -> Any:
         raise MissingExtra("SQLAlchemy", "scale", "--storage") from missing
     driver = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", url)
     try:
-        # a connection a question: a study asks a few a second, and none stays open in a process that is killed or forked
+        # one connection per query: a study makes a few per second, and none stays open in a process that is killed or forked
         return optuna.storages.RDBStorage(driver, engine_kwargs={"poolclass": sqlalchemy.pool.NullPool})
     except ModuleNotFoundError as missing:
         raise MissingExtra(str(missing.name), "scale", "--storage") from missing

@@ -1,7 +1,7 @@
 """The search. In: a Problem and a recipe. Out: a study in its storage with as many trials as were asked for.
 
-The parent asks Optuna for settings, starts a process a trial, reads its reports as they appear, and cuts, closes or queues again.
-It can be killed at any moment: the same command goes on, and trained checkpoints are not trained again.
+The parent asks Optuna for settings, starts one process per trial, reads its reports, and prunes, closes or requeues it.
+It can be killed at any moment: the same command resumes, and nothing is trained twice.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Search:
         self.looked = time.monotonic()
         ours = [active.trial.number for active in self.active.values()]
         for number in recover(self.study, self.owner, private=self.recipe.storage is None, ours=ours):
-            self.progress.note(f"Trial {number} was left running by a process that ended; its settings run again.")
+            self.progress.note(f"Trial {number} was left running by a process that ended; its settings are queued again.")
 
     def _ended(self) -> int:
         return sum(counts(trial) and trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))
@@ -156,7 +156,7 @@ class Search:
             )
 
     def _end(self, slot: int, stage: Stage) -> None:
-        """A process that is over: done, failed with a reason, or dead without a word."""
+        """A process that is over: done, failed with a reason, or dead without one."""
         active = self.active[slot]
         outcome = read_outcome(active.job) if active.running.code >= 0 else None
         step, value = active.last
@@ -191,7 +191,7 @@ class Search:
         if state == "COMPLETE":
             self.progress.note(f"Trial {number}: {self.problem.label} {100 * (value or 0):.2f}% on select")
         elif state == "PRUNED":
-            self.progress.note(f"Trial {number} cut: {reason}")
+            self.progress.note(f"Trial {number} pruned: {reason}")
             self.problem.drop_weights(active.job)
         else:
             self.progress.note(f"Trial {number} failed ({kind}): {reason} Log: {active.job.log}")

@@ -65,7 +65,7 @@ def run_apart(job: dict[str, Any], at: str | None = None) -> int:
     `at` is the folder that relative paths are meant from, where this process was started in another one.
     """
     if at is not None and not Path(at).is_dir():
-        raise FolderError(f"{at} is not there on {platform.node()}; start the command in a folder that all machines see.")
+        raise FolderError(f"{at} does not exist on {platform.node()}; start the command in a folder all machines see.")
     with chdir(at or "."):
         work = Job.from_json(job)
         path, ended = Path(work.folder) / "job.json", Path(work.folder) / OUTCOME
@@ -81,7 +81,7 @@ def run_apart(job: dict[str, Any], at: str | None = None) -> int:
 
 
 def death(code: int, job: Job, times: str = "") -> str:
-    """How a process ended that left no outcome, in words; only a signal kills."""
+    """How a process ended that left no outcome; only a signal kills."""
     if code < 0:
         return f"its process was killed (signal {-code}){times}"
     lines = job.log.read_text("utf-8", "replace").splitlines() if job.log.is_file() else []
@@ -114,7 +114,7 @@ def run_job(job: dict[str, Any]) -> TrialOutcome:
 
 
 def read_outcome(job: Job) -> TrialOutcome | None:
-    """How a job ended; None where its process died without a word."""
+    """How a job ended; None where its process died without one."""
     path = Path(job.folder) / OUTCOME
     return read_stored(path, TrialOutcome, remedy="remove it, and run the study again") if path.is_file() else None
 
@@ -132,7 +132,7 @@ def _masked(job: Job) -> None:
     from coref_automl.config import from_mapping
     from coref_automl.errors import EvaluationError
     from coref_automl.evaluation.run import EvaluateRecipe, evaluate
-    from coref_automl.training.judge import told_values
+    from coref_automl.training.judge import reported_values
     from coref_automl.training.recipe import TrainRecipe
     from coref_automl.training.run import train
 
@@ -140,8 +140,8 @@ def _masked(job: Job) -> None:
     if job.confirm is not None and is_done(job.run) and not list(job.run.glob("checkpoint-*/training.json")):
         remove(job.run)  # its weights were given up when it was not among the best; now it is a finalist
     result = train(recipe, progress=Progress())
-    told = list(told_values(job.run, recipe.metric))
-    if result.checkpoints and told[-1:] != [result.checkpoints[-1].name]:
+    reported = list(reported_values(job.run, recipe.metric))
+    if result.checkpoints and reported[-1:] != [result.checkpoints[-1].name]:
         raise EvaluationError(f"The last checkpoint of {job.run} could not be scored; its log says why.")
     if job.confirm is not None:
         how = EvaluateRecipe(
@@ -276,7 +276,7 @@ class _Process:
 
 
 class RayLauncher:
-    """A task a trial; Ray decides where."""
+    """One task per trial; Ray decides where."""
 
     def __init__(self, workers: int, device: str) -> None:
         self.slots = workers

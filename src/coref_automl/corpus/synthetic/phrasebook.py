@@ -46,7 +46,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Unrelated:
-    """Sentences in which two entities stand side by side and nothing holds between them."""
+    """Sentences with two unrelated entities."""
 
     subject: str
     object: str

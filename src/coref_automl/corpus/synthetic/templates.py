@@ -1,10 +1,10 @@
-"""Sentence templates. In: a template and a way to look names up. Out: text, and where every name stands in it.
+"""Sentence templates. In: a template and a way to look names up. Out: text, and where every name is in it.
 
 {x:은}        the thing that `x` names, with the particle that fits it
-{:을}         a particle that fits whatever stands before it
+{:을}         a particle that fits whatever precedes it
 [a|b|c]       one of several wordings; wordings may hold names and further choices
 
-A particle is written as it stands after a consonant, and takes the form that fits the last sound before it.
+A particle is written in its form after a consonant, and takes the form that fits the last sound before it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from random import Random
 
 _SILENT = re.compile(r"(\([^()]*\)|[’”'\"》〉」』])+$")
-"""What may stand between a word and its particle without being heard: closing quotes, and a remark in brackets."""
+"""What may come between a word and its particle without being heard: closing quotes, and a remark in brackets."""
 
 _DIGITS = {"0": 21, "1": 8, "2": 0, "3": 16, "4": 0, "5": 0, "6": 1, "7": 8, "8": 8, "9": 0}
 _LETTERS = {"L": 8, "R": 8, "M": 16, "N": 4}

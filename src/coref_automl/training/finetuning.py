@@ -1,0 +1,89 @@
+"""Fine-tuning a head on an encoder. In: a model, parameter groups, a seed. Out: epochs of steps that resume where they stopped.
+
+Relation extraction and coreference train with this. What an epoch draws (order, cuts, dropout) depends on (seed, epoch) alone, so
+a run that resumes from its last whole epoch ends where an uninterrupted one does.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coref_automl.errors import NotFinite
+from coref_automl.store import written_whole
+from coref_automl.training.optimizer import Group, adamw
+from coref_automl.training.schedule import rate_factor
+
+RESUME = "resume.pt"
+"""The state of a fit after its last whole epoch, beside the weights it will leave."""
+
+_CLIP = 1.0
+
+
+class Updates:
+    """AdamW on a linear schedule with warm-up, gradients clipped, and its state on disk."""
+
+    def __init__(self, model: Any, groups: list[Group], warmup: float) -> None:
+        self._model = model
+        self._optimizer = adamw(groups, fused=True)
+        self._peaks = tuple(group["lr"] for group in self._optimizer.param_groups)
+        self._warmup = warmup
+
+    def set_rate(self, progress: float) -> None:
+        """The learning rates at a progress from 0 to 1."""
+        for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
+            group["lr"] = peak * rate_factor(progress, "linear", self._warmup)
+
+    def step(self, *, keep_gradients: bool = False) -> None:
+        """Apply the gradients and clear them; `keep_gradients` zeroes them in place, as recorded steps need."""
+        torch.nn.utils.clip_grad_norm_(self._model.parameters(), _CLIP)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=not keep_gradients)
+
+    def save(self, path: Path, **more: Any) -> None:
+        """Torch fills memory, not the file: its writer would turn a Ctrl-C or a full disk into an error of its own."""
+        buffer = io.BytesIO()
+        torch.save({"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(), **more}, buffer)
+        with written_whole(path, "wb") as handle:
+            handle.write(buffer.getbuffer())
+
+    def load(self, path: Path) -> dict[str, Any] | None:
+        """Put model and optimizer back where `save` left them; what else it kept, or None where nothing was saved."""
+        if not path.is_file():
+            return None
+        held: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        self._model.load_state_dict(held.pop("model"))
+        self._optimizer.load_state_dict(held.pop("optimizer"))
+        return held
+
+
+@contextmanager
+def own_randomness(device: str) -> Iterator[None]:
+    """Dropout draws from torch's global state, which is restored afterwards."""
+    with torch.random.fork_rng(devices=[torch.device(device)] if device.startswith("cuda") else []):
+        yield
+
+
+def seed_epoch(seed: int, epoch: int) -> None:
+    torch.manual_seed(1_000_003 * seed + epoch)
+
+
+def checked_loss(loss: Any, step: int) -> float:
+    """The loss as a number; NaN and infinity end the run."""
+    value = float(loss.detach())
+    if not math.isfinite(value):
+        raise NotFinite(f"The loss is NaN or infinite at step {step}; lower --lr or pass --precision float32.")
+    return value
+
+
+def weights_on_cpu(model: Any, *, trained_only: bool = False) -> dict[str, Any]:
+    """A copy of a model's weights; `trained_only` leaves out what is frozen and what is not a parameter."""
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    held = {name: value for name, value in model.state_dict().items() if name in trained or not trained_only}
+    return {name: value.detach().to("cpu", copy=True) for name, value in held.items()}
