@@ -4,7 +4,7 @@ import ast
 import sys
 from pathlib import Path
 
-from coref_automl.cli.reference import reference
+from coref_automl.cli.app import reference
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "coref_automl"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from coref_automl.config import from_mapping, nearest, read_yaml
+from coref_automl.config import from_mapping, nearest, read_yaml, shown
 from coref_automl.errors import RecipeError
 from coref_automl.locks import claimed
 from coref_automl.models.families import too_long
@@ -98,6 +98,10 @@ class LineRecipe:
     seed: int = 0
     lang: Literal["ko", "en"] = "ko"
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise RecipeError(f"seed should be 0 or more and below 2**63, not {self.seed}; correct --seed.")
+
 
 @dataclass(frozen=True, slots=True)
 class LineResult(Record):
@@ -123,16 +127,18 @@ def line_recipe(path: Path | None, asked: Mapping[str, Any]) -> LineRecipe:
     for key, value in asked.items():
         if isinstance(value, Mapping):
             given = {name: entry for name, entry in value.items() if entry is not None}
-            if given:
-                data[key] = {**(data.get(key) or {}), **given}
+            written = data.get(key) or {}
+            if given and isinstance(written, Mapping):  # what is none is refused below, with the file's name
+                data[key] = {**written, **given}
         elif value is not None:
             data[key] = value
     for key in data:
         if key not in LineRecipe.__dataclass_fields__:
-            raise RecipeError(f"{path}: unknown key {key!r}. {nearest(key, LineRecipe.__dataclass_fields__)}")
+            raise RecipeError(f"{path}: unknown key {shown(key)}. {nearest(key, LineRecipe.__dataclass_fields__)}")
     if "model" not in data:
         raise RecipeError("Name the model to adapt with --model, for example --model bundled:ko-mini.")
-    if not data.get("prepare", {}).get("sources"):
+    prepared = data.get("prepare") or {}
+    if isinstance(prepared, Mapping) and not prepared.get("sources"):
         raise RecipeError("Name the texts with --source, for example --source local:articles.jsonl.")
     return from_mapping(LineRecipe, data, str(path or "options"))
 

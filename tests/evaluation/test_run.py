@@ -410,7 +410,7 @@ def test_a_worker_that_fails_is_listed(place: Path, monkeypatch: pytest.MonkeyPa
 
     def run_jobs(jobs: Any, *, on_outcome: Any, **settings: Any) -> None:
         for job in jobs:
-            on_outcome(workers.Outcome(job, error="ModelError: it is damaged"))
+            on_outcome(workers.Outcome(job, error=ModelError("it is damaged")))
 
     monkeypatch.setattr(evaluation_run, "_devices", lambda recipe, count: ["cuda:0", "cuda:1"])
     monkeypatch.setattr(workers, "run_jobs", run_jobs)

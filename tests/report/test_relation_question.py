@@ -12,8 +12,8 @@ import pytest
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.relation_runs import find_relation, paired
-from coref_automl.relation.intervals import Scored, method_verdict
 from coref_automl.relation.labels import LABELS, NO_RELATION
+from coref_automl.relation.metrics import Scored, method_verdict
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.language import Say
 from coref_automl.report.page import Table

@@ -21,8 +21,7 @@ from coref_automl.statistics.intervals import difference_intervals
 from coref_automl.statistics.resampling import Part
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import prepare_run
-from coref_automl.tuning.halves import clusters_of
-from coref_automl.tuning.hits import decode_hits, encode_hits
+from coref_automl.tuning.halves import clusters_of, decode_hits, encode_hits
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.recipe import Texts, TuneRecipe
 from coref_automl.tuning.run import StudyResult, run_study

@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.arrays import read_arrays
+from coref_automl.decoder import Misfit, decoder_of, hints_of, read_stored_rows, shown
 from coref_automl.errors import InputError
 from coref_automl.records import ClozeItem, ItemScore, half_of
-from coref_automl.store import read_jsonl, written_whole
+from coref_automl.store import NOT_JSON, read_jsonl, written_whole
 
 ITEMS, RANKS = "items.jsonl", "ranks.npz"
 FACTS = ("task", "cluster", "source", "tag", "distance")
@@ -34,10 +35,7 @@ NOT_RUN = -1
 _SHARED = (*FACTS, "pronoun_between", *OWN)
 _NO_TEXT: dict[str, Any] = {"answer": "", "top": ()}
 
-_HINTS = ItemScore.__annotations__
-_KINDS: dict[str, tuple[type, ...]] = {
-    "str": (str,), "Task": (str,), "int": (int,), "bool": (bool,), "int | None": (int, type(None)), "tuple[str, ...]": (list,),
-}  # fmt: skip
+_REMEDY = "the file was edited: remove its folder, and evaluate again"
 _LARGEST = 2**31 - 1
 """Ranks and distances become arrays of 32 bits."""
 
@@ -60,17 +58,25 @@ def read_columns(folder: Path, names: Sequence[str]) -> dict[str, list[Any]]:
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise InputError(f"{folder / RANKS} is damaged ({error}); make the archive again.") from error
     path = folder / ITEMS
-    try:
-        found = _rows(path)
-        columns = {name: [row[name] for row in found] for name in ("item", *names)}
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path} lacks {error} in a row; it was written by another version: evaluate again.") from error
+    found = _rows(path)
     if not found:
-        raise InputError(f"{path} holds no whole row; evaluate again.")
-    for name, column in columns.items():
-        if any(type(value) not in _KINDS[_HINTS[name]] or (type(value) is int and abs(value) > _LARGEST) for value in column):
-            raise InputError(f"{path} has a {name} that is none in a row; it is damaged: evaluate again.")
-    return columns
+        raise InputError(f"{path} holds no whole row; {_REMEDY}.")
+    return {name: _column(found, name, path) for name in ("item", *names)}
+
+
+def _column(rows: Sequence[dict[str, Any]], name: str, path: Path) -> list[Any]:
+    decode = decoder_of(hints_of(ItemScore)[name])
+    for number, row in enumerate(rows, 1):
+        try:
+            value = row[name]
+            decode(value)
+            if type(value) is int and abs(value) > _LARGEST:
+                raise Misfit(f" should be a whole number of 32 bits, not {shown(value)}")
+        except (KeyError, TypeError, IndexError):
+            raise InputError(f"{path}, line {number}: the key {name!r} is missing; {_REMEDY}.") from None
+        except Misfit as misfit:
+            raise InputError(f"{misfit.inside(f'.{name}').at(f'{path}, line {number}')}; {_REMEDY}.") from None
+    return [row[name] for row in rows]
 
 
 def read_scores(folder: Path) -> list[ItemScore]:
@@ -87,7 +93,7 @@ def read_scores(folder: Path) -> list[ItemScore]:
 
 def read_items(path: Path) -> list[ItemScore]:
     """The rows of one items file."""
-    return [ItemScore.from_json(row) for row in read_jsonl(path)]
+    return list(read_stored_rows(path, ItemScore, remedy=_REMEDY))
 
 
 def lacks(folder: Path, items: Sequence[ClozeItem], words: frozenset[str]) -> bool:
@@ -137,11 +143,11 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
 
 def _rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a file, parsed at once: three times as fast as line by line, which is only used to name a wrong line."""
-    text = path.read_text("utf-8")
-    whole = text[: text.rfind("\n") + 1].rstrip("\n")
+    raw = path.read_bytes()
+    whole = raw[: raw.rfind(b"\n") + 1].rstrip(b"\n")
     try:
-        return list(json.loads("[" + whole.replace("\n", ",") + "]"))
-    except json.JSONDecodeError:
+        return list(json.loads(b"[" + whole.replace(b"\n", b",") + b"]"))
+    except NOT_JSON:
         return list(read_jsonl(path))
 
 

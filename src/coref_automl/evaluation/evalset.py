@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl import store
-from coref_automl.errors import EvalSetError, InputError
+from coref_automl.decoder import read_stored, shown
+from coref_automl.errors import EvalSetError
 from coref_automl.evaluation import answers
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.records import SCHEMA, ClozeItem, Document, Half, Task
@@ -28,13 +29,43 @@ KIND = "evalset"
 DOCUMENTS = "documents.jsonl"
 
 
+class _Kind(TypedDict, total=False):
+    kind: str
+
+
+class TaskCounts(TypedDict):
+    """The items of one task, counted."""
+
+    items: int
+    clusters: int
+    halves: dict[str, int]
+    sources: dict[str, int]
+    buckets: dict[str, int]
+    drops: dict[str, int]
+
+
+class _Named(TypedDict):
+    kind: str
+    schema: int
+    fingerprint: str
+
+
+class SetManifest(_Named, total=False):
+    """What manifest.json holds of a set; `evaluation/manifest` writes all but the fingerprint."""
+
+    settings: dict[str, Any]
+    reference: dict[str, str]
+    documents: dict[str, dict[str, int]]
+    tasks: dict[str, TaskCounts]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class EvalSet:
     """A frozen set: the same items for every model and every length."""
 
     name: str
     folder: Path
-    manifest: dict[str, Any]
+    manifest: SetManifest
     fingerprint: str
     documents: dict[str, str]
     items: dict[Task, tuple[ClozeItem, ...]]
@@ -99,7 +130,7 @@ def find_set(recorded: str, fingerprint: str) -> Path | None:
     """The folder of the set that an evaluation was made on: the recorded one or the bundled one; None if it moved."""
     for folder in (*([Path(recorded)] if recorded else []), bundled_eval_set()):
         try:
-            if _manifest(folder).get("fingerprint") == fingerprint:
+            if _manifest(folder)["fingerprint"] == fingerprint:
                 return folder
         except EvalSetError:
             continue
@@ -153,17 +184,18 @@ def _fingerprint(folder: Path, files: Mapping[Task, str]) -> str:
     return store.fingerprint(names, store.fingerprint_files(folder / name for name in names))
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _manifest(folder: Path) -> SetManifest:
     if not (folder / store.MANIFEST).is_file() or not (folder / DOCUMENTS).is_file():
         raise EvalSetError(f"{folder} holds no finished evaluation set; build one with coref-automl prepare eval --out {folder}.")
-    try:
-        manifest = store.read_json(folder / store.MANIFEST)
-    except InputError as error:
-        raise EvalSetError(str(error)) from error
-    if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
-        held = str(manifest.get("kind", "")) if isinstance(manifest, dict) else ""
-        what = store.with_article(held) if held else "something else"
+    path, remedy = folder / store.MANIFEST, f"build it again with coref-automl prepare eval --out {folder}"
+    kind = read_stored(path, _Kind, error=EvalSetError, remedy=remedy).get("kind", "")
+    if kind != KIND:
+        what = store.with_article(kind) if kind else "something else"
         raise EvalSetError(f"{folder} is not an evaluation set, it holds {what}; build one with: coref-automl prepare eval")
-    if manifest.get("schema") != SCHEMA:
-        raise EvalSetError(f"{folder} was made by another version; build it again with coref-automl prepare eval --out {folder}.")
+    manifest = read_stored(path, SetManifest, error=EvalSetError, remedy=remedy)
+    if manifest["schema"] != SCHEMA:
+        raise EvalSetError(f"{folder} was made by another version; {remedy}.")
+    for task in manifest.get("tasks", {}):
+        if task not in TASKS:
+            raise EvalSetError(f"{folder} has items of the task {shown(task)}, which a newer version added; update coref-automl.")
     return manifest

@@ -18,6 +18,7 @@ from coref_automl.korean import kiwi_version
 from coref_automl.records import ClozeItem, Task
 
 if TYPE_CHECKING:
+    from coref_automl.evaluation.evalset import SetManifest
     from coref_automl.evaluation.prepare import EvalRecipe
 
 
@@ -75,12 +76,13 @@ def counts(items: Sequence[ClozeItem]) -> dict[str, Any]:
     }
 
 
-def lines(manifest: Mapping[str, Any]) -> list[str]:
+def lines(manifest: SetManifest) -> list[str]:
     """The manifest as a table for the terminal."""
-    shown = [f"reference tokenizer {manifest['reference']['model']}, fingerprint {manifest['fingerprint']}"]
-    for source, seen in manifest["documents"].items():
+    model = manifest.get("reference", {}).get("model", "unknown")
+    shown = [f"reference tokenizer {model}, fingerprint {manifest['fingerprint']}"]
+    for source, seen in manifest.get("documents", {}).items():
         shown.append(f"{source}: {', '.join(f'{name} {count:,}' for name, count in seen.items())}")
-    for task, held in manifest["tasks"].items():
+    for task, held in manifest.get("tasks", {}).items():
         halves = ", ".join(f"{half} {count:,}" for half, count in held["halves"].items())
         shown.append(f"{task}: {held['items']:,} items in {held['clusters']:,} clusters ({halves})")
         shown.append(f"  by distance: {', '.join(f'{bucket}: {count:,}' for bucket, count in held['buckets'].items())}")

@@ -129,7 +129,7 @@ def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | No
                 built = _Builder(recipe, tokenizers[0], tagger, progress)
                 built.build()
                 freeze(out, built.used(), built.items, manifest.facts(recipe, settings, built.items, built.drops, built.sources))
-        if changed := manifest.difference({**manifest.ADDED, **EvalSet.open(out).manifest["settings"]}, settings):
+        if changed := manifest.difference({**manifest.ADDED, **EvalSet.open(out).manifest.get("settings", {})}, settings):
             raise FolderError(f"{out} is frozen, but {changed}; choose another --out, or remove {out} to make it again.")
     evalset = EvalSet.open(out)
     for tokenizer in progress.track(tokenizers, "Noun tables", len(tokenizers), "tokenizers"):

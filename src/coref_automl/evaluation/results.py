@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError
 from coref_automl.evaluation.answers import read_table, table_fingerprint, table_path
 from coref_automl.evaluation.columns import ITEMS, RANKS, has_items, holds_text, lacks, read_items, read_scores
@@ -37,7 +38,6 @@ from coref_automl.store import (
     mark_done,
     natural_order,
     read_json,
-    read_object,
     sweep,
     write_json,
     write_jsonl,
@@ -51,8 +51,18 @@ EVALUATIONS = "evaluations"
 RESULT = "result.json"
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 
+_REMEDY = "remove it, and evaluate again"
 _SHARED_MARKS = 2
 """Folder names that are searched for this evaluation before an empty one is taken."""
+
+
+class Summary(TypedDict, total=False):
+    """What `<checkpoint>_eval_results.json` holds: the part of it that is read."""
+
+    path: str
+    seq_len: int
+    dtype: str
+    fingerprints: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +98,12 @@ class Target:
         """The home of the model whose evaluations this folder already holds, if that model still exists."""
         if not self.summary.is_file():
             return None
-        path = str(read_object(self.summary).get("path", ""))
+        path = read_stored(self.summary, Summary, remedy=_REMEDY).get("path", "")
         return _home(path, self.in_run) if path and (Path(path).is_dir() or not Path(self.model).is_dir()) else None
 
     def provenance(self) -> Provenance | None:
         path = Path(self.model) / "training.json"
-        return Provenance.from_json(read_json(path)) if path.is_file() else None
+        return read_stored(path, Provenance) if path.is_file() else None
 
 
 def target_of(model: str, out: Path | None = None) -> Target:
@@ -165,7 +175,7 @@ def open_evaluation(folder: Path) -> StoredEvaluation | None:
     finished = is_done(folder) or (folder / RANKS).is_file()
     if not finished or not (folder / RESULT).is_file() or not has_items(folder):
         return None
-    evaluation = _read(folder / RESULT)
+    evaluation = read_stored(folder / RESULT, Evaluation, remedy=_REMEDY)
     if evaluation.schema != SCHEMA:
         raise InputError(f"{folder} was written by another version; remove it and run coref-automl evaluate again.")
     in_run = CHECKPOINT.fullmatch(folder.name) and len(folder.parents) > 2 and folder.parents[1].name == EVALUATIONS
@@ -242,16 +252,6 @@ def _evaluation_folders(path: str) -> Iterator[Path]:
         plain = target_of(path)
         folder = own if (own := marked(plain).base).is_dir() else plain.base
     yield from sorted((entry.parent for entry in folder.rglob(RESULT)), key=natural_order)
-
-
-def _read(path: Path) -> Evaluation:
-    held = read_json(path)
-    try:
-        return Evaluation.from_json(held)
-    except (InputError, AttributeError, TypeError, ValueError) as error:  # JSON of some other shape
-        raise InputError(
-            f"{path} is not a coref-automl evaluation ({str(error).rstrip('.')}); remove it, and evaluate again."
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +352,7 @@ class Slot:
         """The flat file belongs to the first set, length and dtype that these weights were scored with."""
         if not self.target.summary.is_file():
             return True
-        held = read_object(self.target.summary)
+        held = read_stored(self.target.summary, Summary, remedy=_REMEDY)
         prints = held.get("fingerprints", {})
         if prints.get("weights") != evaluation.fingerprints["weights"]:
             return True
@@ -375,8 +375,8 @@ class Slot:
             return False
         if any(evaluation.fingerprints.get(name) != value for name, value in self.prints().items()):
             return False
-        table = table_path(self.evalset.folder, evaluation.fingerprints["tokenizer"])
-        return not table.is_file() or table_fingerprint(read_table(table)) == evaluation.fingerprints["nouns"]
+        table = table_path(self.evalset.folder, evaluation.fingerprints.get("tokenizer", ""))
+        return not table.is_file() or table_fingerprint(read_table(table)) == evaluation.fingerprints.get("nouns")
 
     def _same_nearby(self) -> Iterator[StoredEvaluation]:
         """Finished evaluations of this identity: in their own folder, among the model's others, in earlier output folders."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coref_automl.config import as_paths, expect, from_mapping, to_mapping, typed
+from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError
 from coref_automl.evaluation.answers import table_fingerprint
 from coref_automl.evaluation.baselines import Selection, summarise_with_baselines
@@ -25,13 +26,13 @@ from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import single_entry_share
 from coref_automl.evaluation.results import SCORER, Slot, Target, identity, model_prints
 from coref_automl.evaluation.targets import base_targets, find_targets
-from coref_automl.evaluation.words import LeftToRight, WordMode, check_left_to_right, wanted_ids
+from coref_automl.evaluation.words import LeftToRight, LeftToRightChecks, WordMode, check_left_to_right, wanted_ids
 from coref_automl.locks import locked
 from coref_automl.models.families import too_long
 from coref_automl.models.files import detect_seq_len
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import ClozeItem, Evaluation, Half, ItemScore, Task
-from coref_automl.store import JsonlAppender, claim_folder, explained, read_json, write_json
+from coref_automl.store import JsonlAppender, claim_folder, explained, write_json
 from coref_automl.workers import Engine, Outcome
 
 if TYPE_CHECKING:
@@ -214,16 +215,18 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
     return replace(evaluation, fingerprints={**evaluation.fingerprints, **slot.prints()}), scores
 
 
-def _check_left_to_right(slot: Slot, folder: Path, load: Callable[[], LoadedModel], recipe: EvaluateRecipe) -> list[LeftToRight]:
+def _check_left_to_right(
+    slot: Slot, folder: Path, load: Callable[[], LoadedModel], recipe: EvaluateRecipe
+) -> tuple[LeftToRight, ...]:
     """`word` checked on a sample, stored beside the evaluation as l2r.json."""
     path = folder / "l2r.json"
-    if path.is_file() and (held := read_json(path)).get("key") == slot.key:
-        return [LeftToRight.from_json(row) for row in held["checks"]]
+    if path.is_file() and (held := read_stored(path, LeftToRightChecks, remedy="remove it, and check again")).key == slot.key:
+        return held.checks
     checks = check_left_to_right(
         load(), slot.evalset, seq_len=slot.seq_len, dtype=slot.dtype, budget=recipe.budget, seed=recipe.seed
     )
-    write_json(path, {"key": slot.key, "checks": [check.to_json() for check in checks]})
-    return checks
+    write_json(path, LeftToRightChecks(slot.key, tuple(checks)).to_json())
+    return tuple(checks)
 
 
 def _evaluate_bases(
@@ -274,7 +277,7 @@ def _spread(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence
         def heard(outcome: Outcome) -> None:
             stage.advance()
             if outcome.error is not None:
-                tally.lose(outcome.job.name, EvaluationError(outcome.error.strip().splitlines()[-1]))
+                tally.lose(outcome.job.name, outcome.error)
             else:
                 tally.take([Evaluation.from_json(row) for row in outcome.value])
 

@@ -127,6 +127,14 @@ class LeftToRight(Record):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LeftToRightChecks(Record):
+    """What l2r.json holds: the checks, and the key of the evaluation they belong to."""
+
+    key: str
+    checks: tuple[LeftToRight, ...]
+
+
 def check_left_to_right(
     loaded: LoadedModel, evalset: EvalSet, *, seq_len: int, dtype: str = "float32", budget: int | None = None, seed: int = 0
 ) -> list[LeftToRight]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2Encoder, DisentangledSelfAttention
 
 from coref_automl.errors import ModelError
-from coref_automl.models.disentangled.layout import Bounds, Distances, bounds_of
+from coref_automl.models.disentangled.layout import Bounds, Distances, bounds_of, geometry
 from coref_automl.models.documents import Documents
 
 LARGEST_HEAD = 128
@@ -92,7 +92,8 @@ def run_layer_at(layer: Any, hidden: Tensor, real: Tensor, rows: Tensor, columns
         ]
     )
     attended = layer.attention.output(context.to(key.dtype).flatten(1), own)
-    return layer.output(layer.intermediate(attended), attended)  # type: ignore[no-any-return]
+    found: Tensor = layer.output(layer.intermediate(attended), attended)
+    return found
 
 
 def _attend_at(
@@ -105,13 +106,14 @@ def _attend_at(
     left = query.float()[:, None]
     by_distance = columns[:, None] - torch.arange(length, device=key.device)[None, :]
     if position_key is not None or position_query is not None:
-        index = _distances(module).rows(length, key.device).long()[by_distance + length]
+        points = geometry(_distances(module), -(-length // 1024) * 1024, key.device)
+        index = points.rows[by_distance + points.center]
     if position_query is not None:
         left = left + position_query[index].float()  # both terms of a key in one product
     scores = (left * key[rows].float()).sum(-1).transpose(1, 2)
     if position_key is not None:
         terms = torch.einsum("nhd,rhd->nhr", query.float(), position_key.float())
-        scores = scores + terms.gather(2, index[:, None, :].expand(-1, terms.shape[1], -1))
+        scores = scores + terms.gather(2, index[:, None, :].expand(-1, terms.shape[1], -1).long())
     shares = (scores * _scale(module)).masked_fill(~real[rows][:, None, :], -torch.inf).softmax(-1)
     return torch.einsum("nhl,nlhd->nhd", shares.to(value.dtype), value[rows]).float()
 

@@ -16,21 +16,22 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from coref_automl.config import from_mapping, to_mapping, to_yaml
+from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, EvaluationError, FolderError, RecipeError
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.relation.cache import RowCache
-from coref_automl.relation.recipe import FREE, RelationRecipe
+from coref_automl.relation.data import RowCache
+from coref_automl.relation.recipe import FREE, GridRecipe, RelationRecipe
 from coref_automl.relation.results import RESULTS, RelationResult
 from coref_automl.relation.scoring import rows_fingerprint
 from coref_automl.relation.train import VALIDATION, train_relation
-from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, read_json, remove, write_json, write_text
+from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, remove, write_json, write_text
 
 KIND = "relation grid"
 SIDES = ("model", "train", "dev", "out", "learning_rate", "batch_size", "epochs", "scheme")
@@ -40,32 +41,6 @@ COLUMNS = ("model", "learning_rate", "epochs", "train_batch", "best_step", "micr
 MORE = ("scheme", "split", "n", "seeds", "spread", "val_micro_f1", "error")
 Corner = tuple[str, str, int, int, float]
 """Model, scheme, epochs, batch size, rate."""
-
-
-@dataclass(frozen=True, slots=True)
-class GridRecipe:
-    """Each list is one side of the grid; `settings` holds what all cells share, in the words of a relation recipe.
-
-    `keep_weights` keeps those of every cell, so that other rows can be scored later; without it the best cell alone has some.
-    """
-
-    models: tuple[str, ...]
-    train: str
-    out: str
-    dev: str | None = None
-    learning_rates: tuple[float, ...] = (5e-5,)
-    batch_sizes: tuple[int, ...] = (32,)
-    epochs: tuple[int, ...] = (5,)
-    schemes: tuple[str, ...] = ("typed",)
-    settings: dict[str, Any] = field(default_factory=dict)
-    keep_weights: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("models", "learning_rates", "batch_sizes", "epochs", "schemes"):
-            if not getattr(self, name):
-                raise RecipeError(f"The grid's {name} are empty; name at least one.")
-        if self.keep_weights and self.settings.get("keep_weights") is False:
-            raise RecipeError("The grid keeps weights and its settings say keep_weights: false; leave one of the two out.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,10 +219,14 @@ def _begin(recipe: GridRecipe, cache: RowCache) -> Begun:
     return now
 
 
+class _GridManifest(TypedDict):
+    begun: Begun
+
+
 def _held(out: Path) -> Begun | None:
     """What the folder was begun with; None while no cell of it has come as far as its own manifest."""
     begun = any(out.glob(f"cells/*/{MANIFEST}"))
-    return Begun.from_json(read_json(out / MANIFEST)["begun"]) if begun else None
+    return read_stored(out / MANIFEST, _GridManifest)["begun"] if begun else None
 
 
 def _without_weights(out: Path) -> Path | None:
@@ -273,8 +252,8 @@ def _finished(recipe: RelationRecipe, dev: Rows | None) -> RelationResult | None
     run = Path(recipe.out)
     if not is_done(run):
         return None
-    result = RelationResult.from_json(read_json(run / RESULTS))
-    same = result.split == VALIDATION if dev is None else result.fingerprints["data"] == dev.rows
+    result = read_stored(run / RESULTS, RelationResult)
+    same = result.split == VALIDATION if dev is None else result.fingerprints.get("data") == dev.rows
     return result if same and len(result.seeds) == recipe.seeds else None
 
 

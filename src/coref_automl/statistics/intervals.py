@@ -131,11 +131,15 @@ def concentration(parts: Sequence[Part]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Simultaneous upper bounds of (best - it): `upper` now, and `at(f)` were there f times as many documents alike."""
+    """Simultaneous upper bounds of (best - it): `upper` now, and `at(f)` were there f times as many documents alike.
+
+    `errors[j, i]` is the standard error of how far j leads i.
+    """
 
     gaps: Floats
     reach: Floats
     documents: int
+    errors: Floats
 
     @property
     def upper(self) -> Floats:
@@ -160,7 +164,9 @@ def simultaneous_bounds(parts: Sequence[Part], *, seed: int, draws: int = DRAWS,
     errors, spreads = np.sqrt(sum(squared)), np.sqrt(sum(_of_pairs(part.pulls()) for part in gathered))
     documents = min(part.documents for part in gathered)
     if documents == 1:
-        return Bounds(means[:, None] - means[None, :], np.ones_like(errors), documents)  # says nothing about the next document
+        return Bounds(
+            means[:, None] - means[None, :], np.ones_like(errors), documents, errors
+        )  # says nothing about the next document
     scales = np.divide(1, spreads, out=np.zeros_like(spreads), where=spreads > 1e-12).astype(np.float32)
     largest = np.empty((len(means), draws), np.float32)
     for start in range(0, draws, rows := max(1, (1 << 18) // len(means))):  # blocks that stay in the processor's cache
@@ -169,7 +175,7 @@ def simultaneous_bounds(parts: Sequence[Part], *, seed: int, draws: int = DRAWS,
             largest[best, start : start + rows] = ((block - block[:, best : best + 1]) * scale).max(axis=1)
     widen = _student(squared, [part.alike - 1 for part in gathered], level) / NORMAL.inv_cdf(level)
     reach = np.maximum(0.0, np.quantile(largest, level, axis=1))[:, None] * widen * errors
-    return Bounds(means[:, None] - means[None, :], reach, documents)
+    return Bounds(means[:, None] - means[None, :], reach, documents, errors)
 
 
 def _intervals(gathered: Sequence[Gathered], *, seed: int, draws: int) -> list[Estimate]:

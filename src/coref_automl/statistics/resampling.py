@@ -76,6 +76,10 @@ def gather(part: Part) -> Gathered:
         raise ValueError(
             f"{len(columns)} values and {len(inverse)} clusters: there must be one cluster per value, and at least one"
         )
+    if missing := int((~np.isfinite(columns)).any(axis=1).sum()):
+        raise ValueError(
+            f"{missing} of {len(columns)} items have no value in some column; leave them out of all, or evaluate again"
+        )
     sums = np.zeros((len(labels), columns.shape[1]))
     np.add.at(sums, inverse, columns)
     return Gathered(sums, np.bincount(inverse, minlength=len(labels)).astype(np.float64))

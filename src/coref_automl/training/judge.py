@@ -24,10 +24,9 @@ from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.progress import Progress, read_events
 from coref_automl.records import Evaluation
 from coref_automl.store import natural_order, read_json, write_json
-from coref_automl.training.card import add_results
-from coref_automl.training.crew import Crew
-from coref_automl.training.folder import BEST, checkpoints_of, remove_checkpoint
+from coref_automl.training.folder import BEST, add_results, checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe
+from coref_automl.training.trainer import Crew
 
 PATIENCE = 2
 """Checkpoints that must follow the chosen one before training stops."""

@@ -15,14 +15,12 @@ from coref_automl.errors import InputError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.methods import MethodVerdict
-from coref_automl.tuning.follow import Follower
-from coref_automl.tuning.launch import Launcher, Running
-from coref_automl.tuning.problem import Job, Problem
+from coref_automl.tuning.problem import Follower, Job, Problem
 from coref_automl.tuning.pruning import RECOMMENDED
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.storage import counts
 from coref_automl.tuning.study import completed
-from coref_automl.tuning.trial import read_outcome
+from coref_automl.tuning.trial import Launcher, Running, read_outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def open_rows(source: str) -> Iterator[Row | str]:
     """The rows of `local:PATH`, of the hub's dataset (`ko-lambada` or its id), or of the bundled passages; a string in place of a
     row says why it cannot be read."""
     if source == BUNDLED:
-        from coref_automl.corpus.bundled import cloze_passages
+        from coref_automl.corpus.sources import cloze_passages
 
         return iter(cloze_passages())
     if source in ("ko-lambada", HUB):

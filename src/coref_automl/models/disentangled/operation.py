@@ -108,8 +108,8 @@ def _launch(shape: _Shape) -> _Launch:
 
 def _launch_for(query: Tensor, tables: tuple[Tensor, Tensor], settings: Settings) -> _Launch:
     buckets, longest, scale, dropout = settings
-    with_term = [table.numel() > 0 for table in tables]
-    return _launch(_Shape(query.shape, query.dtype, query.device, *with_term, Distances(buckets, longest), scale, dropout))
+    c2p, p2c = (table.numel() > 0 for table in tables)
+    return _launch(_Shape(query.shape, query.dtype, query.device, c2p, p2c, Distances(buckets, longest), scale, dropout))
 
 
 class _Launch:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import create_block_mask
 
-from coref_automl.models.block_masks import TILE, document_blocks, tiles
+from coref_automl.models.flex_modernbert import TILE, document_blocks, tiles
 
 
 def rows(lengths: list[list[int]], width: int) -> torch.Tensor:

@@ -7,21 +7,23 @@ import numpy as np
 import pytest
 import torch
 
-from coref_automl.relation.averaging import Average, pushed
-from coref_automl.relation.batches import RowTensors, scoring_order, training_order
-from coref_automl.relation.losses import (
+from coref_automl.relation.markers import MarkedRow
+from coref_automl.relation.recipe import Loss
+from coref_automl.relation.techniques import (
     LOSSES,
+    Average,
     LossSettings,
     class_balanced,
     cross_entropy,
     effective_number_weights,
     focal,
+    hard_negatives,
+    margins,
     masked,
+    pushed,
     r_drop,
 )
-from coref_automl.relation.markers import MarkedRow
-from coref_automl.relation.negatives import hard_negatives, margins
-from coref_automl.relation.recipe import Loss
+from coref_automl.relation.tensors import RowTensors, scoring_order, training_order
 
 LOGITS = torch.tensor([[2.0, 0.0, -1.0], [0.5, 0.5, 0.0]])
 GOLD = torch.tensor([0, 2])

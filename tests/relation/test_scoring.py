@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coref_automl.relation.prior import corrected, share, temperature
+from coref_automl.relation.scoring import corrected, share, temperature
 
 TRAIN = np.full(30, 0.7 / 29)
 TRAIN[0] = 0.3

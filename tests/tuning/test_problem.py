@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coref_automl.tuning.follow import Follower
+from coref_automl.tuning.problem import Follower
 
 
 def test_rows_come_once_half_lines_wait_and_torn_ones_are_passed_over(tmp_path: Path) -> None:

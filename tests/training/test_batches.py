@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from coref_automl.corpus.dataset import PackedDataset
+from coref_automl.training.batches import BLANK
 from coref_automl.training.masking import IGNORED, Masking
-from coref_automl.training.plan import BLANK
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def masking() -> Masking:
 
 
 def test_asked_positions_and_labels_belong_together(opened: PackedDataset, masking: Masking) -> None:
-    from coref_automl.training.collation import Collator, MaskedRows
+    from coref_automl.training.batches import Collator, MaskedRows
 
     rows = MaskedRows(opened, masking, 7)
     drawn = [rows[index] for index in (3, 5, len(opened) + 3)]
@@ -34,7 +34,7 @@ def test_asked_positions_and_labels_belong_together(opened: PackedDataset, maski
 
 
 def test_the_list_of_positions_keeps_its_size(opened: PackedDataset, masking: Masking) -> None:
-    from coref_automl.training.collation import Collator, MaskedRows, expected_share
+    from coref_automl.training.batches import Collator, MaskedRows, expected_share
 
     rows = MaskedRows(opened, masking, 7)
     collate = Collator(expected_share(opened, masking) * 1.5)
@@ -44,7 +44,7 @@ def test_the_list_of_positions_keeps_its_size(opened: PackedDataset, masking: Ma
 
 
 def test_the_expected_share_is_that_of_the_rows_for_drawn_rates_too(opened: PackedDataset, masking: Masking) -> None:
-    from coref_automl.training.collation import MaskedRows, expected_share
+    from coref_automl.training.batches import MaskedRows, expected_share
 
     for drawn in (False, True):
         settings = replace(masking, objective="mlm", drawn=drawn, min_prob=0.0, max_prob=0.6)
@@ -54,13 +54,13 @@ def test_the_expected_share_is_that_of_the_rows_for_drawn_rates_too(opened: Pack
 
 
 def test_a_blank_row_asks_nothing(opened: PackedDataset, masking: Masking) -> None:
-    from coref_automl.training.collation import MaskedRows
+    from coref_automl.training.batches import MaskedRows
 
     assert (MaskedRows(opened, masking, 7)[BLANK][2] == IGNORED).all()
 
 
 def test_a_worker_process_gets_the_same_rows_from_a_small_message(opened: PackedDataset, masking: Masking) -> None:
-    from coref_automl.training.collation import MaskedRows
+    from coref_automl.training.batches import MaskedRows
 
     for dataset in (opened, opened.cut_to(16)):
         rows = MaskedRows(dataset, masking, 7)

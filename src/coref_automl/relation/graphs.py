@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from coref_automl.models.fused_deberta import installed
-from coref_automl.relation.batches import Chosen
+from coref_automl.relation.tensors import Chosen
 
 Step = Callable[[Chosen], tuple[Any, Any]]
 """Adds a batch's gradients to those of the weights; its loss and its logits come back."""

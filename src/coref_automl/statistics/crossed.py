@@ -1,0 +1,247 @@
+"""Verdicts about methods, runs crossed with documents. In: each run's values, item by item. Out: CrossedVerdicts. Pure.
+
+Every run of either method answers the same items. Other documents would move the difference, and so would other seeds; but much
+of what differs from seed to seed is items that flip one by one, which the spread over documents holds already. Only what seeds
+add beyond that counts as theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from coref_automl.records import Estimate, Record
+from coref_automl.statistics.closed_forms import LEVEL, POWER, t_cdf, t_quantile, wilson
+from coref_automl.statistics.resampling import Floats, Part, gather
+
+Reason = Literal["", "one seed", "copies", "one document", "same"]
+_NONE = 1e-12
+_MANY = 200
+"""Degrees of freedom from which on Student's distribution is as good as the normal one."""
+FEW_DOCUMENTS, TIGHTER = 100, 1.05
+"""Fewer documents than this (as many as there would be of equal size) widen the interval by this factor: found by simulation."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrossedVerdict(Record):
+    """Is one way of training better than another? Shown if the interval excludes 0, which is the same as p under 0.05.
+
+    `by_documents` is the standard error from documents, `by_seeds` what seeds add to it. Where nothing can be shown whatever the
+    difference is, `reason` says why and p is 1: one seed; runs that are copies of each other; one document; no item that differs.
+    `detectable` is about the true difference that is detected with 80% power; None under three seeds.
+    """
+
+    difference: float
+    interval: Estimate
+    p: float
+    shown: bool
+    by_documents: float
+    by_seeds: float
+    seeds: tuple[int, int]
+    documents: int
+    detectable: float | None = None
+    reason: Reason = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Crossed:
+    """Differences of two methods and their variances; leading axes, where there are any, are sets judged side by side.
+
+    `documents` is the variance over documents, `seeds` that over runs, `flips` the part of it that is items changing one by one.
+    """
+
+    difference: Floats
+    documents: Floats
+    seeds: Floats
+    flips: Floats
+    seed_degrees: Floats
+    document_degrees: float
+    fewest: int
+
+    @property
+    def beyond(self) -> Floats:
+        """What seeds add to the variance over documents. Two seeds say too little about flips to take off more than half."""
+        share = 0.5 if self.fewest < 3 else 1.0
+        return np.maximum(0.0, self.seeds - share * self.flips)
+
+    @property
+    def half_width(self) -> Floats:
+        """Half the 95% interval: Student's for documents and for what seeds add, squares added."""
+        share = (1 + LEVEL) / 2
+        own = t_quantile(share, max(1, min(int(self.document_degrees + 1e-6), _MANY)))
+        theirs = _quantiles(share, self.seed_degrees)
+        wider = TIGHTER if self.document_degrees + 1 < FEW_DOCUMENTS else 1.0
+        return wider * np.sqrt(own**2 * self.documents + theirs**2 * self.beyond)
+
+
+def crossed_verdict(
+    a: Sequence[ArrayLike], b: Sequence[ArrayLike], clusters: ArrayLike, *, against_model: bool = False
+) -> CrossedVerdict:
+    """Runs of two methods on the same items: `a[k]` and `b[k]` are values item by item; their numbers may differ.
+
+    `against_model`: b is one model that stands for itself (the base), not a run of a method.
+    """
+    return crossed_verdicts([(np.asarray(a, np.float64), np.asarray(b, np.float64))], clusters, against_model=against_model)[0]
+
+
+def crossed_verdicts(
+    pairs: Sequence[tuple[Floats, Floats]], clusters: ArrayLike, *, against_model: bool = False
+) -> list[CrossedVerdict]:
+    """Several at once on the same items: a pair of matrices each, one row per run, one column per item."""
+    return composite_crossed([([a], [b]) for a, b in pairs], [clusters], against_model=against_model)
+
+
+def composite_crossed(
+    pairs: Sequence[tuple[Sequence[Floats], Sequence[Floats]]], clusters: Sequence[ArrayLike], *, against_model: bool = False
+) -> list[CrossedVerdict]:
+    """The same for sums of means over several sets of items (a composite's tasks, weights in the values): a matrix per set."""
+    return [_verdict(a, b, clusters, against_model) for a, b in pairs]
+
+
+def crossed(a: Floats, b: Floats, sizes: Floats) -> Crossed:
+    """From sums by document, shape (..., runs, documents); `sizes` are the documents' items."""
+    return crossed_parts([a], [b], [sizes])
+
+
+def crossed_parts(a: Sequence[Floats], b: Sequence[Floats], sizes: Sequence[Floats]) -> Crossed:
+    """The means of the parts are added, their documents are different ones."""
+    ours, theirs = _Side.of(a, sizes), _Side.of(b, sizes)
+    documents = [((x.mean(axis=-2) - y.mean(axis=-2)) ** 2).sum(axis=-1) for x, y in zip(ours.moves, theirs.moves, strict=True)]
+    alike = [max(1.0, float(size.sum()) ** 2 / float((size**2).sum()) - 1) for size in sizes]
+    several = [side for side in (ours, theirs) if side.runs > 1]
+    nothing = np.zeros_like(documents[0])
+    seeds = [side.spread() for side in several]
+    return Crossed(
+        ours.means.mean(axis=-1) - theirs.means.mean(axis=-1),
+        sum(documents, nothing),
+        sum(seeds, nothing),
+        sum((side.flips() for side in several), nothing),
+        _satterthwaite(seeds, [side.runs - 1 for side in several], nothing),
+        float(_satterthwaite(documents, alike, nothing).min()),
+        min((side.runs for side in several), default=1),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The runs of one method: their means, and how each document moves them (the jackknife), part by part."""
+
+    means: Floats
+    moves: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[Floats], sizes: Sequence[Floats]) -> _Side:
+        means, moves = np.zeros(parts[0].shape[:-1]), []
+        for sums, size in zip(parts, sizes, strict=True):
+            items, mean = float(size.sum()), sums.sum(axis=-1) / size.sum()
+            scale = math.sqrt(1 - 1 / len(size)) / np.maximum(1.0, items - size)
+            moves.append((sums - size * mean[..., None]) * scale)
+            means = means + mean
+        return cls(means, tuple(moves))
+
+    @property
+    def runs(self) -> int:
+        return int(self.means.shape[-1])
+
+    def spread(self) -> Floats:
+        """The variance of the mean over runs."""
+        return np.asarray(self.means.var(axis=-1, ddof=1) / self.runs)
+
+    def flips(self) -> Floats:
+        """The part of it that documents crossed with runs explain."""
+        apart = [part - part.mean(axis=-2, keepdims=True) for part in self.moves]
+        return np.asarray(sum((one**2).sum(axis=(-2, -1)) for one in apart) / (self.runs * (self.runs - 1)))
+
+
+def _satterthwaite(variances: Sequence[Floats], degrees: Sequence[float], nothing: Floats) -> Floats:
+    """Degrees of freedom of a sum of variances, each with its own; the fewest where there is no variance."""
+    total = sum(variances, nothing)
+    spent = sum((one**2 / each for one, each in zip(variances, degrees, strict=True)), nothing)
+    found = np.divide(total**2, spent, out=np.zeros_like(total), where=spent > 0)
+    return np.maximum(min(degrees, default=1.0), found)
+
+
+def _quantiles(share: float, degrees: Floats) -> Floats:
+    """Student's quantile for every number of degrees, rounded down."""
+    whole, place = np.unique(np.minimum(degrees + 1e-6, _MANY).astype(np.int64), return_inverse=True)
+    return np.array([t_quantile(share, max(1, int(each))) for each in whole])[place].reshape(np.shape(degrees))
+
+
+def _verdict(a: Sequence[Floats], b: Sequence[Floats], clusters: Sequence[ArrayLike], against_model: bool) -> CrossedVerdict:
+    seeds = _runs(a, b, clusters)
+    if against_model and seeds[1] != 1:
+        raise ValueError(f"A model stands for itself: one row of values, not {seeds[1]}.")
+    held = [gather(Part(np.concatenate([x, y]).T, marks)) for x, y, marks in zip(a, b, clusters, strict=True)]
+    found = crossed_parts(
+        [part.sums[:, : seeds[0]].T for part in held], [part.sums[:, seeds[0] :].T for part in held], [p.sizes for p in held]
+    )
+    items, documents = sum(part.items for part in held), min(part.documents for part in held)
+    difference, half = float(found.difference), float(found.half_width)
+    error = math.sqrt(float(found.documents) + float(found.beyond))
+    reason = _reason(a, b, seeds, documents, against_model)
+    if half <= _NONE:  # every item differs by as much: as at no hit or only hits, the number of documents is what is known
+        half, error = (1 - wilson(documents, documents).low,) * 2
+    if reason:
+        own = t_quantile((1 + LEVEL) / 2, max(1, min(int(found.document_degrees), _MANY))) * math.sqrt(float(found.documents))
+        reach = {"one document": 1.0, "same": 0.0}.get(reason, own)
+        shut = Estimate(difference, difference - reach, difference + reach, items)
+        return CrossedVerdict(
+            difference, shut, 1.0, False, math.sqrt(float(found.documents)), 0.0, seeds, documents, reason=reason
+        )
+    degrees = _degrees(half / error)
+    p = 2 * (1 - t_cdf(t_quantile((1 + LEVEL) / 2, degrees) * abs(difference) / half, degrees))
+    could = half + t_quantile(POWER, degrees) * error
+    return CrossedVerdict(
+        difference,
+        Estimate(difference, difference - half, difference + half, items),
+        p,
+        abs(difference) > half,
+        math.sqrt(float(found.documents)),
+        math.sqrt(float(found.beyond)),
+        seeds,
+        documents,
+        could if found.fewest > 2 else None,
+    )
+
+
+def _runs(a: Sequence[Floats], b: Sequence[Floats], clusters: Sequence[ArrayLike]) -> tuple[int, int]:
+    """How many runs either side has; what does not fit together is refused."""
+    if not len(a) == len(b) == len(clusters) or not a:
+        raise ValueError(f"{len(a)} and {len(b)} sets of values and {len(clusters)} of clusters: there must be as many of each.")
+    runs = [{len(matrix) for matrix in side} for side in (a, b)]
+    if any(len(found) > 1 for found in runs) or 0 in runs[0] | runs[1]:
+        raise ValueError("Every part of a composite needs the values of the same runs, at least one on either side.")
+    for x, y in zip(a, b, strict=True):
+        if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
+            raise ValueError("Both methods need values of the same items: one row per run, one column per item.")
+    return runs[0].pop(), runs[1].pop()
+
+
+def _reason(a: Sequence[Floats], b: Sequence[Floats], seeds: tuple[int, int], documents: int, against_model: bool) -> Reason:
+    ours, theirs = np.concatenate(list(a), axis=1), np.concatenate(list(b), axis=1)
+    if bool(np.all(ours == ours[:1])) and bool(np.all(theirs == ours[:1])):
+        return "same"
+    if documents < 2:
+        return "one document"
+    if seeds[0] < 2 or (seeds[1] < 2 and not against_model):
+        return "one seed"
+    return "copies" if _copied(ours) or _copied(theirs) else ""
+
+
+def _copied(runs: Floats) -> bool:
+    """Are all runs one and the same? Runs that hit every item, or none, are alike without being copies."""
+    return len(runs) > 1 and bool(np.all(runs == runs[:1])) and bool(runs[0].min() < runs[0].max())
+
+
+def _degrees(ratio: float) -> int:
+    """The whole degrees of freedom whose quantile is the interval's half width over its standard error, or next above it."""
+    low, high = 1, _MANY
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if t_quantile((1 + LEVEL) / 2, middle) >= ratio else (low, middle - 1)
+    return low

@@ -1,0 +1,211 @@
+"""Runs crossed with documents: checked against scipy, by hand, and by how often equal methods are told apart."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from coref_automl.statistics.crossed import TIGHTER, CrossedVerdict, composite_crossed, crossed, crossed_verdict, crossed_verdicts
+
+Array = np.ndarray
+
+
+def runs(rng: np.random.Generator, clusters: Array, seeds: int, share: float, *, spread: float = 0.0) -> list[Array]:
+    """Hits of several runs of one method: items are easy or hard for all, a tenth of them flips from run to run."""
+    hard = rng.normal(size=len(clusters)) + 0.5 * rng.normal(size=clusters.max() + 1)[clusters]
+    line = np.quantile(hard, share)
+    return [(hard + 0.3 * rng.normal(size=len(clusters)) < line + spread * rng.normal()).astype(float) for _ in range(seeds)]
+
+
+def finite(verdict: CrossedVerdict) -> bool:
+    numbers = (verdict.difference, verdict.interval.low, verdict.interval.high, verdict.p, verdict.by_documents, verdict.by_seeds)
+    return all(map(math.isfinite, numbers)) and 0 <= verdict.p <= 1
+
+
+def test_variances_by_hand_on_documents_of_equal_size() -> None:
+    """Two-way layout: the document variance is that of a t test over documents, the flips are its mean square of interaction."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(3, 150)), rng.normal(size=(4, 150))
+    found = crossed(a, b, np.ones(150))
+    over = a.mean(axis=0) - b.mean(axis=0)
+    assert float(found.documents) == pytest.approx(stats.sem(over) ** 2)
+    assert float(found.seeds) == pytest.approx(a.mean(axis=1).var(ddof=1) / 3 + b.mean(axis=1).var(ddof=1) / 4)
+    left = [side - side.mean(axis=0) - side.mean(axis=1, keepdims=True) + side.mean() for side in (a, b)]
+    squares = [(one**2).sum() / ((len(one) - 1) * 149) / (len(one) * 150) for one in left]
+    assert float(found.flips) == pytest.approx(sum(squares))
+    assert float(found.seed_degrees) == pytest.approx(
+        stats.ttest_ind(a.mean(axis=1), b.mean(axis=1), equal_var=False).df,
+    )
+    own, theirs = stats.t.ppf(0.975, 149), stats.t.ppf(0.975, int(found.seed_degrees))
+    half = math.sqrt(own**2 * float(found.documents) + theirs**2 * float(found.beyond))
+    assert float(found.half_width) == pytest.approx(half, rel=1e-6)
+
+
+def test_seeds_that_flip_items_alone_add_nothing_and_the_interval_is_that_of_documents() -> None:
+    rng, clusters = np.random.default_rng(1), np.repeat(np.arange(400), 2)
+    verdict = crossed_verdict(runs(rng, clusters, 8, 0.5), runs(rng, clusters, 8, 0.4), clusters)
+    assert verdict.by_seeds < 0.5 * verdict.by_documents
+    assert verdict.shown
+    assert verdict.p < 0.05
+
+
+def test_runs_that_differ_as_a_whole_widen_the_interval() -> None:
+    rng, clusters = np.random.default_rng(2), np.repeat(np.arange(400), 2)
+    steady = crossed_verdict(runs(rng, clusters, 4, 0.5), runs(rng, clusters, 4, 0.4), clusters)
+    moody = crossed_verdict(runs(rng, clusters, 4, 0.5, spread=0.5), runs(rng, clusters, 4, 0.4), clusters)
+    assert moody.by_seeds > 3 * steady.by_seeds
+    assert moody.interval.high - moody.interval.low > 2 * (steady.interval.high - steady.interval.low)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 5), st.integers(2, 5), st.integers(2, 30), st.floats(0.0, 1.0))
+def test_the_interval_excludes_nought_exactly_where_it_is_shown(
+    seed: int, ours: int, theirs: int, documents: int, share: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    clusters = np.repeat(np.arange(documents), rng.integers(1, 12, size=documents))
+    a, b = runs(rng, clusters, ours, share), runs(rng, clusters, theirs, 0.4)
+    verdict, turned = crossed_verdict(a, b, clusters), crossed_verdict(b, a, clusters)
+    assert finite(verdict)
+    assert verdict.shown == (verdict.p < 0.05)
+    if not verdict.reason:
+        assert verdict.shown == (verdict.interval.low > 0 or verdict.interval.high < 0)
+    assert turned.difference == pytest.approx(-verdict.difference)
+    assert turned.p == pytest.approx(verdict.p)
+    again = crossed_verdict(a[::-1], b, clusters)
+    assert again.p == pytest.approx(verdict.p)
+
+
+def test_few_documents_widen_the_interval_by_a_fixed_factor() -> None:
+    rng = np.random.default_rng(3)
+    for documents, factor in ((99, TIGHTER), (100, 1.0)):
+        values = rng.normal(size=(3, documents)), rng.normal(size=(3, documents))
+        found = crossed(*values, np.ones(documents))
+        plain = math.sqrt(
+            stats.t.ppf(0.975, documents - 1) ** 2 * float(found.documents)
+            + stats.t.ppf(0.975, int(found.seed_degrees)) ** 2 * float(found.beyond)
+        )
+        assert float(found.half_width) == pytest.approx(factor * plain, rel=1e-6)
+
+
+def test_one_seed_on_either_side_shows_nothing_but_a_base_stands_for_itself() -> None:
+    rng, clusters = np.random.default_rng(4), np.repeat(np.arange(300), 2)
+    good, poor = runs(rng, clusters, 3, 0.7), runs(rng, clusters, 3, 0.3)
+    for a, b in ((good[:1], poor), (good, poor[:1]), (good[:1], poor[:1])):
+        verdict = crossed_verdict(a, b, clusters)
+        assert (verdict.reason, verdict.shown, verdict.p) == ("one seed", False, 1.0)
+        assert verdict.interval.low > 0
+    assert crossed_verdict(good, poor[:1], clusters, against_model=True).shown
+    assert crossed_verdict(good[:1], poor[:1], clusters, against_model=True).reason == "one seed"
+    with pytest.raises(ValueError, match="one row of values, not 3"):
+        crossed_verdict(good, poor, clusters, against_model=True)
+
+
+def test_a_run_given_twice_shows_nothing() -> None:
+    rng, clusters = np.random.default_rng(5), np.repeat(np.arange(300), 2)
+    good, poor = runs(rng, clusters, 3, 0.7), runs(rng, clusters, 3, 0.3)
+    assert crossed_verdict([good[0]] * 3, poor, clusters).reason == "copies"
+    assert crossed_verdict(good, [poor[0]] * 3, clusters).reason == "copies"
+
+
+def test_methods_that_answer_alike_are_called_the_same() -> None:
+    clusters = np.repeat(np.arange(50), 2)
+    values = (np.arange(100) % 3 == 0).astype(float)
+    verdict = crossed_verdict([values] * 3, [values] * 3, clusters)
+    assert (verdict.reason, verdict.difference, verdict.p) == ("same", 0.0, 1.0)
+    assert (verdict.interval.low, verdict.interval.high) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(1.0, 0.0), (0.0, 0.0), (1.0, 1.0)])
+def test_all_hits_and_none_have_an_answer(ours: float, theirs: float) -> None:
+    clusters = np.repeat(np.arange(200), 2)
+    verdict = crossed_verdict([np.full(400, ours)] * 3, [np.full(400, theirs)] * 3, clusters)
+    assert finite(verdict)
+    assert verdict.shown == (ours != theirs)
+    few = crossed_verdict([np.full(4, ours)] * 3, [np.full(4, theirs)] * 3, np.arange(4) // 2)
+    assert finite(few)
+
+
+def test_a_method_that_never_hits_is_no_copy_of_itself() -> None:
+    rng, clusters = np.random.default_rng(6), np.repeat(np.arange(300), 2)
+    verdict = crossed_verdict(runs(rng, clusters, 3, 0.5), [np.zeros(600)] * 3, clusters)
+    assert verdict.reason == ""
+    assert verdict.shown
+
+
+def test_one_document_says_nothing_about_the_next() -> None:
+    rng = np.random.default_rng(7)
+    clusters = np.zeros(60, int)
+    verdict = crossed_verdict(runs(rng, clusters, 3, 0.9), runs(rng, clusters, 3, 0.1), clusters)
+    assert verdict.reason == "one document"
+    assert not verdict.shown
+    assert finite(verdict)
+    assert verdict.interval.high - verdict.interval.low == 2.0
+
+
+def test_a_document_that_holds_half_of_all_items_leaves_little_to_say() -> None:
+    """Sixty documents say as much as four: the same difference that even documents show is not shown."""
+    rng = np.random.default_rng(8)
+    even, uneven = np.repeat(np.arange(60), 4), np.concatenate([np.zeros(120, int), np.repeat(np.arange(1, 60), 2), [1, 2]])
+    for clusters, half_of in ((even, False), (uneven, True)):
+        lift = rng.normal(0.1, 0.15, size=60)
+        lift[0] = 0.25
+        a = [(rng.random(len(clusters)) < 0.4 + lift[clusters]).astype(float) for _ in range(3)]
+        b = [(rng.random(len(clusters)) < 0.4).astype(float) for _ in range(3)]
+        verdict = crossed_verdict(a, b, clusters)
+        assert finite(verdict)
+        width = verdict.interval.high - verdict.interval.low
+        assert width > 0.2 if half_of else width < 0.2
+
+
+def test_what_does_not_fit_together_is_refused_in_a_sentence() -> None:
+    values, clusters = np.ones((2, 6)), np.arange(6)
+    with pytest.raises(ValueError, match="values of the same items"):
+        crossed_verdict(values, np.ones((2, 5)), clusters)
+    with pytest.raises(ValueError, match="at least one on either side"):
+        crossed_verdict(values, np.ones((0, 6)), clusters)
+    with pytest.raises(ValueError, match="one cluster per value"):
+        crossed_verdict(values, values, np.arange(5))
+    holed = values.copy()
+    holed[0, 3] = np.nan
+    with pytest.raises(ValueError, match="1 of 6 items have no value"):
+        crossed_verdict(holed, values, clusters)
+
+
+def test_seeds_need_not_match_and_several_are_judged_as_each_alone() -> None:
+    rng, clusters = np.random.default_rng(9), np.repeat(np.arange(120), 3)
+    pairs = [(np.stack(runs(rng, clusters, k, 0.5)), np.stack(runs(rng, clusters, m, 0.4))) for k, m in ((2, 5), (3, 2), (4, 4))]
+    together = crossed_verdicts(pairs, clusters)
+    for (a, b), verdict in zip(pairs, together, strict=True):
+        assert verdict == crossed_verdict(a, b, clusters)
+        assert verdict.seeds == (len(a), len(b))
+        assert (verdict.detectable is None) == (min(verdict.seeds) < 3)
+
+
+def test_the_tasks_of_a_composite_have_documents_of_their_own() -> None:
+    rng = np.random.default_rng(10)
+    clusters = [np.repeat(np.arange(200), 2), np.repeat(np.arange(20), 10)]
+    a = [weight * np.stack(runs(rng, marks, 3, 0.5)) for weight, marks in zip((0.7, 0.3), clusters, strict=True)]
+    b = [weight * np.stack(runs(rng, marks, 3, 0.4)) for weight, marks in zip((0.7, 0.3), clusters, strict=True)]
+    (verdict,) = composite_crossed([(a, b)], clusters)
+    alone = [crossed_verdict(x, y, marks) for x, y, marks in zip(a, b, clusters, strict=True)]
+    assert verdict.difference == pytest.approx(sum(one.difference for one in alone))
+    assert verdict.by_documents == pytest.approx(math.hypot(*(one.by_documents for one in alone)))
+
+
+@pytest.mark.parametrize(
+    ("seeds", "documents", "spread"), [(2, 60, 0.0), (2, 300, 0.4), (3, 300, 0.0), (3, 300, 0.4), (5, 60, 0.4)]
+)
+def test_equal_methods_are_rarely_told_apart(seeds: int, documents: int, spread: float) -> None:
+    """At most 5% plus two simulation errors; benchmarks/crossed_verdicts.py has the whole table."""
+    rng, sets = np.random.default_rng(seeds + documents), 600
+    own = rng.normal(size=(2, sets, 1, documents)) + spread * rng.normal(size=(2, sets, seeds, 1))
+    values = own + 0.7 * rng.normal(size=(2, sets, seeds, documents))
+    found = crossed(values[0], values[1], np.ones(documents))
+    shown = np.mean(np.abs(found.difference) > found.half_width)
+    assert shown <= 0.05 + 2 * math.sqrt(0.0475 / sets)
