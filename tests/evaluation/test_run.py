@@ -13,7 +13,7 @@ import pytest
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.groups import read_groups
-from coref_automl.comparison.scores import same_model
+from coref_automl.comparison.scores import model_label
 from coref_automl.errors import EvaluationError, FolderError, InputError, ModelError
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate, evaluate_one
@@ -331,9 +331,9 @@ def test_bases_of_one_folder_name_stand_beside_their_own_runs(place: Path, toget
     archive("runs/b", "runs/c", out="kept")
     for paths in (["runs/b", "runs/c"], ["kept"]):
         (group,) = read_groups(paths)
-        names = {entry.evaluation.path: same_model(entry.evaluation.checkpoint) for entry in group.entries if not entry.trained}
+        names = {entry.evaluation.path: model_label(entry.evaluation.checkpoint) for entry in group.entries if not entry.trained}
         made = {entry.run: entry.evaluation.provenance for entry in group.entries if entry.evaluation.provenance}
-        assert {run: same_model(one.base) for run, one in made.items()} == {"b": names["X/enc"], "c": names["Y/enc"]}
+        assert {run: model_label(one.base) for run, one in made.items()} == {"b": names["X/enc"], "c": names["Y/enc"]}
         assert names["X/enc"] != names["Y/enc"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from coref_automl.comparison.csv_table import TableRow, between, read_table, within, wrong_composites
 from coref_automl.errors import InputError
 from coref_automl.report.checkpoint_report import report
-from coref_automl.report.csv_page import findings, table_page
+from coref_automl.report.csv_page import csv_page, findings
 from coref_automl.report.language import Say
 from coref_automl.report.rendering import render_markdown
 
@@ -54,7 +54,7 @@ def test_findings_name_the_unlike_items_and_the_identical_rows(rows: list[TableR
 
 def test_the_kept_report_is_what_the_table_gives(rows: list[TableRow]) -> None:
     """Written by: coref-automl report --table docs/seed/checkpoints.csv --lang en --target real1=0.68,real5=0.83 --out DIR"""
-    page = table_page(rows, Say("en"), source=SEED.name, target={"real1": 0.68, "real5": 0.83})
+    page = csv_page(rows, Say("en"), source=SEED.name, target={"real1": 0.68, "real5": 0.83})
     assert (DOCS / "seed-report.md").read_text("utf-8") == render_markdown(page)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.arms import arms, versus
-from coref_automl.comparison.differences import in_words, outdone_by_holm
+from coref_automl.comparison.differences import in_words, lost_to_holm
 from coref_automl.comparison.groups import read_groups
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import find_evaluations
@@ -429,9 +429,9 @@ def test_a_comparison_that_holm_outdoes_says_so(runs: Path, study: Subject) -> N
     one = Comparison("a", "b", "real1_strict", wide, 0.03, 0.3, None, 0.05, "", family=10)
     assert in_words(one) == "no difference shown after Holm's adjustment for 10 comparisons; this set could show 5.0 points"
     assert "비교 10개" in verdict(one, "ko")
-    assert not outdone_by_holm(replace(one, difference=narrow, p=0.2))
-    assert not outdone_by_holm(replace(one, p_adjusted=0.01))
-    assert not outdone_by_holm(replace(one, family=1, p_adjusted=0.06))
+    assert not lost_to_holm(replace(one, difference=narrow, p=0.2))
+    assert not lost_to_holm(replace(one, p_adjusted=0.01))
+    assert not lost_to_holm(replace(one, family=1, p_adjusted=0.06))
     told = replace(study.recommendation, over_base=one, beaten_base=False)
     assert "10 were made (Holm)" in recommendation_sentence(told, "en")
     assert "비교를 10개" in recommendation_sentence(told, "ko")

@@ -40,14 +40,14 @@ def compare(
     Verdicts come from the half of the items that chose nothing. The last lines recommend one of the trained checkpoints.
     """
     from coref_automl.comparison.differences import require_two
-    from coref_automl.comparison.groups import choose_group, settle_metric
+    from coref_automl.comparison.groups import choose_group, choose_metric
     from coref_automl.comparison.recommendation import checked_margin
     from coref_automl.report.printout import printed_comparison, printed_recommendation
 
     allowed = checked_margin(margin / 100)
     group, notes = choose_group(paths, common=common, evalset=eval_set)
     require_two(group)
-    metric, more = settle_metric(group, metric)
+    metric, more = choose_metric(group, metric)
     table = printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
     trained = any(entry.trained for entry in group.entries)
     advice = printed_recommendation(group, metric, margin=allowed, seed=seed) if trained else None

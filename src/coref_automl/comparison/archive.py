@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from coref_automl.comparison.groups import not_evaluated, nothing_under, of_weights_today, with_bases
+from coref_automl.comparison.groups import add_bases, drop_replaced_weights, not_evaluated, nothing_under
 from coref_automl.comparison.relation_runs import RelationRun, archive_relation, find_relation, look_for_relation, place_of
 from coref_automl.config import as_paths
 from coref_automl.errors import InputError
@@ -55,18 +55,17 @@ class Archive(Record):
 
 
 def archive(*paths: Any, out: str | Path) -> Archive:
-    """Keep the finished evaluations and relation runs under the paths without their text; an archive of the same is made anew.
+    """Keep the finished evaluations and relation runs under the paths without their text; replaces an archive of the same runs.
 
-    The models that the checkpoints began from are kept with them where they were evaluated. A folder that holds others too is
-    refused: nothing that is not written again is lost.
+    Evaluated base models are kept with their checkpoints. A folder that also holds other runs is refused: nothing is lost.
     """
     names, folder = as_paths(paths, "paths"), Path(out)
-    stored = of_weights_today(with_bases(names, find_evaluations(names)))[0]
+    stored = drop_replaced_weights(add_bases(names, find_evaluations(names)))[0]
     if any(one.folder.resolve().is_relative_to(folder.resolve()) for one in stored):
         raise InputError(f"{folder} holds evaluations that would be archived into it; choose another --out.")
     relation, unread = look_for_relation(names)
     if unread:
-        raise InputError(unread[0])  # what is kept is kept whole
+        raise InputError(unread[0])  # an archive is complete or not written
     with claimed(folder, KIND):
         _refuse_loss(folder, stored, relation)
         for inside in contents(folder):
@@ -112,7 +111,7 @@ def _place(evaluation: Evaluation, mark: str = "") -> Path:
 
 
 def _refuse_loss(folder: Path, stored: Sequence[StoredEvaluation], relation: Sequence[RelationRun]) -> None:
-    """An archive is emptied before it is written: what it holds of other runs, models and relation runs is named instead."""
+    """Refuse a folder with other runs, models or relation runs: an archive is emptied before it is written."""
     again = {_run_or_model(one) for one in stored}
     others = {_run_or_model(one) for one in find_evaluations([folder], skip_damaged=True)} - again
     others |= {run.name for run in find_relation([str(folder)])} - {run.name for run in relation}

@@ -1,6 +1,6 @@
-"""Ways of training, side by side. In: a Study. Out: arms (method, length, base; runs by seed), and verdicts between them.
+"""Training methods side by side. In: a Study. Out: arms (method, length, base; runs by seed), and verdicts between them.
 
-Arms are compared at the last checkpoint of each run, paired by seed, on the `confirm` half: nothing was chosen.
+Arms are compared at the last checkpoint of each run, paired by seed, on the `confirm` half, where nothing was chosen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.references import bases_of
-from coref_automl.comparison.scores import Entry, as_much_training, same_model
+from coref_automl.comparison.scores import Entry, is_equal_training, model_label
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS
@@ -30,9 +30,9 @@ Among = NDArray[np.bool_] | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arm:
-    """One way of training at one length from one base: its runs by seed, checkpoints in order of training.
+    """One method at one length from one base: its runs by seed, checkpoints in training order.
 
-    `base` is the base's label, `origin` what it is: its bytes, or the label where an older record has none.
+    `base` is the base's label; `origin` identifies it by its bytes, or by the label if an older record has none.
     """
 
     method: str
@@ -53,19 +53,19 @@ class Arm:
 
     @property
     def trained_at(self) -> int | None:
-        """The length of its training, which need not be that of the windows it was scored in."""
+        """Sequence length in training; the scoring windows may differ."""
         made = last(next(iter(self.runs.values()))).evaluation.provenance
         return made.seq_len if made else None
 
     def alike(self, other: Arm) -> bool:
-        """From one base, at one length, scored in windows of one length: what differs is the method."""
+        """Do two arms differ in method alone (same base, training length and window length)?"""
         return (self.origin, self.trained_at, self.length) == (other.origin, other.trained_at, other.length)
 
     def steps(self) -> list[dict[int, Entry]]:
-        """Its checkpoints in order, of all seeds at once: those that were evaluated in every run.
+        """Checkpoints in order, across seeds: those evaluated in every run.
 
-        They meet by epoch: rows hold unlike numbers of tokens, so that within an epoch seeds that shuffle them differ in tokens.
-        Where every run ended at a moment of its own (minutes, a flat curve), these ends meet too: each is the last of its run.
+        Matched by epoch, because rows differ in tokens and seeds shuffle rows. If every run stopped at a point of its own
+        (a time limit, a flat curve), the last checkpoints are matched too.
         """
         found = {seed: {_epoch(entry): entry for entry in entries} for seed, entries in self.runs.items()}
         shared = set.intersection(*(set(entries) for entries in found.values())) if found else set()
@@ -74,7 +74,7 @@ class Arm:
         return [*steps, ends] if ends and all(_epoch(end) not in shared for end in ends.values()) else steps
 
     def with_curve(self) -> Arm:
-        """The same with those runs alone of which more than one checkpoint was evaluated."""
+        """The arm with only those runs that have more than one evaluated checkpoint."""
         return replace(self, runs={seed: entries for seed, entries in self.runs.items() if len(entries) > 1})
 
 
@@ -90,7 +90,7 @@ class Versus:
 
 
 def arms(study: Study) -> list[Arm]:
-    """The arms of a study, by base, length and objective; runs without a record of their training belong to none."""
+    """The arms of a study, by base, length and objective; runs without a training record belong to none."""
     found: list[tuple[Provenance, list[Entry]]] = []
     for entries in study.runs().values():
         if (made := entries[-1].evaluation.provenance) is not None:
@@ -100,13 +100,13 @@ def arms(study: Study) -> list[Arm]:
     for made, entries in found:
         length = entries[-1].evaluation.seq_len
         for method in (_stem(made) if made.objective in twice else made.objective, PurePath(made.run).name):
-            label = same_model(made.base)
+            label = model_label(made.base)
             origin = made.base_bytes or label
             arm = held.setdefault(
                 (made.base_bytes or made.base, length, made.seq_len, method),
                 Arm(method, made.objective, label, length, {}, origin=origin),
             )
-            # a second run of that name and seed is a method of its own, and so is a run on other data
+            # a second run with that name and seed, or on other data, is a method of its own
             if made.seed not in arm.runs and _data(arm) in (None, made.data):
                 arm.runs[made.seed] = entries
                 break
@@ -116,7 +116,7 @@ def arms(study: Study) -> list[Arm]:
 
 
 def base_of(study: Study, arm: Arm) -> Entry | None:
-    """The model an arm began from, evaluated in windows of the arm's length."""
+    """The arm's base model, evaluated in windows of the arm's length."""
     made = last(next(iter(arm.runs.values()))).evaluation.provenance
     found = bases_of(study.entries, made) if made else []
     return next((entry for entry in found if not entry.trained and entry.evaluation.seq_len == arm.length), None)
@@ -127,8 +127,8 @@ def last(entries: Sequence[Entry]) -> Entry:
 
 
 def equally_trained(a: Arm, b: Arm) -> bool:
-    """Did every pair of runs of a shared seed see as many tokens?"""
-    return all(as_much_training(last(a.runs[seed]).tokens, last(b.runs[seed]).tokens) for seed in a.runs if seed in b.runs)
+    """Did both runs of every shared seed see an equal number of tokens?"""
+    return all(is_equal_training(last(a.runs[seed]).tokens, last(b.runs[seed]).tokens) for seed in a.runs if seed in b.runs)
 
 
 def versus(
@@ -140,9 +140,9 @@ def versus(
     half: Half | None = "confirm",
     picks: Sequence[tuple[Pick, Pick]] | None = None,
 ) -> list[Versus | None]:
-    """Every first against its second, paired by seed; a single evaluation (the base) stands beside every seed.
+    """Compare each pair, paired by seed; a single evaluation (the base) is paired with every seed.
 
-    None where a pair shares no seed, or the metric was not run by both. `picks` choose a checkpoint of each side's runs.
+    None if a pair shares no seed or the metric was not run by both. `picks` choose a checkpoint of each side's runs.
     """
     out: list[Versus | None] = [None] * len(pairs)
     if METRICS[metric].parts:
@@ -172,7 +172,7 @@ def versus(
 def means(
     study: Study, sides: Sequence[Sequence[Entry]], metric: str, *, among: Among = None, half: Half | None = None
 ) -> list[Estimate | None]:
-    """The mean over the evaluations of each side, with the interval that other documents would give."""
+    """The mean over the evaluations of each side, with an interval over documents."""
     usable = {n: list(side) for n, side in enumerate(sides) if side and all(was_run(study, entry, metric) for entry in side)}
     entries = list({id(entry): entry for side in usable.values() for entry in side}.values())
     out: list[Estimate | None] = [None] * len(sides)
@@ -191,7 +191,7 @@ def means(
 
 
 def was_run(study: Study, entry: Entry, metric: str) -> bool:
-    """Did this evaluation run the metric, every part of it?"""
+    """Did this evaluation run every part of the metric?"""
     for name, _ in METRICS[metric].parts or ((metric, 1.0),):
         part = METRICS[name]
         rows = study.group.items.facts["task"] == part.task
@@ -206,7 +206,7 @@ def _epoch(entry: Entry) -> float:
 
 
 def _ambiguous(found: Sequence[tuple[Provenance, list[Entry]]]) -> set[str]:
-    """Objectives under which two runs have the same base and length, and the same seed or other data: names tell them apart."""
+    """Objectives whose runs need names to be told apart: same base and length, and the same seed or different data."""
     seen: dict[tuple[object, ...], list[Provenance]] = {}
     for made, entries in found:
         seen.setdefault((made.objective, made.base_bytes or made.base, made.seq_len, entries[-1].evaluation.seq_len), []).append(
@@ -220,7 +220,7 @@ def _ambiguous(found: Sequence[tuple[Provenance, list[Entry]]]) -> set[str]:
 
 
 def _data(arm: Arm) -> str | None:
-    """What the runs of an arm were trained on; None while it has none."""
+    """The dataset of an arm's runs; None if it has no runs yet."""
     made = next((entries[-1].evaluation.provenance for entries in arm.runs.values()), None)
     return made.data if made else None
 

@@ -1,7 +1,7 @@
-"""Tables from elsewhere, without item data. In: a CSV of checkpoints. Out: rows with intervals, and unpaired tests between them.
+"""A published table without item data. In: a CSV of checkpoints. Out: rows with intervals, and unpaired tests between them.
 
 Columns: family, seq_len, checkpoint, epoch, real1, real5, lambada_top1, real_samples, lambada_samples; stated_score if any.
-Without items nothing can be paired: intervals come from n alone, and tests are unpaired.
+Without items nothing can be paired: intervals follow from n, and tests are unpaired.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coref_automl.statistics.closed_forms import holm, unpaired, wilson
 
 _NUMBERS = ("seq_len", "epoch", "real1", "real5", "lambada_top1", "real_samples", "lambada_samples")
 _ROUNDING = 0.00015
-"""Stated composites have four digits, and so have their parts."""
+"""Stated composites and their parts have four digits."""
 ALPHA = 0.05
 
 
@@ -42,7 +42,7 @@ class TableRow:
 
     @property
     def score(self) -> float:
-        """The composite by its one definition."""
+        """The composite, recomputed from its definition."""
         return sum(weight * self.estimates[name].value for name, weight in METRICS["score"].parts)
 
 

@@ -1,6 +1,6 @@
 """Which checkpoint is better, and is that more than noise? In: a group of evaluations. Out: a ComparisonTable.
 
-Values and verdicts come from the `confirm` half: nothing was chosen on it. Where nothing was chosen at all, from all documents.
+Values and verdicts come from the `confirm` half, on which nothing was chosen; from all documents if nothing was chosen at all.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Finding = Literal["better", "worse", "same", "not shown"]
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow(Record):
-    """One checkpoint: its value, and how it stands to its reference; None for a reference, and where there is none for it.
+    """One checkpoint: its value, and its comparison; None for a reference and for a checkpoint without one.
 
-    `scratch`: it began as a new model.
+    `scratch`: trained from scratch.
     """
 
     name: str
@@ -50,7 +50,7 @@ class ComparisonRow(Record):
 class ComparisonTable(Record):
     """Checkpoints against their references on one metric.
 
-    `reference` is the one for all, or the first of several. `half` is the one that judges, or "all" where nothing was chosen.
+    `reference` is the common one, or the first of several. `half` is the one that judges, or "all" if nothing was chosen.
     """
 
     metric: str
@@ -64,12 +64,12 @@ class ComparisonTable(Record):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """Everything that a row is compared with, `reference` first."""
+        """All references, `reference` first."""
         return tuple(dict.fromkeys([self.reference, *(row.comparison.reference for row in self.rows if row.comparison)]))
 
     @property
     def unjudged(self) -> frozenset[str]:
-        """Rows without a reference: what they began from was not evaluated, or there is none."""
+        """Rows without a reference: their base was not evaluated, or they have none."""
         return frozenset(row.name for row in self.rows if row.comparison is None) - set(self.references)
 
 
@@ -90,7 +90,7 @@ def compare_group(
     seed: int = 0,
     notes: Sequence[str] = (),
 ) -> ComparisonTable:
-    """All against the reference, or each against the model it began from; `own` gives these where the caller knows them."""
+    """Compare all with the reference, or each with its base; a caller that knows the bases passes them as `own`."""
     half = group.judging
     columns = group.columns(metric, half=half)
     told = list(notes)
@@ -116,7 +116,7 @@ def compare_group(
     ]
     used = [group.entries[at] for at in dict.fromkeys(at for at in beside if at is not None)]
     values = composite(columns.parts, seed=seed)
-    answers = against_each(columns, [entry.name for entry in group.entries], beside, metric, seed=seed)
+    answers = compare_each(columns, [entry.name for entry in group.entries], beside, metric, seed=seed)
     rows = tuple(
         ComparisonRow(entry.name, entry.evaluation.path, entry.evaluation.seq_len, value, answer, entry.scratch)
         for entry, value, answer in zip(group.entries, values, answers, strict=True)
@@ -127,7 +127,7 @@ def compare_group(
 
 
 def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
-    """What the verdicts are against where that is not one model for all."""
+    """Notes for a table whose rows do not share one reference."""
     out = []
     if len(table.references) > 1:
         listed = ", ".join(f"{number} {name}" for number, name in enumerate(table.references, 1))
@@ -145,9 +145,9 @@ def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
 def against(
     columns: Columns, names: Sequence[str], reference: int, metric: str, *, seed: int, family: int | None = None
 ) -> list[Comparison | None]:
-    """Every column against the reference's: one sign-flip test each, Holm over the family. None for the reference.
+    """Compare every column with the reference's: one sign-flip test each, Holm over the family. None for the reference.
 
-    `family` is how many comparisons the caller will adjust together, where they are more than these.
+    `family` is the number of comparisons to adjust for, if the caller makes more than these.
     """
     others = [number for number in range(len(names)) if number != reference]
     count = family or len(others)
@@ -175,10 +175,10 @@ def against(
     return out
 
 
-def against_each(
+def compare_each(
     columns: Columns, names: Sequence[str], beside: Sequence[int | None], metric: str, *, seed: int
 ) -> list[Comparison | None]:
-    """Every column against the one whose number `beside` gives it, Holm over all of them; None where it gives none."""
+    """Compare every column with the one that `beside` numbers, Holm over all; None without a number."""
     family = sum(one is not None for one in beside)
     out: list[Comparison | None] = [None] * len(names)
     for reference in dict.fromkeys(one for one in beside if one is not None):
@@ -189,25 +189,25 @@ def against_each(
         for number, answer in zip(at, answers, strict=True):
             out[number] = answer or out[number]
     adjusted = iter(holm([answer.p for answer in out if answer]))
-    return [adjusted_to(answer, float(next(adjusted))) if answer else None for answer in out]
+    return [readjust(answer, float(next(adjusted))) if answer else None for answer in out]
 
 
-def over_own(
+def compare_with_bases(
     group: Group, metric: str, entries: Sequence[Entry], own: Sequence[Entry | None], *, seed: int
 ) -> list[Comparison | None]:
-    """Entries against the models they began from, Holm over all; None without one, or where no document may judge."""
+    """Compare entries with their bases, Holm over all; None without a base or without a judging document."""
     every = list(dict.fromkeys([*(one for one in own if one is not None), *entries]))
     columns = group.columns(metric, half=group.judging, entries=every)
     if not columns.items:
         return [None] * len(entries)
     bases = dict(zip(entries, own, strict=True))
     beside = [every.index(one) if (one := bases.get(entry)) is not None else None for entry in every]
-    answers = against_each(columns, [entry.name for entry in every], beside, metric, seed=seed)
+    answers = compare_each(columns, [entry.name for entry in every], beside, metric, seed=seed)
     return [answers[every.index(entry)] for entry in entries]
 
 
-def adjusted_to(comparison: Comparison, p: float) -> Comparison:
-    """The same with the p that a larger family gives it, and what then follows."""
+def readjust(comparison: Comparison, p: float) -> Comparison:
+    """The comparison with p adjusted for a larger family, and the verdict that follows."""
     moved = replace(comparison, p_adjusted=p)
     return moved if comparison.verdict == SAME else replace(moved, verdict=in_words(replace(moved, verdict="")))
 
@@ -228,15 +228,15 @@ def in_words(comparison: Comparison) -> str:
     return f"no difference shown{by_holm(comparison)}{could}"
 
 
-def outdone_by_holm(comparison: Comparison) -> bool:
-    """Not shown although it would be if it were the only comparison: p alone is under the level, or the interval excludes 0."""
+def lost_to_holm(comparison: Comparison) -> bool:
+    """Significant as a single comparison, and not after Holm's adjustment."""
     change = comparison.difference
     alone = comparison.p < ALPHA or change.low > 0 or change.high < 0
     return comparison.family > 1 and finding(comparison) == "not shown" and alone
 
 
 def by_holm(comparison: Comparison) -> str:
-    return f" after Holm's adjustment for {comparison.family} comparisons" if outdone_by_holm(comparison) else ""
+    return f" after Holm's adjustment for {comparison.family} comparisons" if lost_to_holm(comparison) else ""
 
 
 def _mcnemar(columns: Columns, a: int, b: int) -> float:

@@ -1,4 +1,7 @@
-"""Which evaluations belong together. In: paths. Out: groups of evaluations of the same items, ranks aligned."""
+"""Which evaluations belong together. In: paths. Out: groups of evaluations of the same items, ranks aligned.
+
+Evaluations never overwrite each other: a checkpoint may have been scored in float32 and in bfloat16, or before and after its
+weights were replaced. A group holds one evaluation per model and length; `left_out` says why others are not in it."""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ from coref_automl.store import short_names
 
 
 def choose_group(paths: Sequence[str], *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
-    """The group that holds an evaluation of every path; unlike fingerprints and scorer versions are refused by name."""
+    """The group with an evaluation of every path; different fingerprints and scorer versions are refused by name."""
     groups, notes = read_groups(paths, common=common), [f"Left out: {wrong}" for wrong in left_out(paths)]
     if missing := not_evaluated(paths):
         raise ComparisonError(nothing_under(missing))
@@ -57,8 +60,8 @@ def choose_group(paths: Sequence[str], *, common: bool = False, evalset: str | N
     return chosen, notes
 
 
-def settle_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
-    """The metric to judge by: as asked, or strict Real@1, or `word` where tokenizers differ, or the first that was run."""
+def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
+    """The metric to judge by: the given one, else strict Real@1, `word` if tokenizers differ, or the first that was run."""
     several = group.tokenizers > 1
     usable = [name for name in group.metrics() if not several or (METRICS[name].rule == "word" and not METRICS[name].parts)]
     if metric is not None:
@@ -83,15 +86,15 @@ def settle_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
 def read_groups(paths: Sequence[str], *, common: bool = False) -> list[Group]:
     """Finished evaluations under the paths, grouped by items and scorer; `common` groups by scorer alone.
 
-    The largest first, of equals the one evaluated last: a new version of the scorer, or of a set, leaves the old evaluations.
+    Largest first, then newest: old evaluations remain when the scorer or a set gets a new version.
     """
     keys: dict[tuple[str, str], list[StoredEvaluation]] = {}
-    for one in of_weights_today(with_bases(paths, evaluations_under(paths)))[0]:
+    for one in drop_replaced_weights(add_bases(paths, evaluations_under(paths)))[0]:
         items = "" if common else one.evaluation.fingerprints.get("items", "")
         keys.setdefault((items, one.evaluation.scorer), []).append(one)
     named = named_folders(paths)
     groups = [
-        group_of(in_one_dtype(found, named)[0], fingerprint, scorer)
+        group_of(keep_one_dtype(found, named)[0], fingerprint, scorer)
         for (fingerprint, scorer), found in sorted(keys.items(), key=lambda one: _newest(one[1]), reverse=True)
     ]
     return sorted(groups, key=lambda group: -len(group.entries))
@@ -102,9 +105,9 @@ def _newest(stored: Sequence[StoredEvaluation]) -> str:
 
 
 def evaluations_under(paths: Sequence[str]) -> list[StoredEvaluation]:
-    """The finished evaluations under the paths, without damaged ones among others: `left_out` names those.
+    """The readable finished evaluations under the paths; `left_out` names the damaged ones.
 
-    A damaged one is an error where it was asked for by its model or its folder, or where its path holds nothing else.
+    A damaged one is an error if it was named by its model or folder, or if its path holds nothing else.
     """
     found: dict[Path, StoredEvaluation] = {}
     for path in paths:
@@ -116,27 +119,27 @@ def evaluations_under(paths: Sequence[str]) -> list[StoredEvaluation]:
 
 
 def left_out(paths: Sequence[str]) -> list[str]:
-    """Why evaluations under the paths are in no group: they cannot be read, or stand for a model that is there already."""
+    """Why evaluations under the paths are in no group: unreadable, or a second evaluation of a model."""
     found, damaged = look_through(paths)
-    today, told = of_weights_today(found)
+    today, told = drop_replaced_weights(found)
     keys: dict[tuple[str, str], list[StoredEvaluation]] = {}
     for one in today:
         keys.setdefault((one.evaluation.fingerprints.get("items", ""), one.evaluation.scorer), []).append(one)
     for members in keys.values():
-        told += in_one_dtype(members, named_folders(paths))[1]
+        told += keep_one_dtype(members, named_folders(paths))[1]
     return [*map(str, damaged), *told]
 
 
-def with_bases(paths: Sequence[str], stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-    """The evaluations that were found under the paths, and those of the models behind them."""
+def add_bases(paths: Sequence[str], stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+    """The evaluations found under the paths, and those of their base models."""
     if not stored:
         missing = not_evaluated(paths)
         raise ComparisonError(nothing_under(missing) if missing or not paths else _relation_alone(paths))
-    return _began_apart([*stored, *_bases(stored)])
+    return _rename_bases([*stored, *_bases(stored)])
 
 
 def not_evaluated(paths: Sequence[str]) -> list[str]:
-    """The paths under which there is neither a finished evaluation nor a relation run."""
+    """The paths without a finished evaluation or relation run."""
     return [path for path in paths if not evaluations_under([path]) and not find_relation([path])]
 
 
@@ -150,9 +153,9 @@ def _relation_alone(paths: Sequence[str]) -> str:
 
 
 def _bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-    """The un-adapted models behind the checkpoints, where they were evaluated on the same items at the same length.
+    """The base models of the checkpoints, if evaluated on the same items at the same length.
 
-    An archive holds its own: what else stands on this machine is no part of it.
+    An archive brings its own: evaluations elsewhere on this machine are no part of it.
     """
     held = {one.folder.resolve() for one in stored}
     found: dict[Path, StoredEvaluation] = {}
@@ -167,7 +170,7 @@ def _bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
 
 
 def _like(made: Provenance, evaluation: Evaluation) -> StoredEvaluation | None:
-    """The base's evaluation under the conditions of another; in another dtype only where there is none in the same."""
+    """The base's evaluation under the same conditions; in another dtype only if there is none in the same."""
 
     def alike(other: Evaluation) -> bool:
         itself = made.base_bytes in ("", other.fingerprints.get("weights", ""))
@@ -178,8 +181,8 @@ def _like(made: Provenance, evaluation: Evaluation) -> StoredEvaluation | None:
     return same or base_evaluation(made.base, alike)
 
 
-def _began_apart(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-    """The same, where two models share a folder's name: a run's base then has the name under which that very model stands."""
+def _rename_bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+    """Rename the bases of runs where two models share a folder name, so that each run finds its own."""
     told = [one.evaluation for one in stored if not one.archived and Path(one.evaluation.path).is_dir()]
     owners = {evaluation.checkpoint: identity(evaluation.path) for evaluation in told}
     out = []
@@ -194,14 +197,14 @@ def _began_apart(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
 
 
 def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) -> Group:
-    """These evaluations, side by side; the caller vouches that they are of one set and one version of the scorer."""
+    """Evaluations side by side; the caller makes sure that they share one set and one scorer version."""
     index: dict[str, int] = {}
     facts: list[tuple[Any, ...]] = []
     tables = [_read(one.folder, index, facts) for one in stored]
     columns = {name: np.array([row[k] for row in facts]) for k, name in enumerate(FACTS)}
     halves = np.array([half_of(str(cluster)) for cluster in columns["cluster"]])
     entries = []
-    for one, (rows, read) in zip(_runs_apart(stored), tables, strict=True):
+    for one, (rows, read) in zip(_rename_runs(stored), tables, strict=True):
         ranks = np.full((len(index), 4), NOT_RUN, np.int32)
         ranks[rows] = read
         by_rule = {rule: ranks[:, k] for k, rule in enumerate(("strict", "lenient", "word"))}
@@ -227,8 +230,8 @@ def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) 
     )
 
 
-def _runs_apart(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-    """Two runs of one name, which have other weights at the same step, are told apart by the folders they stand in."""
+def _rename_runs(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+    """Name runs by their folders where two of the same name have different weights at the same step."""
     weights: dict[tuple[str, int], set[str]] = {}
     made = {id(one): one.evaluation.provenance for one in stored}
     for one in stored:
@@ -246,7 +249,7 @@ def _runs_apart(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
 
 
 def _starts(entries: Sequence[Entry]) -> set[Entry]:
-    """Checkpoints that others began from, where no other checkpoint of their run is here: nothing to choose among."""
+    """Checkpoints that serve as a base and are the only ones of their run: there is nothing to choose among."""
     runs: dict[PurePath, set[str]] = {}
     for one in entries:
         runs.setdefault(_run_or_model(one), set()).add(one.evaluation.path)
@@ -255,13 +258,13 @@ def _starts(entries: Sequence[Entry]) -> set[Entry]:
 
 
 def _run_or_model(entry: Entry) -> PurePath:
-    """The run that a checkpoint lies in; a model outside runs is one by itself."""
+    """The run of a checkpoint; a model outside a run counts as its own."""
     path = PurePath(entry.evaluation.path)
     return path.parent if CHECKPOINT.fullmatch(path.name) else path
 
 
 def _read(folder: Path, index: dict[str, int], facts: list[tuple[Any, ...]]) -> tuple[Ints, Ints]:
-    """Row numbers and ranks of an evaluation; `index` and `facts` grow by the items not seen before."""
+    """Row numbers and ranks of an evaluation; new items are added to `index` and `facts`."""
     held = read_columns(folder, (*FACTS, *RULES, "out_of_reach"))
     at = [index.setdefault(item, len(index)) for item in held["item"]]
     for number, row in zip(at, zip(*(held[name] for name in FACTS), strict=True), strict=True):
@@ -272,7 +275,7 @@ def _read(folder: Path, index: dict[str, int], facts: list[tuple[Any, ...]]) -> 
 
 
 def _named(entries: Sequence[Entry]) -> list[Entry]:
-    """Names that tell the entries apart: no run where there is one, the length where there are several."""
+    """Unique names: without the run if there is only one, with the length if there are several."""
     one_run = len({entry.run for entry in entries if entry.trained}) == 1
     times = Counter((entry.evaluation.checkpoint, entry.evaluation.seq_len) for entry in entries)
     twice = {entry.run for entry in entries if times[entry.evaluation.checkpoint, entry.evaluation.seq_len] > 1}
@@ -291,12 +294,12 @@ def _named(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def named_folders(paths: Iterable[str]) -> set[Path]:
-    """Evaluations that were asked for by their own folders: these are always compared."""
+    """Evaluation folders named in the paths: these are always compared."""
     return {Path(path).resolve() for path in paths if (Path(path) / RESULT).is_file()}
 
 
-def of_weights_today(stored: Sequence[StoredEvaluation]) -> tuple[list[StoredEvaluation], list[str]]:
-    """Without evaluations of weights that have been replaced where they stood; and a sentence for each of those."""
+def drop_replaced_weights(stored: Sequence[StoredEvaluation]) -> tuple[list[StoredEvaluation], list[str]]:
+    """Drop evaluations of weights that have since been replaced; a sentence for each dropped one."""
     held: dict[Path, list[StoredEvaluation]] = {}
     for one in stored:
         held.setdefault(_place(one), []).append(one)
@@ -310,8 +313,8 @@ def of_weights_today(stored: Sequence[StoredEvaluation]) -> tuple[list[StoredEva
     return kept, told
 
 
-def in_one_dtype(stored: Sequence[StoredEvaluation], named: set[Path]) -> tuple[list[StoredEvaluation], list[str]]:
-    """Of a model that was scored in several dtypes: that of most evaluations, else the newest; and a sentence for each other."""
+def keep_one_dtype(stored: Sequence[StoredEvaluation], named: set[Path]) -> tuple[list[StoredEvaluation], list[str]]:
+    """Of a model scored in several dtypes, keep the most frequent dtype, else the newest; a sentence for each dropped one."""
     often = Counter(one.evaluation.dtype for one in stored)
     held: dict[tuple[Path, int], list[StoredEvaluation]] = {}
     for one in stored:
@@ -334,7 +337,7 @@ def in_one_dtype(stored: Sequence[StoredEvaluation], named: set[Path]) -> tuple[
 
 
 def _place(one: StoredEvaluation) -> Path:
-    """Where a model's evaluations stand: the folder without the part that names the set and the length."""
+    """The folder of a model's evaluations, without the part that names set and length."""
     folder = one.folder.resolve()
     return folder.parents[1] / folder.name if CHECKPOINT.fullmatch(folder.name) else folder.parent
 
@@ -344,7 +347,7 @@ def _weights(one: StoredEvaluation) -> str:
 
 
 def _weights_now(beside: Sequence[StoredEvaluation]) -> str:
-    """The weights of the model today; where it is gone, or was never told apart, those that were scored last."""
+    """The current weights of the model; those scored last if it is gone or if only one fingerprint is known."""
     newest = max(beside, key=lambda one: one.evaluation.evaluated_at)
     if len({_weights(one) for one in beside}) > 1 and Path(newest.evaluation.path).is_dir():
         try:

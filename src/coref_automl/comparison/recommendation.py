@@ -1,8 +1,8 @@
 """Which checkpoint to keep. In: evaluated checkpoints of one or more runs. Out: a Recommendation, in numbers.
 
-Chosen on the `select` half: in order of training tokens, the earliest checkpoint that is surely within the margin of the best.
-Judged on the `confirm` half: chosen against base, best against chosen. Where every checkpoint is the planned end of its run,
-nothing was chosen among checkpoints, and all documents say which of them beat the base.
+Chosen on the `select` half: in order of training tokens, the earliest checkpoint within the margin of the best at 95% confidence.
+Judged on the `confirm` half: chosen against base, best against chosen. If every checkpoint is the planned end of its run, nothing
+was chosen among checkpoints, and all documents judge which of them beat the base.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from coref_automl.comparison.differences import adjusted_to, against, finding, over_own
+from coref_automl.comparison.differences import against, compare_with_bases, finding, readjust
 from coref_automl.comparison.references import bases_of, own_base
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.errors import ComparisonError
@@ -28,7 +28,7 @@ Confirmation = Literal["confirmed", "not confirmed", "open"]
 
 @dataclass(frozen=True, slots=True)
 class Candidate(Record):
-    """A checkpoint on the `select` half: how far the truly best may lie above it, with 95% confidence for all at once."""
+    """A checkpoint on the `select` half; `bound` is its largest distance to the best (95% simultaneous confidence)."""
 
     name: str
     path: str
@@ -53,9 +53,9 @@ class OverFitting(Record):
 class Recommendation(Record):
     """The checkpoint to keep and why. `confirmation` says whether the other half agrees.
 
-    `chosen` and `best_path` are folders; `name`, `best` and `base` are labels for people, and nothing is found by them.
-    `saves` is true where the rule chose an earlier checkpoint than the best. `more_documents` is how many further documents alike
-    would let the earliest promising checkpoint be chosen; None where there is nothing to gain. `over_bases` is every candidate
+    `chosen` and `best_path` are folders; `name`, `best` and `base` are labels for people, never used to look anything up.
+    `saves` is true if the rule chose an earlier checkpoint than the best. `more_documents` is how many more such documents
+    would let the earliest promising checkpoint be chosen; None if there is nothing to gain. `over_bases` is every candidate
     against its base, of which `over_base` is the chosen one's, on the `documents` of `judged_on`. `sentence` says the same in
     words; the report room writes it.
     """
@@ -88,7 +88,7 @@ class Recommendation(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """A recommendation and the evaluations it speaks of; `falls` are the peak and the last checkpoint of `over_fitting`."""
+    """A recommendation with its evaluations; `falls` are the peak and last checkpoint of each `over_fitting`."""
 
     recommendation: Recommendation
     chosen: Entry
@@ -99,14 +99,14 @@ class Choice:
 
 
 def checked_margin(margin: float) -> float:
-    """A margin as a fraction of 1; on the command line it is given in points."""
+    """The margin as a fraction of 1 (the command line takes points)."""
     if not 0 < margin < 1:
         raise ComparisonError(f"A margin of {100 * margin:g} points cannot be; give a number of points such as 2.")
     return margin
 
 
 def choose_entry(group: Group, metric: str, *, margin: float = MARGIN, seed: int = 0, notes: Sequence[str] = ()) -> Choice:
-    """The recommendation with the evaluations themselves, for those who go on from them."""
+    """The recommendation, with the evaluations themselves for further use."""
     eligible = eligible_entries(group)
     select = group.columns(metric, half="select", entries=eligible)
     told = list(notes)
@@ -164,13 +164,13 @@ def choose_entry(group: Group, metric: str, *, margin: float = MARGIN, seed: int
 
 
 def eligible_entries(group: Group) -> list[Entry]:
-    """Trained checkpoints in order of training tokens; where there are none, all that was evaluated."""
+    """Trained checkpoints by training tokens; all evaluations if nothing was trained."""
     trained = [entry for entry in group.entries if entry.trained] or list(group.entries)
     return sorted(trained, key=lambda entry: entry.tokens)
 
 
 def _base_for(group: Group, chosen: Entry) -> Entry | None:
-    """The model that a checkpoint began from, in windows as long if it is here; with no record of it, any not trained here."""
+    """The base of a checkpoint, preferably in windows of the same length; any untrained model if the base is not recorded."""
     made, others = chosen.evaluation.provenance, [entry for entry in group.entries if entry is not chosen]
     bases = bases_of(others, made) if made else [entry for entry in others if not entry.trained]
     found = min(bases, key=lambda entry: entry.evaluation.seq_len != chosen.evaluation.seq_len, default=None)
@@ -180,7 +180,7 @@ def _base_for(group: Group, chosen: Entry) -> Entry | None:
 def over_fitting(
     group: Group, metric: str, eligible: Sequence[Entry], values: Sequence[Estimate], *, seed: int
 ) -> list[tuple[OverFitting, Entry, Entry]]:
-    """For every run with two or more checkpoints: is its last one worse than its peak? With both; Holm over the runs."""
+    """For every run with two or more checkpoints: is the last one worse than the peak? Holm over the runs."""
     runs: dict[tuple[str, int], list[int]] = {}
     for number, entry in enumerate(eligible):
         if entry.trained:
@@ -195,7 +195,7 @@ def over_fitting(
         for _, peak, last in pairs
     ]
     adjusted = iter(holm([answer.p for answer in answers if answer]))
-    answers = [adjusted_to(answer, float(next(adjusted))) if answer else None for answer in answers]
+    answers = [readjust(answer, float(next(adjusted))) if answer else None for answer in answers]
     return [
         (
             OverFitting(
@@ -209,7 +209,7 @@ def over_fitting(
 
 
 def _answer(group: Group, metric: str, one: Entry, other: Entry, seed: int, *, family: int = 1) -> Comparison | None:
-    """`one` against `other` on `confirm`; None where that half is empty."""
+    """Compare `one` with `other` on `confirm`; None if that half is empty."""
     columns = group.columns(metric, half="confirm", entries=[other, one])
     return against(columns, [other.name, one.name], 0, metric, seed=seed, family=family)[1] if columns.items else None
 
@@ -217,12 +217,12 @@ def _answer(group: Group, metric: str, one: Entry, other: Entry, seed: int, *, f
 def _judge(
     group: Group, metric: str, eligible: Sequence[Entry], base: Entry | None, chosen: int, best: int, seed: int
 ) -> tuple[Sequence[Comparison | None], Comparison | None, bool | None]:
-    """Each against its base (Holm over all); best against chosen on `confirm`; whether any from this base beats it."""
+    """Each against its base (Holm over all); best against chosen on `confirm`; whether any checkpoint beats this base."""
     best_over = _answer(group, metric, eligible[best], eligible[chosen], seed) if best != chosen else None
     if base is None:
         return [None] * len(eligible), best_over, None
     own = [own_base(group.entries, entry, base) for entry in eligible]
-    answers = over_own(group, metric, eligible, own, seed=seed)
+    answers = compare_with_bases(group, metric, eligible, own, seed=seed)
     if answers[chosen] is None:
         return answers, best_over, None
     beaten = any(
@@ -240,9 +240,9 @@ def _confirmation(best_over: Comparison | None, margin: float, judged: bool) -> 
 
 
 def _documents_needed(bounds: Bounds, chosen: int, margin: float, tokens: Sequence[int]) -> tuple[int | None, int | None]:
-    """The checkpoint of less training than the chosen one that the fewest further documents would let in.
+    """How many more documents would admit an earlier checkpoint than the chosen one, and which; assumes constant differences.
 
-    That is if the differences stay as they are. Where the chosen one itself is not surely within the margin, the count is for it.
+    If the chosen one itself is not within the margin at 95% confidence, the count is for it.
     """
     if bounds.upper[chosen] > margin:
         factor = _factor(bounds, chosen, margin)
@@ -256,7 +256,7 @@ def _documents_needed(bounds: Bounds, chosen: int, margin: float, tokens: Sequen
 
 
 def _factor(bounds: Bounds, number: int, margin: float) -> float | None:
-    """How many times as many documents bring one bound under the margin; None beyond a hundred."""
+    """The factor by which documents must grow to bring a bound under the margin; None above 100."""
     room = margin - bounds.gaps[:, number]
     if np.any(room <= 0):
         return None

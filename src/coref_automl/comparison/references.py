@@ -14,17 +14,17 @@ from coref_automl.records import Provenance
 
 
 def bases_of(entries: Sequence[Entry], made: Provenance) -> list[Entry]:
-    """The evaluations of the model that a checkpoint began from.
+    """The evaluations of a checkpoint's base model.
 
-    Where a record has no bytes, of two that only their owners tell apart (klue/bert, other/bert), those of the very one.
-    A checkpoint that began from the same bytes is not a base even where they are still its own: its run has learned nothing.
+    If the record has no bytes and two names differ in the owner alone (klue/bert, other/bert), the exact name decides.
+    A checkpoint with the same base bytes is not a base, even if its own bytes still equal them (its run has learned nothing).
     """
     found = [one for one in entries if one.is_of(made.base, made.base_bytes) and not _began_from(one, made.base_bytes)]
     return [one for one in found if one.evaluation.checkpoint == slug(made.base)] or found
 
 
 def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
-    """The entry of that name or path; unless given, the base model in windows as its checkpoints have them, or the first."""
+    """The entry of that name or path; default the base model in the most common window length, or the first entry."""
     if reference is None:
         base = next((entry for entry in entries if not entry.trained), None)
         return _as_long_as_most(entries, base) if base is not None else 0
@@ -40,7 +40,7 @@ def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
 
 
 def _as_long_as_most(entries: Sequence[Entry], base: Entry) -> int:
-    """The same model in windows as long as those of the most checkpoints that began from it; the first of equals."""
+    """The base in the window length that most of its checkpoints have; the first of equals."""
     begun: Counter[int] = Counter()
     for entry in entries:
         if (made := entry.evaluation.provenance) is not None and base in bases_of(entries, made):
@@ -50,9 +50,9 @@ def _as_long_as_most(entries: Sequence[Entry], base: Entry) -> int:
 
 
 def own_base(entries: Sequence[Entry], entry: Entry, base: Entry | None) -> Entry | None:
-    """The evaluated model that a checkpoint began from: the study's base, or one in windows as long, or of its only length.
+    """A checkpoint's evaluated base: the study's base, or one with the same window length, or its only evaluation.
 
-    A checkpoint without a record of its training is taken to have begun from the study's base.
+    A checkpoint without a training record is assumed to have the study's base.
     """
     made = entry.evaluation.provenance
     if made is None:
@@ -65,10 +65,10 @@ def own_base(entries: Sequence[Entry], entry: Entry, base: Entry | None) -> Entr
 
 
 def references(entries: Sequence[Entry], first: Entry) -> list[Entry | None]:
-    """What each is judged against where nobody chose: the model it began from, or None if that was not evaluated.
+    """The default reference of each entry: its base, or None if that was not evaluated.
 
-    A model from elsewhere stands beside the reference that is the same model in other windows, else beside `first`, unless it is
-    a reference itself. Where none of the models behind the checkpoints was evaluated, all stand beside `first`.
+    Any other model is compared with the reference that is the same model in other windows, else with `first`, unless it is a
+    reference itself. If no base was evaluated, `first` is the reference of all.
     """
     base = None if first.trained else first
     out = [own_base(entries, one, base) if one.trained or one.evaluation.provenance else None for one in entries]

@@ -1,6 +1,6 @@
-"""Relation extraction by method. In: a Study, relation runs from several seeds of a way of training. Out: verdicts between ways.
+"""Relation extraction by pretraining method. In: a Study, and relation runs from several seeds of a method. Out: verdicts.
 
-The unit is the seed of pretraining: a start counts with the mean over its relation seeds, so luck in pretraining is seen.
+The unit is the pretraining seed: a start counts with the mean over its relation seeds, so variance in pretraining counts.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 
 from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, last
 from coref_automl.comparison.relation_runs import Pair, RelationRun, alike, over_pairs, same_rows, shared
-from coref_automl.comparison.scores import Entry, same_model
+from coref_automl.comparison.scores import Entry, model_label
 from coref_automl.comparison.study import Study
 
 PAIRS = (("entity", "mlm"), ("entity", ""), ("combined", "mlm"), ("combined", ""), ("mlm", ""), ("entity", "combined"))
-"""Objectives of the starts to compare, the first question first; "" is the un-adapted base."""
+"""Objectives of the starts to compare, most important first; "" is the un-adapted base."""
 Names = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carried:
-    """An arm and the relation runs that began from its checkpoints, by the seed of pretraining.
+    """An arm and the relation runs from its checkpoints, by pretraining seed.
 
-    The arm's runs end at the checkpoint that relation training began from: what was trained after it has no part in this.
+    The arm's runs end at the checkpoint that relation training started from.
     """
 
     arm: Arm
@@ -31,15 +31,15 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class MethodAnswer:
-    """A verdict between methods, the objectives that it is about, and the pairs of runs that it rests on."""
+    """A verdict between methods, the objectives it compares, and the pairs of runs it is based on."""
 
     asked: Names
     verdict: Versus
     rests: frozenset[Names]
 
 
-def between_methods(study: Study, runs: Sequence[RelationRun]) -> list[MethodAnswer]:
-    """Verdicts in the order in which one asks. Runs of other settings or another split are judged among themselves."""
+def compare_methods(study: Study, runs: Sequence[RelationRun]) -> list[MethodAnswer]:
+    """Verdicts in the order of PAIRS. Runs with different settings or splits are judged separately."""
     several = [(some, _carried(study, some)) for some in alike(runs)]
     found: list[MethodAnswer] = []
     for first, second in PAIRS:
@@ -50,11 +50,11 @@ def between_methods(study: Study, runs: Sequence[RelationRun]) -> list[MethodAns
                         made = over_pairs(list(pairs.values()), seed=study.seed)
                         verdict = Versus(ours.arm.name, name, made.seeds, made.values, made.answer)
                         found.append(MethodAnswer((first, second), verdict, frozenset(pairs)))
-    return _told_apart(found)
+    return _rename_settings(found)
 
 
-def _told_apart(found: Sequence[MethodAnswer]) -> list[MethodAnswer]:
-    """Where the same two were judged under several settings, each names the first run that it rests on."""
+def _rename_settings(found: Sequence[MethodAnswer]) -> list[MethodAnswer]:
+    """Name the first run of each verdict where the same two methods were judged under several settings."""
     names = [(one.verdict.a, one.verdict.b) for one in found]
     return [
         replace(one, verdict=replace(one.verdict, a=f"{one.verdict.a} ({min(one.rests)[0]})")) if names.count(name) > 1 else one
@@ -63,8 +63,8 @@ def _told_apart(found: Sequence[MethodAnswer]) -> list[MethodAnswer]:
 
 
 def label_of(run: RelationRun) -> str:
-    """What a run began from, as it is written in tables."""
-    return same_model(run.model)
+    """The label of a relation run's start."""
+    return model_label(run.model)
 
 
 def began_from(run: RelationRun, entry: Entry) -> bool:
@@ -72,9 +72,9 @@ def began_from(run: RelationRun, entry: Entry) -> bool:
 
 
 def _carried(study: Study, runs: Sequence[RelationRun]) -> list[Carried]:
-    """Arms with relation runs from two seeds or more, of each seed from its latest checkpoint that has one.
+    """Arms with relation runs from two or more seeds, each from its latest checkpoint that has one.
 
-    An arm scored in windows of several lengths counts once, in those it was trained at if it can: they change no relation run.
+    An arm scored at several window lengths counts once, preferably at its training length: windows do not affect relation runs.
     """
     found: dict[frozenset[str], Carried] = {}
     for arm in sorted(arms(study), key=lambda arm: arm.length != arm.trained_at):
@@ -86,7 +86,7 @@ def _carried(study: Study, runs: Sequence[RelationRun]) -> list[Carried]:
 
 
 def _until_start(entries: Sequence[Entry], runs: Sequence[RelationRun]) -> list[Entry]:
-    """A run's checkpoints up to the latest that relation training began from; none where it began from none."""
+    """A run's checkpoints up to the latest one that relation training started from; empty if there is none."""
     held = (n for n in range(len(entries), 0, -1) if any(began_from(run, entries[n - 1]) for run in runs))
     return list(entries[: next(held, 0)])
 
@@ -94,7 +94,7 @@ def _until_start(entries: Sequence[Entry], runs: Sequence[RelationRun]) -> list[
 def _against(
     ours: Carried, objective: str, carried: Sequence[Carried], runs: Sequence[RelationRun]
 ) -> Iterator[tuple[str, dict[Names, Pair]]]:
-    """What an arm is set beside: its name, and the rows by the pairs of runs that they are of."""
+    """What an arm is compared with: its name, and the rows by pair of runs."""
     if not objective:
         for base in (run for run in runs if _is_base(run, ours.arm)):
             yield base.name, _beside_base(list(ours.runs.values()), base)
@@ -104,7 +104,7 @@ def _against(
 
 
 def _is_base(run: RelationRun, arm: Arm) -> bool:
-    """Did a relation run begin from the model that an arm began from? Bytes say where both are known."""
+    """Did a relation run start from the arm's base? Decided by bytes if both are known."""
     made = last(next(iter(arm.runs.values()))).evaluation.provenance
     if made and made.base_bytes and run.weights:
         return made.base_bytes == run.weights
@@ -112,9 +112,9 @@ def _is_base(run: RelationRun, arm: Arm) -> bool:
 
 
 def _beside_base(starts: Sequence[RelationRun], base: RelationRun) -> dict[Names, Pair]:
-    """The base has no seed of pretraining: its k-th relation seed stands beside the k-th start, so its own luck counts too.
+    """The base has no pretraining seed: its k-th relation seed is paired with the k-th start, so its variance counts too.
 
-    Nothing where there are more starts than relation seeds of the base: a verdict about a method leaves none of its starts out.
+    Empty if there are more starts than relation seeds of the base: a verdict about a method must cover all of its starts.
     """
     held = [(start.name, start.rows) for start in starts if start.rows is not None and same_rows(start, base)]
     if base.rows is None or len(held) > base.rows.seeds:

@@ -1,6 +1,6 @@
-"""Relation runs as a report reads them. In: folders that `re train` left, or an archive. Out: results, and hits by row.
+"""Relation runs, to compare. In: folders of `re train`, or an archive. Out: results, and hits per row.
 
-Of every row three facts suffice for micro-F1: is there a relation, was one given, was it the right one. An archive keeps these.
+Three facts per row determine micro-F1: whether it has a relation, whether one was predicted, whether it was the right one.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ RESULTS, ROWS = "re_results.json", "rows.npz"
 FOLDER = "relation"
 _NO_RELATION = "no_relation"
 _CONDITIONS = ("data", "train", "settings")
-"""Fingerprints that must be the same in two runs to be compared."""
+"""Fingerprints that two runs must share to be compared."""
 Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows of the scored split: `gold` [n]; `right` and `given` [n, seeds]; the sentence of each row, as a number."""
+    """Rows of the scored split: `gold` [n]; `right` and `given` (predicted) [n, seeds]; the number of each row's sentence."""
 
     gold: Bools
     right: Bools
@@ -85,7 +85,7 @@ class _Prediction(_Line, total=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelationRun:
-    """A run's summary, and its rows where the predictions were kept."""
+    """A run's summary, and its rows if the predictions were kept."""
 
     name: str
     result: dict[str, Any]
@@ -97,12 +97,12 @@ class RelationRun:
 
     @property
     def weights(self) -> str:
-        """The name of the bytes that it began from; empty where its summary does not say."""
+        """The fingerprint of the weights it started from; empty if not recorded."""
         return str((self.result.get("fingerprints") or {}).get("weights", ""))
 
     @property
     def seeds(self) -> list[int]:
-        """The seed of each column of its rows, by its summary; by their order where it does not say."""
+        """The seed of each column of its rows; column numbers if not recorded."""
         count = self.rows.seeds if self.rows is not None else 0
         told = self.result.get("seeds")
         named = [int(one["seed"]) for one in told if "seed" in one] if isinstance(told, list) else []
@@ -115,7 +115,7 @@ Pair = tuple[Rows, Rows]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelationPair:
-    """Two sides over their pairs: how many, both values of micro-F1, and the verdict."""
+    """Two sides over their pairs: the number of pairs, micro-F1 of both, and the verdict."""
 
     seeds: int
     values: tuple[float, float]
@@ -123,12 +123,12 @@ class RelationPair:
 
 
 def find_relation(paths: Sequence[str]) -> list[RelationRun]:
-    """Runs under the paths that left a result; what cannot be read is left out, and `look_for_relation` says what that is."""
+    """Readable runs with a result under the paths; `look_for_relation` names the others."""
     return look_for_relation(paths)[0]
 
 
 def look_for_relation(paths: Sequence[str]) -> tuple[list[RelationRun], list[str]]:
-    """Runs under the paths that left a result, and what is wrong with each that cannot be read, in whole or in its rows."""
+    """Runs with a result under the paths, and a sentence for each whose summary or rows cannot be read."""
     found: dict[Path, RelationRun] = {}
     damaged: dict[Path, str] = {}
     for path in paths:
@@ -157,7 +157,7 @@ def place_of(path: str) -> str:
 
 
 def archive_relation(runs: Sequence[RelationRun], out: Path) -> None:
-    """Keep the results and the three facts of every row; no sentence, entity, label of a row, or path of a machine."""
+    """Keep the results and the three facts per row; no sentence, entity, label or local path."""
     for run in runs:
         folder = out / FOLDER / run.name
         told = {**run.result, "run": run.name, "model": place_of(str(run.result.get("model", "")))}
@@ -169,7 +169,7 @@ def archive_relation(runs: Sequence[RelationRun], out: Path) -> None:
 
 
 def paired(a: RelationRun, b: RelationRun, *, seed: int) -> RelationPair | None:
-    """Is `a` better than `b` in micro-F1, over the relation seeds that both have and over sentences? None if none is."""
+    """Is `a` better than `b` in micro-F1, over shared relation seeds and sentences? None if no seed is shared."""
     side = shared(a, b)
     if side is None:
         return None
@@ -177,7 +177,7 @@ def paired(a: RelationRun, b: RelationRun, *, seed: int) -> RelationPair | None:
 
 
 def alike(runs: Sequence[RelationRun]) -> list[list[RelationRun]]:
-    """Runs with their rows, by what must be the same to compare them: the split, the data and the settings."""
+    """Runs that can be compared with each other: same split, data and settings."""
     found: dict[tuple[str, ...], list[RelationRun]] = {}
     for run in runs:
         if run.rows is not None:
@@ -188,7 +188,7 @@ def alike(runs: Sequence[RelationRun]) -> list[list[RelationRun]]:
 
 
 def shared(a: RelationRun, b: RelationRun) -> Pair | None:
-    """Both under the relation seeds that both have; None unless rows and settings are the same and a seed is shared."""
+    """Both sides under their shared relation seeds; None unless rows and settings match."""
     seeds = [number for number in a.seeds if number in b.seeds]
     if a.rows is None or b.rows is None or not seeds or not same_rows(a, b):
         return None
@@ -218,7 +218,7 @@ def over_pairs(pairs: Sequence[Pair], *, seed: int) -> RelationPair:
 
 
 def _differences(pairs: Sequence[Pair], seed: int) -> NDArray[np.float64]:
-    """The mean difference of micro-F1 over pairs on resampled sentences: every draw has the same sentences for all."""
+    """Bootstrap draws of the mean micro-F1 difference: each draw resamples the same sentences for all pairs."""
     sides = [rows for pair in pairs for rows in pair]
     right, given = (np.hstack([getattr(rows, name) for rows in sides]) for name in ("right", "given"))
     gold = np.repeat(sides[0].gold[:, None], right.shape[1], axis=1)

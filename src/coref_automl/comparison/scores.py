@@ -1,4 +1,4 @@
-"""Evaluations side by side. In: ranks as arrays over the items of a set. Out: hits for a metric, on a half or among some."""
+"""Evaluations side by side. In: ranks as arrays over the items of a set. Out: hits for a metric, on a half or a subset."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from coref_automl.statistics.resampling import Part
 
 Ints = NDArray[np.int32]
 EQUAL = 0.05
-"""Two amounts of training are equal when their tokens differ by at most this share of the larger."""
+"""Training counts as equal if tokens differ by at most this share of the larger count."""
 _STEP = re.compile(r"checkpoint-(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The items of a group, a row each; `index` finds the row of an id."""
+    """The items of a group, one row per item; `index` maps an id to its row."""
 
     index: dict[str, int]
     facts: dict[str, NDArray[Any]]
@@ -38,9 +38,9 @@ class Items:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """One evaluation. `ranks[rule]` is aligned with the group's items; NOT_RUN where the item or the rule was not run.
+    """One evaluation. `ranks[rule]` is aligned with the group's items; NOT_RUN if the item or rule was not run.
 
-    `start` marks a checkpoint that others of the group began from and that stands alone of its run: their base model.
+    `start` marks a checkpoint that is the base of others in the group and the only one of its run.
     """
 
     name: str
@@ -52,17 +52,17 @@ class Entry:
 
     @property
     def weights(self) -> str:
-        """The name of its weights' bytes; empty where a record does not say."""
+        """The fingerprint of its weights; empty if not recorded."""
         return self.evaluation.fingerprints.get("weights", "")
 
     def same_model_as(self, other: Entry) -> bool:
         return self.is_of(other.evaluation.checkpoint, other.weights)
 
     def is_of(self, model: str, weights: str) -> bool:
-        """Is this an evaluation of that model? Its bytes say; its name does where an older record kept no bytes."""
+        """Is this an evaluation of that model? Decided by bytes, or by name for older records without bytes."""
         if self.weights and weights:
             return self.weights == weights
-        return same_model(self.evaluation.checkpoint) == same_model(model)
+        return model_label(self.evaluation.checkpoint) == model_label(model)
 
     @property
     def step(self) -> int | None:
@@ -73,19 +73,19 @@ class Entry:
 
     @property
     def trained(self) -> bool:
-        """A checkpoint of a run; what is not is a base model: shown, never recommended."""
+        """Is it a checkpoint of a run? All others are base models: shown, never recommended."""
         if self.start:
             return False
         return bool(self.step) if self.evaluation.provenance else self.step is not None
 
     @property
     def scratch(self) -> bool:
-        """It began as a new model (new:SHAPE, with the words of another or not): there is none behind it."""
+        """Was it trained from scratch (new:SHAPE)? Then it has no base."""
         return bool(self.evaluation.provenance and self.evaluation.provenance.base.startswith(NEW))
 
     @property
     def tokens(self) -> int:
-        """Training behind it; steps where the run left no record of its tokens."""
+        """Training tokens; steps if the run recorded no tokens."""
         return self.evaluation.provenance.tokens if self.evaluation.provenance else self.step or 0
 
     @property
@@ -97,7 +97,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Hits of some entries on the items that all of them have: a part a task, a column an entry, weights in the values."""
+    """Hits of entries on their common items: one part per task, one column per entry, weights applied."""
 
     parts: list[Part]
     items: int
@@ -105,7 +105,7 @@ class Columns:
     dropped: int
 
     def differences(self, reference: int) -> list[Part]:
-        """The same with one column taken from all."""
+        """Every column minus the reference's."""
         return [Part(np.asarray(p.values) - np.asarray(p.values)[:, [reference]], p.clusters) for p in self.parts]
 
     def only(self, numbers: Sequence[int]) -> Columns:
@@ -125,10 +125,10 @@ class Group:
 
     @property
     def judging(self) -> Half | None:
-        """The documents that verdicts over the base come from: `confirm`, or all (None) where no checkpoint here was chosen.
+        """The documents that judge against the base: `confirm`, or all (None) if no checkpoint was chosen.
 
-        Nothing was chosen where every checkpoint is the planned end of its run. Holm covers all of them, so a verdict holds for
-        whichever of them is looked at afterwards.
+        Nothing was chosen if every checkpoint is the planned end of its run. Holm covers all of them, so each verdict holds
+        whichever one is looked at.
         """
         made = [entry.evaluation.provenance for entry in self.entries if entry.trained]
         return None if made and all(one is not None and one.planned_end for one in made) else "confirm"
@@ -138,7 +138,7 @@ class Group:
         return len({entry.evaluation.fingerprints.get("tokenizer", "") for entry in self.entries})
 
     def has(self, metric: str) -> bool:
-        """Was it run, part for part, by every entry?"""
+        """Was every part of the metric run by every entry?"""
         for part in _plain(metric):
             rows = self._of(part)
             if not rows.any() or any(entry.ranks[part.rule][rows].max() == NOT_RUN for entry in self.entries):
@@ -156,7 +156,7 @@ class Group:
         entries: Sequence[Entry] | None = None,
         among: NDArray[np.bool_] | None = None,
     ) -> Columns:
-        """Hits for a metric, on one half of the items or all, or only `among` some rows."""
+        """Hits for a metric, on one half of the items or all, optionally only `among` some rows."""
         chosen = self.entries if entries is None else entries
         by_task: dict[str, tuple[NDArray[np.float64], NDArray[Any]]] = {}
         dropped = 0
@@ -178,13 +178,13 @@ class Group:
         return np.asarray(self.items.facts["task"] == part.task)
 
 
-def as_much_training(one: int, other: int) -> bool:
-    """Is that many tokens equal training, as near as checkpoints allow?"""
+def is_equal_training(one: int, other: int) -> bool:
+    """Do two token counts count as equal training?"""
     return abs(one - other) <= EQUAL * max(one, other)
 
 
-def same_model(path: str) -> str:
-    """A label for the model of a path, wherever its folder stood and as whatever it was evaluated: run/checkpoint, or its own."""
+def model_label(path: str) -> str:
+    """The label of a model, independent of where its folder was: run/checkpoint, or its name."""
     found = PurePath(path)
     if CHECKPOINT.fullmatch(found.name):
         return f"{found.parent.name}/{found.name}"

@@ -1,4 +1,4 @@
-"""What a report is about, computed once. In: a group of evaluations. Out: a Study that every section reads."""
+"""A group judged by one metric. In: a group of evaluations. Out: a Study: its comparison with the base and its recommendation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.differences import ALPHA, ComparisonTable, against, compare_group, over_own
-from coref_automl.comparison.groups import settle_metric
+from coref_automl.comparison.differences import ALPHA, ComparisonTable, against, compare_group, compare_with_bases
+from coref_automl.comparison.groups import choose_metric
 from coref_automl.comparison.recommendation import Choice, Recommendation, choose_entry
 from coref_automl.comparison.references import own_base
 from coref_automl.comparison.relation_runs import RelationRun
@@ -28,7 +28,7 @@ MATRIX = 20
 class Study:
     """One group, its metric, its comparison with the base, its recommendation. `rows` are the evaluations of the table's rows.
 
-    Entries are found by what they are; their names are for people.
+    `notes` are problems met on the way; `dropped` counts the items that some evaluations lack.
     """
 
     group: Group
@@ -63,7 +63,7 @@ class Study:
         return self.choice.best
 
     def runs(self) -> dict[str, list[Entry]]:
-        """Trained checkpoints by run (and window length, where a run was scored at several), each in order of training."""
+        """Trained checkpoints by run (and window length, if a run was scored at several), in training order."""
         lengths: dict[str, set[int]] = {}
         for entry in self.entries:
             lengths.setdefault(entry.run, set()).add(entry.evaluation.seq_len)
@@ -74,7 +74,7 @@ class Study:
         return dict(sorted(out.items()))
 
     def sets(self) -> dict[str, tuple[Entry, Path | None]]:
-        """The evaluation sets by their fingerprints: an entry evaluated on each, and its folder; None where it is not known."""
+        """Evaluation sets by fingerprint: an entry evaluated on each, and its folder or None."""
         out: dict[str, tuple[Entry, Path | None]] = {}
         for entry in (self.chosen, *self.entries):
             fingerprint = entry.evaluation.fingerprints.get("items", "")
@@ -89,12 +89,12 @@ class Study:
         return {entry: candidate.value for entry, candidate in self.choice.candidates.items()}
 
     def peak(self, entries: Sequence[Entry]) -> Entry:
-        """The best on the select half; the earlier of equals."""
+        """The best on the select half; the earliest of equals."""
         values = self.select_values()
         return max(entries, key=lambda entry: (values[entry].value, -entry.tokens))
 
     def judged(self, reference: Entry, others: Sequence[Entry]) -> list[Comparison | None]:
-        """Others against a reference on the confirm half, Holm over them; None where that half is empty."""
+        """Compare others with a reference on the confirm half, Holm over them; None if that half is empty."""
         columns = self.group.columns(self.metric, half="confirm", entries=[reference, *others])
         if not columns.items or not others:
             return [None] * len(others)
@@ -102,12 +102,12 @@ class Study:
         return against(columns, names, 0, self.metric, seed=self.seed)[1:]
 
     def own_base(self, entry: Entry) -> Entry | None:
-        """The evaluated model that a checkpoint began from; None where it is not here."""
+        """The evaluated base of a checkpoint, or None."""
         return own_base(self.entries, entry, self.base)
 
     def over_own_base(self, entries: Sequence[Entry]) -> list[Comparison | None]:
-        """Each against the model it began from on the documents that judge, Holm over all; None where that was not evaluated."""
-        return over_own(self.group, self.metric, entries, [self.own_base(entry) for entry in entries], seed=self.seed)
+        """Compare each with its base on the judging documents, Holm over all; None if the base was not evaluated."""
+        return compare_with_bases(self.group, self.metric, entries, [self.own_base(entry) for entry in entries], seed=self.seed)
 
     def against_base(self) -> dict[Entry, Comparison]:
         if self.table is None:
@@ -116,7 +116,7 @@ class Study:
         return {entry: line.comparison for entry, line in lines if line.comparison is not None}
 
     def matrix(self) -> tuple[list[Entry], NDArray[np.float64], NDArray[np.float64]] | None:
-        """The best twenty (base and chosen among them), best first: differences row - column, and p by Holm over all pairs."""
+        """The best twenty (with base and chosen), best first: differences row - column, and Holm-adjusted p over all pairs."""
         values = self.select_values()
         ranked = sorted((entry for entry in self.entries if entry in values), key=lambda entry: -values[entry].value)
         kept = {*ranked[: MATRIX - 2], self.chosen, self.base}
@@ -135,7 +135,7 @@ class Study:
 
 
 def study_of(group: Group, *, metric: str | None = None, margin: float, seed: int, relation: Sequence[RelationRun] = ()) -> Study:
-    metric, more = settle_metric(group, metric)
+    metric, more = choose_metric(group, metric)
     table, rows = None, group.entries
     notes = list(more)
     choice = choose_entry(group, metric, margin=margin, seed=seed)
@@ -149,8 +149,9 @@ def study_of(group: Group, *, metric: str | None = None, margin: float, seed: in
 
 
 def _against_own(group: Group, metric: str, base: Entry | None, seed: int) -> tuple[ComparisonTable, tuple[Entry, ...]]:
-    """The trained checkpoints against the models they began from: as many comparisons as the recommendation makes. Other models
-    that were not trained here, and a base in windows of another length, are no checkpoints."""
+    """Compare the trained checkpoints with their bases: as many comparisons as the recommendation makes.
+
+    Other untrained models, and a base in windows of another length, are not compared."""
     own = {entry: own_base(group.entries, entry, base) for entry in group.entries if entry.trained}
     bases = {one for one in own.values() if one is not None}
     if not bases:

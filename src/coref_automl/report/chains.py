@@ -31,5 +31,5 @@ def html_page(fragment: str, title: str) -> str:
 
 
 def _hue(chain: int) -> int:
-    """Neighbouring chains far apart on the circle."""
+    """Neighbouring chains get distant hues."""
     return (chain * 5 % _HUES) * 360 // _HUES

@@ -1,7 +1,7 @@
 """Charts as Vega-Lite specifications. In: rows of plain values. Out: dictionaries, and the script that draws them offline.
 
-The specifications are plain Vega-Lite; the runtime (Vega, Vega-Lite, Vega-Embed; 0.9 MB) comes out of vl-convert, one package.
-Colours, fonts and axes are set by the page, which knows whether it is dark.
+The specifications are plain Vega-Lite; the runtime (Vega, Vega-Lite, Vega-Embed; 0.9 MB) comes with the package vl-convert.
+The page sets colours, fonts and axes, because it knows whether it is dark.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from coref_automl.report.language import Say
 Rows = list[dict[str, Any]]
 HOW_TO_GET = "pip install 'coref-automl[report]'"
 MOST_BANDS = 4
-"""Lines above which bands would only cover each other."""
+"""With more lines, bands would cover each other."""
 _NEAR = 0.12
-"""The share of a chart's height within which names would cover each other."""
+"""Labels closer than this share of the chart's height would overlap."""
 STATES = {
     "complete": {"ko": "끝까지", "en": "complete"},
     "pruned": {"ko": "중단", "en": "pruned"},
@@ -31,7 +31,7 @@ _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 
 @cache
 def runtime() -> str | None:
-    """The drawing library as one script; None where vl-convert is not installed."""
+    """The drawing library as one script; None if vl-convert is not installed."""
     try:
         import vl_convert
     except ImportError:
@@ -42,9 +42,9 @@ def runtime() -> str | None:
 def learning_curve(
     rows: Rows, say: Say, *, axis: str, bases: Sequence[tuple[str, float]] = (), target: float | None, color: str
 ) -> dict[str, Any]:
-    """Lines of runs, with 95% bands where there are few. A row: run, x, value, low, high, name; base where bases are named.
+    """One line per run, with 95% bands if there are few. A row: run, x, value, low, high, name; base if bases are named.
 
-    `bases` are the dashed lines: a name, which is written beside the line unless it is empty, and a height.
+    `bases` are the dashed lines: a label (may be empty) and a height.
     """
     x = {"field": "x", "type": "quantitative", "title": axis, "axis": {"format": "~s"}}
     line = {"field": "run", "type": "nominal", "title": None, "legend": {"orient": "bottom", "columns": 2, "labelLimit": 260}}
@@ -76,9 +76,9 @@ def learning_curve(
 
 
 def _names(bases: Sequence[tuple[str, float]], values: Sequence[float]) -> list[dict[str, Any]]:
-    """The names on dashed lines: at the right end and under the line, where a run that gains is not, or over the lowest of all.
+    """Labels of dashed lines: at the right end below the line, where improving runs are not; above the line if it is the lowest.
 
-    One just over another stands at the left end, over its line.
+    A label just above another one goes to the left end, above its line.
     """
     heights = [*values, *(height for _, height in bases)]
     out: list[dict[str, Any]] = []
@@ -106,7 +106,7 @@ def _names(bases: Sequence[tuple[str, float]], values: Sequence[float]) -> list[
 
 
 def differences(rows: Rows, say: Say) -> dict[str, Any]:
-    """Differences with intervals, a line a checkpoint. A row: name, value, low, high, p, verdict, finding."""
+    """Differences with intervals, one line per checkpoint. A row: name, value, low, high, p, verdict, finding."""
     y = {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 220}}
     title = say("기준과의 차이 (점)", "difference from the reference (points)")
     x = {"field": "value", "type": "quantitative", "title": title}
@@ -139,7 +139,7 @@ def differences(rows: Rows, say: Say) -> dict[str, Any]:
 
 
 def matrix(rows: Rows, names: Sequence[str], say: Say) -> dict[str, Any]:
-    """Row minus column for every pair, green above 0; a dot where it is shown. A row: row, column, value, size, p, shown."""
+    """Row minus column for every pair, green above 0; a dot if significant. A row: row, column, value, size, p, shown."""
     x = {"field": "column", "type": "nominal", "sort": list(names), "title": None, "axis": {"labelAngle": -50, "labelLimit": 190}}
     y = {"field": "row", "type": "nominal", "sort": list(names), "title": None, "axis": {"labelLimit": 210}}
     largest = max((entry["size"] for entry in rows), default=1.0) or 1.0
@@ -175,7 +175,7 @@ def matrix(rows: Rows, names: Sequence[str], say: Say) -> dict[str, Any]:
 
 
 def by_distance(rows: Rows, order: Sequence[str], say: Say) -> dict[str, Any]:
-    """Accuracy by distance, a line a model. A row: name, bucket, value, low, high, n."""
+    """Accuracy by distance, one line per model. A row: name, bucket, value, low, high, n."""
     x = {
         "field": "bucket",
         "type": "ordinal",
@@ -201,7 +201,7 @@ def by_distance(rows: Rows, order: Sequence[str], say: Say) -> dict[str, Any]:
 
 
 def trial_history(rows: Rows, say: Say, label: str) -> dict[str, Any]:
-    """Trials in their order and the best so far. A row: study, trial, value, state, best."""
+    """Trials in order, and the best so far. A row: study, trial, value, state, best."""
     x = {"field": "trial", "type": "quantitative", "title": say("시도", "trial"), "axis": {"tickMinStep": 1}}
     y = {"field": "value", "type": "quantitative", "title": f"{label} %", "scale": {"zero": False}}
     line = {"field": "study", "type": "nominal", "title": None}
@@ -223,7 +223,7 @@ def trial_history(rows: Rows, say: Say, label: str) -> dict[str, Any]:
 
 
 def trial_courses(rows: Rows, say: Say, label: str) -> dict[str, Any]:
-    """The reports of every trial: where it was cut, and what it would have had to beat. A row: name, step, value, state."""
+    """The learning curve of every trial, up to where it was pruned. A row: name, step, value, state."""
     x: dict[str, Any] = {
         "field": "step",
         "type": "quantitative",
@@ -248,7 +248,7 @@ def trial_courses(rows: Rows, say: Say, label: str) -> dict[str, Any]:
 
 
 def importances(rows: Rows, say: Say) -> dict[str, Any]:
-    """A bar a dimension. A row: name, share."""
+    """One bar per dimension. A row: name, share."""
     title = say("좋은 시도를 가르는 정도", "how much it sets the good trials apart")
     encoding = {
         "y": {"field": "name", "type": "nominal", "sort": "-x", "title": None},
@@ -262,7 +262,7 @@ def importances(rows: Rows, say: Say) -> dict[str, Any]:
 
 
 def parallel(rows: Rows, names: Sequence[str], say: Say, label: str) -> dict[str, Any]:
-    """A line a trial through all dimensions. A row: name, dimension, place (0 to 1), text, value."""
+    """One line per trial through all dimensions. A row: name, dimension, place (0 to 1), text, value."""
     title = say("차원 (아래가 작은 값)", "dimension (small values below)")
     x = {"field": "dimension", "type": "nominal", "sort": list(names), "title": title, "axis": {"labelAngle": -30, "grid": True}}
     y = {"field": "place", "type": "quantitative", "axis": None, "scale": {"domain": [-0.05, 1.05]}}
@@ -313,7 +313,7 @@ def _tooltip(say: Say, *names: str) -> list[dict[str, Any]]:
 
 
 def _state(say: Say) -> dict[str, Any]:
-    """Colour by how a trial ended, named as the rows name it: in the page's language."""
+    """Colour by the state of a trial, in the page's language."""
     scale = {"domain": [STATES[state][say.lang] for state in STATE_COLORS], "range": list(STATE_COLORS.values())}
     return {"field": "state", "type": "nominal", "title": None, "scale": scale, "legend": {"orient": "bottom"}}
 

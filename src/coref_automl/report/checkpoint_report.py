@@ -1,4 +1,4 @@
-"""The report. In: evaluated checkpoints, or a table from elsewhere. Out: report.html, report.md and results.csv."""
+"""The report on evaluated checkpoints. In: their paths, or a CSV without items. Out: report.html, report.md and results.csv."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.locks import claimed
 from coref_automl.records import Record
 from coref_automl.report import conclusions, explorer
-from coref_automl.report.csv_page import table_page
+from coref_automl.report.csv_page import csv_page
 from coref_automl.report.language import LANGUAGES, Say, percent, points
 from coref_automl.report.page import Page, Tile, Tone
 from coref_automl.report.rendering import render_html, render_markdown
@@ -35,7 +35,7 @@ _TONES: dict[Finding | Confirmation, Tone] = {"better": "good", "worse": "bad", 
 
 @dataclass(frozen=True, slots=True)
 class Report(Record):
-    """Where the report is and what it says first. Usable as the path of its page."""
+    """The report's files and its headline sentence. Usable as the path of its page."""
 
     page: str
     markdown: str
@@ -68,7 +68,7 @@ def report(
 ) -> Report:
     """Write the report of evaluated checkpoints (or of a CSV `table` without items) to the folder `out`.
 
-    `report(runs, "report")` reads as well: without `out`, the last argument is the folder.
+    Without `out`, the last argument is the folder: `report(runs, "report")`.
     """
     if out is None:
         if not paths:
@@ -84,7 +84,7 @@ def report(
     with claimed(folder, KIND):
         if table is not None:
             rows = read_table(Path(table))
-            page, results = table_page(rows, say, source=Path(table).name, target=goal), ""
+            page, results = csv_page(rows, say, source=Path(table).name, target=goal), ""
         else:
             chosen: dict[str, Any] = {"metric": metric, "margin": margin, "evalset": evalset, "seed": seed, "target": goal}
             study = read_subject(as_paths(paths, "paths"), say, **chosen)
@@ -132,7 +132,7 @@ def _lead(study: Subject) -> str:
 
 
 def _headline(study: Subject) -> str:
-    """The checkpoint to keep; where nothing was chosen among checkpoints, whether adapting the base helped."""
+    """The checkpoint to keep; if nothing was chosen among checkpoints, whether adaptation helped."""
     say, it = study.say, study.recommendation
     if it.judged_on == "confirm" or not it.over_bases:
         return it.name
@@ -213,7 +213,7 @@ def _colophon(study: Subject) -> tuple[str, ...]:
 
 
 def results_csv(study: Subject) -> str:
-    """A row a checkpoint: every metric with its interval, and how it stands to the reference."""
+    """One row per checkpoint: every metric with its interval, and the difference from its reference."""
     metrics = [name for name in METRICS if any(name in entry.evaluation.estimates for entry in study.entries)]
     answers = study.against_base()
     text = io.StringIO()

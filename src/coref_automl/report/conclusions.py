@@ -12,7 +12,7 @@ from coref_automl.report.subject import Subject
 
 
 def conclusions(study: Subject, sections: Sequence[Section]) -> Section | None:
-    """Every question with its answer, then what follows for single checkpoints."""
+    """Every question with its answer, then conclusions about single checkpoints."""
     say = study.say
     out = []
     better = [entry for entry, answer in study.against_base().items() if shown(answer) and answer.difference.value > 0]
@@ -49,7 +49,7 @@ def conclusions(study: Subject, sections: Sequence[Section]) -> Section | None:
 
 
 def _chosen_beside(study: Subject, better: Sequence[Entry]) -> str:
-    """Why the recommended one may not be among those shown better; and that single checkpoints are no methods."""
+    """Why the recommended checkpoint may not be among those shown better; and that this is no verdict about methods."""
     say, name, out = study.say, study.recommendation.name, ""
     if better and study.chosen not in better and study.chosen in study.against_base():
         why = (
@@ -72,12 +72,12 @@ def _chosen_beside(study: Subject, better: Sequence[Entry]) -> str:
 
 
 def one_seed(study: Subject) -> list[str]:
-    """Methods and lengths that one seed alone stands for."""
+    """Methods and lengths with a single seed."""
     return [arm.name for arm in arms(study) if arm.seeds < 2]
 
 
 def cannot_tell(study: Subject) -> tuple[str, ...]:
-    """What these data cannot tell: always the form of Real, then what is missing here."""
+    """Limits of the data: the form of Real items, then whatever is missing here."""
     say = study.say
     out = [
         say(

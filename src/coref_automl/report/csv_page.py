@@ -1,4 +1,4 @@
-"""The report of a table from elsewhere. In: its rows. Out: a Page with intervals, recomputed composites, findings."""
+"""The page of a published table. In: rows of a CSV. Out: a Page with intervals, recomputed composites, findings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from coref_automl.statistics.intervals import detectable
 _PARTS = ("real1", "real5", "lambada_top1")
 
 
-def table_page(rows: Sequence[TableRow], say: Say, *, source: str, target: Mapping[str, float]) -> Page:
+def csv_page(rows: Sequence[TableRow], say: Say, *, source: str, target: Mapping[str, float]) -> Page:
     found = findings(rows, say)
     best = max(rows, key=lambda one: one.estimates["real1"].value)
     sentence = say(
@@ -107,7 +107,7 @@ def findings(rows: Sequence[TableRow], say: Say) -> list[str]:
 
 
 def _answered(what: str, tests: Sequence[Unpaired], say: Say) -> str:
-    """One question: where it is shown, and where not."""
+    """The answer to one question: significant differences, then the others."""
     shown = [_told(test) for test in tests if test.shown]
     open_ = [_told(test) for test in tests if not test.shown]
     parts = []

@@ -1,4 +1,4 @@
-"""The exploration as a page. In: an Exploration. Out: explore.html and explore.md, with the report's own templates and charts."""
+"""The page of explored relation data. In: an Exploration. Out: explore.html, explore.md and explore.json."""
 
 from __future__ import annotations
 

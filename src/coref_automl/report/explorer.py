@@ -1,4 +1,4 @@
-"""The item explorer. In: a Study. Out: the most telling items as plain values, cropped around gap and antecedent."""
+"""The item explorer. In: a Subject. Out: the most informative items as plain values, cropped around gap and antecedent."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from coref_automl.report.subject import Subject
 MOST_ITEMS = 300
 MOST_MODELS = 20
 _QUOTAS = (120, 80)
-"""Items on which the chosen model alone, and the base alone, is right; the rest are those that part the models most."""
+"""Items that only the chosen model, and only the base, gets right; the rest are the most disputed."""
 _FACTS = ("task", "source", "answer", "distance", "tag")
 _AROUND_GAP = 150
 _AROUND_ANTECEDENT = 70
 
 
 def explorer(study: Subject) -> dict[str, Any]:
-    """Words are kept once and named by number: twenty models give thirty thousand answers.
+    """What the page's explorer shows. Words are stored once and referred to by number, because there are thousands of answers.
 
-    `fault` says why passages, or in an archive all items, are missing.
+    `fault` explains missing passages, or missing items in an archive.
     """
     models = _models(study)
     if not all(holds_text(model.folder) for model in models):
@@ -68,7 +68,7 @@ def explorer(study: Subject) -> dict[str, Any]:
 
 
 def telling_items(study: Subject, models: Sequence[Entry]) -> list[str]:
-    """At most 300 ids: the chosen model right and the base wrong, the reverse, and where models disagree most."""
+    """At most 300 ids: chosen model right and base wrong, the reverse, and the largest disagreements."""
     items = study.group.items
     a, b = models.index(study.chosen), _second(study, models)
     score, side = np.zeros(len(items)), np.zeros(len(items), int)
@@ -80,7 +80,7 @@ def telling_items(study: Subject, models: Sequence[Entry]) -> list[str]:
         score[rows] = share * (1 - share)
         side[rows] = right[:, a].astype(int) - right[:, b].astype(int)
         turn[rows[np.argsort(-score[rows], kind="stable")]] = np.arange(len(rows))
-    order = np.argsort(turn, kind="stable")  # the most disputed item of each task, then the next of each
+    order = np.argsort(turn, kind="stable")  # the most disputed item of each task, then the next one of each
     kept: list[int] = []
     for wanted, most in ((1, _QUOTAS[0]), (-1, _QUOTAS[1])):
         kept += [int(number) for number in order if side[number] == wanted][:most]
@@ -91,7 +91,7 @@ def telling_items(study: Subject, models: Sequence[Entry]) -> list[str]:
 
 
 def crop(text: str, item: ClozeItem) -> list[list[str]]:
-    """Pieces of the passage: ["text" | "gap" | "antecedent" | "cut", characters]. What lies between far windows is cut."""
+    """Pieces of the passage: ["text" | "gap" | "antecedent" | "cut", characters]. Text between distant windows is cut."""
     marks = [(item.start, item.end, "gap", _AROUND_GAP)]
     if item.antecedent is not None:
         marks.append((*item.antecedent, "antecedent", _AROUND_ANTECEDENT))
@@ -114,7 +114,7 @@ def crop(text: str, item: ClozeItem) -> list[list[str]]:
 
 
 def _models(study: Subject) -> list[Entry]:
-    """Chosen, best, base, peak and last of each run, then the best of the rest; twenty at most, in the table's order."""
+    """Chosen, best, base, peak and last of each run, then the best of the rest; at most twenty, in table order."""
     values = study.select_values()
     wanted = [study.chosen, study.best, *(entry for entry in (study.base,) if entry)]
     for entries in study.runs().values():
@@ -131,13 +131,13 @@ def _second(study: Subject, models: Sequence[Entry]) -> int:
 
 
 def _passages(study: Subject, chosen: Mapping[str, int]) -> tuple[dict[str, dict[str, Any]], str]:
-    """The passages of the chosen items, from the evaluation sets; and what became of sets that are gone."""
+    """The passages of the chosen items, and a sentence about each set that is missing."""
     out: dict[str, dict[str, Any]] = {}
     faults: dict[str, None] = {}
     for entry, folder in study.sets().values():
         try:
             held = EvalSet.open(folder) if folder else None
-        except CorefError as error:  # its manifest is the right one, its files are not
+        except CorefError as error:  # the manifest matches, other files are damaged
             faults[str(error)] = None
             continue
         if held is None:
@@ -149,7 +149,7 @@ def _passages(study: Subject, chosen: Mapping[str, int]) -> tuple[dict[str, dict
 
 
 def _gone(study: Subject, evaluation: Evaluation) -> str:
-    """What to do about a set that is not where an evaluation says it stood."""
+    """What to do about a set that has moved."""
     name, path, model = evaluation.evalset, evaluation.evalset_path, Path(evaluation.path)
     run = str(model.parent) if CHECKPOINT.fullmatch(model.name) else evaluation.path
     command = f"coref-automl evaluate {shlex.quote(run)} --eval-set DIR"
@@ -174,13 +174,13 @@ def _archived(study: Subject) -> str:
 
 
 def _hits(study: Subject, task: str, scores: Sequence[Any]) -> list[int]:
-    """1 right, 0 wrong, -1 not run, by the rule of the report's metric."""
+    """1 right, 0 wrong, -1 not run, under the rule of the report's metric."""
     column = {"strict": 0, "lenient": 1, "word": 2}[METRICS[_metric_for(study, task)].rule]
     return [-1 if score is None or score[column] is None else int(score[column] == 1) for score in scores]
 
 
 def _metric_for(study: Subject, task: str) -> str:
-    """Gold has `word` alone; a composite is read by its first part."""
+    """Gold has only `word`; a composite counts by its first part."""
     if task == "gold":
         return "gold_word"
     parts = METRICS[study.metric].parts

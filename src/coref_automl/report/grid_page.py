@@ -61,7 +61,7 @@ def _page(result: GridResult, say: Say) -> Page:
 
 
 def _sentence(best: GridCell | None, say: Say) -> str:
-    """The cell by its name: Markdown shows the sentence and no headline."""
+    """Names the cell, because Markdown shows the sentence without the headline."""
     if best is None:
         return say("끝난 칸이 없습니다.", "No cell is finished.")
     return say(

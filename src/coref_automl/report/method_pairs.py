@@ -1,4 +1,4 @@
-"""Methods in pairs. In: arms of a study. Out: pairs that differ in method alone, their verdicts, and how these read by length."""
+"""Methods in pairs. In: arms of a study. Out: pairs that differ in method alone, their verdicts, and these as text."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def alike_pairs(found: Sequence[Arm], wanted: Callable[[Arm, Arm], bool]) -> lis
 
 
 def equally_trained_pairs(judged: Sequence[tuple[tuple[Arm, Arm], Versus]]) -> list[tuple[tuple[Arm, Arm], Versus]]:
-    """The pairs at equal training: the others are in the table and have no say."""
+    """The pairs at equal training; the others are listed in the table and decide nothing."""
     return [(pair, one) for pair, one in judged if equally_trained(*pair)]
 
 
 def by_length(judged: Sequence[tuple[tuple[Arm, Arm], Versus]], study: Subject) -> str:
-    """The verdicts that rest on several seeds; where there is none, what one seed says."""
+    """The verdicts over several seeds by length; single seeds if there are no others."""
     firm = [entry for entry in judged if entry[1].seeds > 1] or list(judged)
     told: list[str] = []
     for (a, b), one in firm:
@@ -39,7 +39,7 @@ def by_length(judged: Sequence[tuple[tuple[Arm, Arm], Versus]], study: Subject) 
 
 
 def at_length(arm: Arm, own: str, say: Say) -> str:
-    """Where a verdict holds: the arm's length, and its base where that is not the `own` one of the sentence."""
+    """The length at which a verdict holds, and the base if it differs from `own`."""
     if arm.base == own:
         return say(f"{arm.length:,} 토큰에서", f"at {arm.length:,} tokens")
     base = arm.base.split("/")[0]

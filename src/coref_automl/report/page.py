@@ -1,4 +1,4 @@
-"""A page as data. In: what the sections say. Out: blocks that both templates render: Markdown and HTML cannot differ."""
+"""A page as data. In: texts, tables and charts. Out: blocks that both templates render, so Markdown and HTML agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Tone = Literal["", "good", "bad", "quiet", "strong"]
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """An interval drawn in a cell, in shares of the column's width."""
+    """An interval drawn in a cell, as fractions of the column's width."""
 
     low: float
     value: float
@@ -31,7 +31,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`numeric` are the columns set flush right."""
+    """`numeric` are the right-aligned columns."""
 
     kind = "table"
     head: tuple[str, ...]
@@ -71,7 +71,7 @@ class Commands:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Questions with their answers: the section's id, the question, the answer."""
+    """Questions with their answers: section id, question, answer."""
 
     kind = "answers"
     items: tuple[tuple[str, str, str], ...]
@@ -126,7 +126,7 @@ def row(*cells: str | Cell) -> tuple[Cell, ...]:
     return tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in cells)
 
 
-def estimate_cells(estimates: Sequence[Estimate | None], *, difference: bool = False, missing: str = "–") -> list[Cell]:
+def estimate_cells(estimates: Sequence[Estimate | None], *, difference: bool = False) -> list[Cell]:
     """A column of estimates: number, interval, and a bar on the column's common scale."""
     known = [estimate for estimate in estimates if estimate is not None]
     low = min((e.low for e in known), default=0.0)
@@ -138,7 +138,7 @@ def estimate_cells(estimates: Sequence[Estimate | None], *, difference: bool = F
     out = []
     for e in estimates:
         if e is None:
-            out.append(Cell(missing, "quiet"))
+            out.append(Cell("–", "quiet"))
             continue
         text = points(e) if difference else f"{100 * e.value:.1f} [{100 * e.low:.1f}, {100 * e.high:.1f}]"
         out.append(Cell(text, bar=Bar((e.low - low) / span, (e.value - low) / span, (e.high - low) / span, zero)))
@@ -146,7 +146,7 @@ def estimate_cells(estimates: Sequence[Estimate | None], *, difference: bool = F
 
 
 def in_percent(estimate: Estimate) -> dict[str, float]:
-    """The three numbers as a chart takes them."""
+    """An estimate as a chart row takes it."""
     return {
         key: round(100 * value, 3) for key, value in (("value", estimate.value), ("low", estimate.low), ("high", estimate.high))
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, compare_group, require_two
-from coref_automl.comparison.groups import choose_group, settle_metric
+from coref_automl.comparison.groups import choose_group, choose_metric
 from coref_automl.comparison.recommendation import MARGIN, Recommendation, checked_margin, choose_entry
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.config import as_paths, typed_options
@@ -97,7 +97,7 @@ def compare(
     """
     group, notes = choose_group(as_paths(paths, "paths"), common=common, evalset=evalset)
     require_two(group)
-    metric, more = settle_metric(group, metric)
+    metric, more = choose_metric(group, metric)
     return printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
 
 
@@ -108,7 +108,7 @@ def recommend(
     """Which of the evaluated checkpoints to keep; `margin` is the loss (a fraction) acceptable to save training."""
     checked_margin(margin)
     group, notes = choose_group(as_paths(paths, "paths"), evalset=evalset)
-    metric, more = settle_metric(group, metric)
+    metric, more = choose_metric(group, metric)
     return printed_recommendation(group, metric, margin=margin, seed=seed, notes=(*notes, *more))
 
 

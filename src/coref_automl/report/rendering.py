@@ -1,4 +1,4 @@
-"""A page as files. In: a Page. Out: report.md and report.html; the HTML is one file that asks nothing of any network."""
+"""A page as files. In: a Page. Out: report.md and report.html; the HTML is one file that needs no network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def words(say: Say) -> dict[str, Any]:
-    """The page's own words."""
+    """The texts of the page itself."""
     return {
         "contents": say("차례", "contents"),
         "theme": say("밝게 / 어둡게", "light / dark"),
@@ -68,7 +68,7 @@ def markdown_table(table: Table) -> str:
 
 
 def render_html(page: Page) -> str:
-    """The scripts are named by their hashes in the page's policy: nothing else can run, and nothing can be fetched."""
+    """One self-contained file. Its policy lists the scripts by hash: nothing else can run, and nothing can be fetched."""
     specs = [
         spec for section in page.sections for block in section.blocks if isinstance(block, Charts) for _, spec in block.charts
     ]
@@ -94,7 +94,7 @@ def render_html(page: Page) -> str:
 
 
 def _for_script(value: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot close the script element around it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return (
         text.replace("<", "\\u003c")

@@ -1,37 +1,35 @@
-"""Sentences about results, in Korean and English. In: records of this room. Out: text with its numbers."""
+"""Sentences about results, in Korean and English. In: a Recommendation or a Comparison. Out: text with its numbers."""
 
 from __future__ import annotations
 
-from coref_automl.comparison.differences import finding, outdone_by_holm
+from coref_automl.comparison.differences import finding, lost_to_holm
 from coref_automl.comparison.recommendation import Recommendation
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
 from coref_automl.report.language import Lang, percent, points, rounded
 
 
-def verdict(comparison: Comparison | None, lang: Lang) -> str:
-    """The verdict in words; the English one is the record's own."""
-    if comparison is None:
-        return "기준" if lang == "ko" else "the reference"
+def verdict(comparison: Comparison, lang: Lang) -> str:
+    """The verdict in words; the record itself has the English ones."""
     if lang == "en":
         return comparison.verdict
     found = finding(comparison)
     if found == "not shown":
         could = f" (이 세트로 보일 수 있는 차이: {100 * comparison.detectable:.1f}점)" if comparison.detectable else ""
-        holm = f", 비교 {comparison.family}개에 대한 Holm 보정 뒤에는" if outdone_by_holm(comparison) else ""
+        holm = f", 비교 {comparison.family}개에 대한 Holm 보정 뒤에는" if lost_to_holm(comparison) else ""
         return f"차이가 보이지 않음{holm}{could}"
     return {"better": "더 좋음", "worse": "더 나쁨", "same": "모든 문항에서 같음"}[found]
 
 
 def recommendation_sentence(it: Recommendation, lang: Lang) -> str:
-    """What to keep, why, and whether the other half agrees. Where nothing was chosen, what beats the base comes first."""
+    """What to keep, why, and whether the other half agrees. If nothing was chosen, what beats the base comes first."""
     if it.judged_on == "all" and it.over_bases:
         return f"{ends_against_base(it, lang)} {_highest(it, lang) if it.best == it.name else _choice(it, lang)}"
     return " ".join(part for part in (_choice(it, lang), _against_base(it, lang), _confirmed(it, lang), _more(it, lang)) if part)
 
 
 def ends_against_base(it: Recommendation, lang: Lang) -> str:
-    """The ends of runs against the base they began from, on all documents: how many are shown better, and by how much."""
+    """Last checkpoints against their base on all documents: how many are better, and by how much."""
     better = sum(finding(one) == "better" for one in it.over_bases)
     count, changes = len(it.over_bases), ", ".join(f"{one.name} {points(one.difference)}" for one in it.over_bases)
     items = it.over_bases[0].difference.n
@@ -51,7 +49,7 @@ def ends_against_base(it: Recommendation, lang: Lang) -> str:
 
 
 def _could(it: Recommendation, better: int, lang: Lang) -> str:
-    """What the set could have shown, where it shows nothing."""
+    """The detectable difference, if nothing is shown better."""
     largest = max((one.detectable for one in it.over_bases if one.detectable), default=None)
     if better or largest is None:
         return ""
@@ -62,7 +60,7 @@ def _could(it: Recommendation, better: int, lang: Lang) -> str:
 
 
 def _highest(it: Recommendation, lang: Lang) -> str:
-    """Which one to keep. Ranking highest says nothing about how it was trained."""
+    """Which one to keep. The highest rank is no verdict about its method."""
     label, value = METRICS[it.metric].label, percent(it.value)
     if len(it.candidates) == 1:
         return f"{label} {value}."
@@ -127,8 +125,8 @@ def _against_base(it: Recommendation, lang: Lang) -> str:
 
 
 def _holm(it: Recommendation, lang: Lang) -> str:
-    """Why an interval that excludes 0 shows nothing: it is one of many."""
-    if it.over_base is None or not outdone_by_holm(it.over_base):
+    """Why an interval that excludes 0 is not significant: it is one of many."""
+    if it.over_base is None or not lost_to_holm(it.over_base):
         return ""
     count = it.over_base.family
     if lang == "ko":

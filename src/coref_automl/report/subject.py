@@ -150,7 +150,7 @@ def epoch_text(entry: Entry) -> str:
 
 
 def parse_target(text: str) -> dict[str, float]:
-    """`real1=0.68,real5=0.83` as numbers; 68 is read as 68%."""
+    """Parse `real1=0.68,real5=0.83`; 68 means 68%."""
     out: dict[str, float] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, value = part.partition("=")

@@ -22,7 +22,7 @@ def checkpoint_cell(answer: Comparison | None, say: Say) -> Cell:
 
 
 def lead(found: Sequence[Versus], say: Say) -> str:
-    """Yes, no, in part, or not shown: the answer before its numbers. Pairs of one seed have no say."""
+    """Yes, no, in part, or not shown: the short answer. Pairs with one seed do not count."""
     firm = [one.answer for one in found if one.seeds > 1]
     if not firm:
         return say("시드가 하나뿐이라 판정할 수 없습니다.", "One seed only, so no verdict.")
@@ -71,7 +71,7 @@ def verdict_cell(found: Versus | None, say: Say) -> Cell:
 
 
 def short_cell(found: Versus | None, say: Say) -> Cell:
-    """The difference and its verdict in one cell: green or red where it is shown, "one seed" where it cannot be."""
+    """Difference and verdict in one cell: green or red if significant, "one seed" if it cannot be."""
     if found is None:
         return Cell("–", "quiet")
     text = points(found.answer.interval)
@@ -82,7 +82,7 @@ def short_cell(found: Versus | None, say: Say) -> Cell:
 
 
 def versus_rows(found: Sequence[tuple[tuple[str, ...], Versus]], say: Say) -> tuple[tuple[Cell, ...], ...]:
-    """A row a pair: labels, seeds, both values, the difference over seeds and over documents, the verdict."""
+    """One row per pair: labels, seeds, both values, the difference over seeds and over documents, the verdict."""
     return tuple(
         row(
             *labels,
@@ -98,7 +98,7 @@ def versus_rows(found: Sequence[tuple[tuple[str, ...], Versus]], say: Say) -> tu
 
 
 def versus_head(first: Sequence[str], a: str, b: str, say: Say, *, unit: str = "") -> tuple[str, ...]:
-    """`unit` is what was resampled, where it is not documents."""
+    """`unit` is what was resampled, if not documents."""
     return (
         *first, say("시드", "seeds"), f"{a} %", f"{b} %", say("차이, 시드에 걸쳐 (t)", "difference over seeds (t)"),
         unit or say("차이, 문서에 걸쳐", "over documents"), say("판정", "verdict"),
@@ -106,7 +106,7 @@ def versus_head(first: Sequence[str], a: str, b: str, say: Say, *, unit: str = "
 
 
 def family(found: Sequence[Versus | None], say: Say) -> str:
-    """How many verdicts a question holds, and that they are not corrected for their number; nothing to say of one."""
+    """The number of verdicts of a question, uncorrected for multiplicity; empty for a single one."""
     count = sum(one is not None and one.seeds > 1 for one in found)
     if count < 2:
         return ""
@@ -119,7 +119,7 @@ def family(found: Sequence[Versus | None], say: Say) -> str:
 
 
 def rule(found: Sequence[Versus | None], say: Say) -> Text:
-    """How a verdict about a method is reached; under every table of them."""
+    """How a verdict about a method is reached; a note under every such table."""
     return Text(
         say(
             "같은 시드끼리 짝지은 학습의 마지막 체크포인트, 확인 쪽 절반. 시드에 걸친 구간(t), 문서에 걸친 구간(부트스트랩), "

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from coref_automl.comparison.groups import group_of, of_weights_today, settle_metric
+from coref_automl.comparison.groups import choose_metric, drop_replaced_weights, group_of
 from coref_automl.comparison.recommendation import Choice, choose_entry
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations, identity
@@ -105,13 +105,13 @@ class Judge:
 
     def _choose(self, newest: Evaluation) -> tuple[Choice, int]:
         """Only what was scored as the newest was speaks here, whatever other sets and lengths the run was evaluated with."""
-        stored, _ = of_weights_today(
+        stored, _ = drop_replaced_weights(
             [one for one in find_evaluations([self._run], skip_damaged=True) if one.evaluation.condition == newest.condition]
         )
         curve = group_of(stored, newest.fingerprints["items"], newest.scorer)
         there = {identity(str(path)) for path in checkpoints_of(self._run)}
         left = replace(curve, entries=tuple(one for one in curve.entries if identity(one.evaluation.path) in there))
-        metric, _ = settle_metric(left, self._recipe.metric)
+        metric, _ = choose_metric(left, self._recipe.metric)
         choice = choose_entry(left, metric, margin=self._recipe.margin, seed=self._recipe.seed)
         return choice, sum(one.tokens > choice.chosen.tokens for one in curve.entries)
 

@@ -42,10 +42,6 @@ class Finalist(Record):
     def confirmed(self) -> float:
         return sum(self.confirm) / len(self.confirm)
 
-    @property
-    def name(self) -> str:
-        return f"trial {self.number}" + (" (recommended settings)" if self.recommended else "")
-
 
 @dataclass(frozen=True, slots=True)
 class Final(Record):

@@ -11,7 +11,7 @@ from coref_automl.report.subject import Subject
 
 
 def draw(study: Subject) -> Section:
-    """How far the chosen checkpoint is from the target, and what would bring more."""
+    """The chosen checkpoint against the targets, and what could improve it."""
     say, target = study.say, study.target
     blocks: list[Block] = []
     if target:

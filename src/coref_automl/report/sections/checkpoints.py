@@ -10,11 +10,11 @@ from coref_automl.report.subject import Subject, epoch_text
 SHOWN_METRICS = ("real1", "real5", "lambada_top1", "score", "real1_strict", "real5_strict", "lambada_top1_strict", "score_strict")
 WORD_METRICS = ("real_word", "lambada_word", "gold_word", "real_far1_strict", "real_far_word")
 _MOST_BARS = 40
-"""Rows above which a table has numbers without bars: a page of a hundred checkpoints stays light."""
+"""Longer tables have no bars, to keep the page light."""
 
 
 def draw(study: Subject) -> Section:
-    """Every checkpoint with its epoch, its tokens, all metrics and the composite; baselines below."""
+    """Every checkpoint with epoch, tokens, all metrics and the composite; baselines below."""
     say = study.say
     names = [*study.metrics(SHOWN_METRICS), *study.metrics(WORD_METRICS)]
     lead = tuple(dict.fromkeys([study.metric, *(name for name in ("real1", "real5", "lambada_top1", "score") if name in names)]))

@@ -1,4 +1,4 @@
-"""Learning curves. In: a Study. Out: a chart a metric: lines of runs or methods, and the models they began from."""
+"""Learning curves. In: a Subject. Out: one chart per metric, with lines of runs or methods and their base models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coref_automl.report.subject import Subject
 
 _CURVES = ("real1", "real5", "lambada_top1", "score", "real_word", "gold_word")
 Bases = Mapping[str, Entry | None]
-"""The model that each line began from; None where it was not evaluated, or there is none."""
+"""The base of each line; None if it was not evaluated or there is none."""
 
 
 def draw(study: Subject) -> Section | None:
@@ -32,7 +32,9 @@ def draw(study: Subject) -> Section | None:
     )
     bases: Bases = {line: study.own_base(entry) for line, entry in first.items()}
     drawn = list(dict.fromkeys(base for base in bases.values() if base is not None))
-    named = bool(drawn) and (drawn != [study.base] or None in bases.values())  # one line for all is the study's base
+    named = bool(drawn) and (
+        drawn != [study.base] or None in bases.values()
+    )  # a single line is the study's base and needs no label
     for metric in dict.fromkeys([study.metric, *study.metrics(_CURVES)]):
         rows = _by_arm(study, grouped, metric) if grouped else _by_run(study, metric)
         if named:
@@ -65,7 +67,7 @@ def draw(study: Subject) -> Section | None:
 
 
 def _dashed(study: Subject, bases: Bases, *, named: bool) -> str:
-    """What the dashed lines are, and which runs belong to which."""
+    """What the dashed lines are, and which runs start from which."""
     say = study.say
     lines: dict[str, list[str]] = {}
     for line, base in bases.items():
@@ -95,7 +97,7 @@ def _by_run(study: Subject, metric: str) -> list[dict[str, Any]]:
 
 
 def _by_arm(study: Subject, grouped: Sequence[Arm], metric: str) -> list[dict[str, Any]]:
-    """A line an arm: means over its seeds."""
+    """One line per arm: means over its seeds."""
     steps = [(arm, list(step.values())) for arm in grouped for step in arm.steps()]
     values = means(study, [entries for _, entries in steps], metric)
     return [

@@ -20,7 +20,7 @@ _MOST_LINES = 40
 
 
 def draw(study: Subject) -> Section | None:
-    """Every checkpoint against its reference: the model it began from, or one for all; a table each."""
+    """Every checkpoint against its reference (its base, or one for all); one table per reference."""
     table, say = study.table, study.say
     if table is None:
         return None
@@ -54,7 +54,7 @@ def _plotted(study: Subject, lines: Sequence[ComparisonRow]) -> list[dict[str, A
 
 
 def _table(study: Subject, lines: Sequence[ComparisonRow], cells: Mapping[str, Cell], change: str) -> Table:
-    """A line a checkpoint; `cells` are the differences of those that were judged."""
+    """One line per checkpoint; `cells` are the differences of those with a verdict."""
     say = study.say
     lost = Cell(say("원래 모델이 평가되지 않음", "its base was not evaluated"), "quiet")
     none = Cell(say("원래 모델이 없음: 새 모델", "no base: a new model"), "quiet")
@@ -91,14 +91,14 @@ def _intro(study: Subject, table: ComparisonTable) -> str:
             f" 체크포인트마다 기준은 그것이 시작한 모델입니다: {told}. Holm은 {len(judged)}개 모두에 대한 것입니다.",
             f" The reference of a checkpoint is the model it began from: {told}. Holm is over all {len(judged)}.",
         )
-    of = {line.name: entry for entry, line in zip(study.rows, table.rows, strict=True)}  # a table names its rows once each
+    of = {line.name: entry for entry, line in zip(study.rows, table.rows, strict=True)}  # row names are unique
     lost = {of[name].run: of[name] for name in of if name in table.unjudged}
     intro += study.explain_missing_bases(lost, "판정하지 않았습니다.", "nothing is judged there.")
     return intro + "".join(_windows(study, of[name], several=len(table.references) > 1) for name in table.references)
 
 
 def _windows(study: Subject, base: Entry, *, several: bool) -> str:
-    """Unlike windows are named, and what they alone do to the base is said."""
+    """Names differing window lengths, and their effect on the untrained base."""
     say = study.say
     lengths = sorted({entry.evaluation.seq_len for entry in study.entries if entry.trained and study.own_base(entry) is base})
     if lengths in ([], [base.evaluation.seq_len]):

@@ -20,7 +20,7 @@ from coref_automl.report.verdicts import lead, rule, versus_head, versus_rows
 
 
 def draw(study: Subject) -> Section | None:
-    """Is entity training better than as much more mlm?"""
+    """Compare entity training with extra MLM training of equal tokens."""
     found, say = arms(study), study.say
     pairs = alike_pairs(found, lambda a, b: a.objective == "entity" and b.objective == "mlm")
     judged = judged_pairs(study, pairs)
@@ -42,5 +42,5 @@ def draw(study: Subject) -> Section | None:
 
 
 def _own(judged: Sequence[tuple[tuple[Arm, Arm], Versus]]) -> list[Versus]:
-    """Those of the study's own base: the first."""
+    """The verdicts for the first base, the study's own."""
     return [one for (a, _), one in judged if a.base == judged[0][0][0].base]

@@ -1,8 +1,8 @@
-"""Runs at equal training. In: a Study. Out: every run at the largest amount of training that all of them reached."""
+"""Runs at equal training. In: a Subject. Out: every run at the largest token count that all of them reached."""
 
 from __future__ import annotations
 
-from coref_automl.comparison.scores import EQUAL, as_much_training
+from coref_automl.comparison.scores import EQUAL, is_equal_training
 from coref_automl.report.language import tokens
 from coref_automl.report.page import Cell, Section, Table, Text, estimate_cells, row
 from coref_automl.report.subject import Subject
@@ -10,19 +10,19 @@ from coref_automl.report.verdicts import checkpoint_cell
 
 
 def draw(study: Subject) -> Section | None:
-    """Runs at the largest amount of training that all of them reached."""
+    """Compare the runs at the largest token count that all of them reached."""
     runs, say = study.runs(), study.say
     if len(runs) < 2:
         return None
     common = min(entries[-1].tokens for entries in runs.values())
     nearest = {run: min(entries, key=lambda entry: abs(entry.tokens - common)) for run, entries in runs.items()}
-    level = {run: entry for run, entry in nearest.items() if as_much_training(entry.tokens, common)}
+    level = {run: entry for run, entry in nearest.items() if is_equal_training(entry.tokens, common)}
     if len(level) < 2:
         return None
     left = ", ".join(run for run in nearest if run not in level)
     (first, reference), *rest = level.items()
     answers = study.judged(reference, [entry for _, entry in rest])
-    cells = estimate_cells([None, *(answer.difference if answer else None for answer in answers)], difference=True, missing="–")
+    cells = estimate_cells([None, *(answer.difference if answer else None for answer in answers)], difference=True)
     lines = tuple(
         row(
             run,

@@ -1,4 +1,4 @@
-"""The question of length. In: a Study. Out: does a longer window help, at which distance, and is that a matter of reach?"""
+"""Does length help? In: a Subject. Out: longer against shorter windows, by distance, and within and beyond reach."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from coref_automl.report.subject import Subject
 from coref_automl.report.verdicts import checkpoint_cell, lead, phrase, rule, short_cell
 
 _FEWEST = 10
-"""Items below which a bucket of distances is left out."""
+"""Distance buckets with fewer items are left out."""
 _FAR = ("real_far1_strict", "real_far_word", "real1_strict", "real_word")
 
 
@@ -75,7 +75,7 @@ def _answer(
     reach: dict[bool, list[Versus | None]],
     metric: str,
 ) -> str:
-    """For the widest pair with the most seeds: on near items, on far ones, in and out of reach, and where it is shown."""
+    """For the widest pair with the most seeds: near items, far items, within and beyond reach, and the significant distances."""
     say = study.say
     usable = [number for number, one in enumerate(far[""]) if one is not None]
     if not usable:
@@ -109,7 +109,7 @@ def _answer(
 
 
 def _by_reach(study: Subject, pairs: Sequence[tuple[Arm, Arm]], metric: str, *, inside: bool) -> list[Versus | None]:
-    """Pairs on the items that the shorter's window holds, or on those it does not; every pair has its own items."""
+    """Compare pairs on items within the shorter window's reach, or beyond it; items differ by pair."""
     out: list[Versus | None] = []
     for pair in pairs:
         beyond = np.any([last(entries).out_of_reach for entries in pair[1].runs.values()], axis=0)
@@ -129,7 +129,7 @@ def _values_by_distance(study: Subject, metric: str, found: Sequence[Arm]) -> li
 def by_distance(
     study: Subject, metric: str, names: Sequence[str], sides: Sequence[Sequence[Entry]], *, drawn: set[str] | None = None
 ) -> list[Block]:
-    """A chart of those `drawn` (of all, where none is named) and a table of all."""
+    """A table of all, and a chart of those in `drawn` (default all)."""
     say = study.say
     columns = {name: means(study, sides, metric, among=rows) for name, rows in _subsets(study, metric).items() if name}
     if not columns:
@@ -155,7 +155,7 @@ def by_distance(
 
 
 def _best_by_length(study: Subject, title: str) -> Section | None:
-    """Without arms to pair: the best checkpoint of each window length against each other."""
+    """Without arms to pair: compare the best checkpoint of each window length."""
     say = study.say
     by_length: dict[int, list[Entry]] = {}
     for entry in eligible_entries(study.group):
@@ -196,14 +196,14 @@ def _best_by_length(study: Subject, title: str) -> Section | None:
 
 
 def _far_metric(study: Subject) -> str | None:
-    """The far items where they were run, else Real; `word` where tokenizers differ."""
+    """Far items if they were run, else Real; `word` if tokenizers differ."""
     several = study.group.tokenizers > 1
     usable = [name for name in _FAR if study.group.has(name) and (not several or METRICS[name].rule == "word")]
     return usable[0] if usable else None
 
 
 def _subsets(study: Subject, metric: str) -> dict[str, NDArray[np.bool_]]:
-    """All items of the metric under "", then each bucket of distances that has enough of them."""
+    """All items of the metric under "", then each distance bucket with enough items."""
     distances, rows = study.group.items.facts["distance"], _of(study, metric)
     out: dict[str, NDArray[np.bool_]] = {"": rows}
     for low, high in BUCKETS:

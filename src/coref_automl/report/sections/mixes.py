@@ -20,7 +20,7 @@ from coref_automl.report.verdicts import lead, rule, versus_head, versus_rows
 
 
 def draw(study: Subject) -> Section | None:
-    """Is a mix better than either?"""
+    """Compare mixes with mlm, with entity and with each other."""
     found, say = arms(study), study.say
     pairs = alike_pairs(found, lambda a, b: a.objective == "combined" and b.objective in ("mlm", "entity"))
     ratios = [(b, a) for a, b in alike_pairs(found, lambda a, b: a.objective == b.objective == "combined") if a.name < b.name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coref_automl.comparison.groups import settle_metric
+from coref_automl.comparison.groups import choose_metric
 from coref_automl.comparison.recommendation import choose_entry
 from coref_automl.errors import ComparisonError
 from coref_automl.report.page import Section, Table, row
@@ -17,7 +17,7 @@ def draw(study: Subject) -> Section | None:
     lines = []
     for group in study.others:
         try:
-            metric, _ = settle_metric(group, None)
+            metric, _ = choose_metric(group, None)
             told = recommendation_sentence(
                 choose_entry(group, metric, margin=study.margin, seed=study.seed).recommendation, say.lang
             )

@@ -1,4 +1,4 @@
-"""The question of over-fitting. In: a Study. Out: curves by checkpoint; the peak (on select) against the last (confirm)."""
+"""When does over-fitting start? In: a Subject. Out: curves by checkpoint; the peak (on select) against the last (confirm)."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def draw(study: Subject) -> Section | None:
 
 
 def _curve(study: Subject, arm: Arm) -> list[Estimate | None]:
-    """Means over seeds on the select half, a value a checkpoint."""
+    """Means over seeds on the select half, one value per checkpoint."""
     return means(study, [list(step.values()) for step in arm.steps()], study.metric, half="select")
 
 
 def _peak(values: Sequence[Estimate | None]) -> int:
-    """The highest; the earlier of equals."""
+    """The highest; the earliest of equals."""
     return max(range(len(values)), key=lambda number: (one.value if (one := values[number]) else 0.0, -number))
 
 
 def _falls(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int]) -> list[Versus | None]:
-    """Peak minus last of each arm; None where the last is the peak."""
+    """Peak minus last of each arm; None if the last is the peak."""
 
     def at(arm: Arm, number: int) -> Pick:
         wanted = {id(entry) for entry in arm.steps()[number].values()}
@@ -65,12 +65,12 @@ def _falls(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int]) -> lis
 
 
 def _ends_highest(values: Sequence[Estimate | None]) -> bool:
-    """Is no checkpoint higher than the last? One as high may come before it."""
+    """Is no checkpoint higher than the last? Ties count."""
     return bool(values) and (values[-1].value if values[-1] else 0.0) >= max(one.value if one else 0.0 for one in values)
 
 
 def _rising(study: Subject, several: Sequence[Arm], curves: dict[Arm, list[Estimate | None]], peaks: dict[Arm, int]) -> str:
-    """In how many methods no checkpoint is above the last on the select half."""
+    """The number of methods whose last checkpoint is the highest on the select half."""
     count = len(several)
     highest = [arm for arm in several if _ends_highest(curves[arm])]
     still, tied = len(highest), sum(peaks[arm] != len(arm.steps()) - 1 for arm in highest)
@@ -86,7 +86,7 @@ def _rising(study: Subject, several: Sequence[Arm], curves: dict[Arm, list[Estim
 
 
 def _of_arms(study: Subject, several: Sequence[Arm], rising: str, peaks: dict[Arm, int], falls: Sequence[Versus | None]) -> str:
-    """Of methods with several seeds: where the fall is shown. Of single seeds: where they stood highest, no verdict."""
+    """Methods with several seeds: significant falls. Single seeds: where the peak is, without a verdict."""
     say = study.say
     firm = [(arm, one) for arm, one in zip(several, falls, strict=True) if arm.seeds > 1]
     if not firm:
@@ -115,7 +115,7 @@ def _of_arms(study: Subject, several: Sequence[Arm], rising: str, peaks: dict[Ar
 
 
 def _of_runs(study: Subject) -> str:
-    """Every run by itself, one test a run that peaked before its end."""
+    """Single runs: one test per run that peaked before its end."""
     found = study.recommendation.over_fitting
     fallen = [one.run for one in found if one.shown]
     tests = sum(one.comparison is not None for one in found)
@@ -187,7 +187,7 @@ def _when(arm: Arm, number: int) -> str:
 
 
 def _runs_table(study: Subject) -> Table | None:
-    """Every run by itself: peak against last, Holm over the runs."""
+    """Single runs: peak against last, Holm over the runs."""
     found, say = study.recommendation.over_fitting, study.say
     if not found:
         return None

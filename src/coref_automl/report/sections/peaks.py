@@ -14,9 +14,9 @@ from coref_automl.statistics.intervals import composite
 
 
 def draw(study: Subject) -> Section | None:
-    """The peak of each run, found on select, judged on confirm against the model that the run began from.
+    """The peak of each run, found on select, judged on confirm against the run's base.
 
-    Where every run has its planned end alone, that is its peak without a choice, and all documents judge.
+    If every run has only its planned end, nothing was chosen and all documents judge.
     """
     runs, say = study.runs(), study.say
     if not runs:
@@ -64,7 +64,7 @@ def draw(study: Subject) -> Section | None:
 
 
 def _other_bases(study: Subject, peaks: Mapping[str, Entry]) -> str:
-    """Which runs are set beside another model than the study's base, in windows of which length, and which beside none."""
+    """Runs with another base than the study's, with its window length, and runs without a base."""
     say, out = study.say, ""
     others: dict[str, list[str]] = {}
     alone = {}

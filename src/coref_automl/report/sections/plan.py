@@ -16,7 +16,7 @@ _STARTS = 3
 
 
 def draw(study: Subject) -> Section | None:
-    """Entity training from the best mlm checkpoint, the recommended one, the best at the longest length: as many as differ."""
+    """Entity training from the best mlm checkpoint, the recommended one, the best at the longest length; no duplicates."""
     say = study.say
     starts = _starts(study)
     if not starts:
@@ -59,7 +59,7 @@ def draw(study: Subject) -> Section | None:
 
 
 def _starts(study: Subject) -> list[tuple[Entry, list[str]]]:
-    """Where to start from, each model once, with all that speaks for it."""
+    """Starting points, each model once, with its reasons."""
     say = study.say
     trained = [entry for entry in study.entries if entry.trained]
     if not trained:
@@ -84,7 +84,7 @@ def _starts(study: Subject) -> list[tuple[Entry, list[str]]]:
 
 
 def _dataset(study: Subject, entry: Entry) -> tuple[str, str]:
-    """The dataset of an entity run, and what to put in its place where none is recorded."""
+    """The dataset of an entity run, or a placeholder and its explanation."""
     made = (one.evaluation.provenance for one in study.entries)
     held = next((one.dataset for one in made if one and one.objective == "entity" and one.dataset), "")
     if held:
@@ -96,7 +96,7 @@ def _dataset(study: Subject, entry: Entry) -> tuple[str, str]:
 
 
 def _eval_set(study: Subject) -> tuple[str, str]:
-    """The option that names the set of this report, none for the bundled one; and what to put in its place if it is not here."""
+    """The option that names this report's set (none for the bundled one), or a placeholder and its explanation."""
     held = study.chosen.evaluation
     _, folder = study.sets()[held.fingerprints.get("items", "")]
     if folder == bundled_eval_set():

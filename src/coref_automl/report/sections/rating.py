@@ -1,4 +1,4 @@
-"""A summary grade for each run. In: a Study. Out: A, B or C in six respects, each by a rule that is printed with it."""
+"""Grades of the runs. In: a Subject. Out: A, B or C in six respects, with the rule of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Grade:
 
 
 def draw(study: Subject) -> Section | None:
-    """A grade for each run in six respects, each by a stated rule."""
+    """Grade every run in six respects."""
     runs, say = study.runs(), study.say
     if not runs:
         return None
@@ -75,13 +75,13 @@ def draw(study: Subject) -> Section | None:
 
 
 def _behind(study: Subject) -> dict[Entry, Comparison | None]:
-    """The peaks of the runs against the best of all on confirm, Holm over them."""
+    """The peak of each run against the overall best on confirm, Holm over runs."""
     peaks = [peak for entries in study.runs().values() if (peak := study.peak(entries)) is not study.best]
     return dict(zip(peaks, study.judged(study.best, peaks), strict=True))
 
 
 def _starts(study: Subject) -> dict[Entry, Comparison | None]:
-    """Every checkpoint against the model that its run began from, Holm over them."""
+    """Every checkpoint against its base, Holm over checkpoints."""
     trained = [entry for entries in study.runs().values() for entry in entries]
     return dict(zip(trained, study.over_own_base(trained), strict=True))
 
@@ -119,7 +119,7 @@ def _stability(study: Subject, peak: Entry, last: Entry) -> Grade:
     fall = next((one.comparison for pair, one in pairs if pair == (peak, last)), None)
     if fall is None:
         return Grade(say("안정", "stability"), "–", say("알 수 없음", "unknown"))
-    letter = {"better": "C", "worse": "A"}.get(finding(fall), "")  # what the peak is to the last
+    letter = {"better": "C", "worse": "A"}.get(finding(fall), "")  # the peak against the last
     could = fall.detectable is not None and fall.detectable <= study.margin
     letter = letter or ("A" if could else "B")
     return Grade(say("안정", "stability"), letter, points(fall.difference))
@@ -137,7 +137,7 @@ def _efficiency(study: Subject, peak: Entry) -> Grade:
 
 
 def _gained(study: Subject, peak: Entry) -> float | None:
-    """Points per million tokens over the model that the run began from; None where that was not evaluated."""
+    """Points gained over the base per million tokens; None if the base was not evaluated."""
     base = study.own_base(peak)
     before = base.evaluation.estimates.get(study.metric) if base else None
     if before is None:

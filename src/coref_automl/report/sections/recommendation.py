@@ -1,4 +1,4 @@
-"""The question of choosing. In: a Study. Out: which checkpoint to keep, and whether the half that did not choose agrees."""
+"""Which checkpoint to keep? In: a Subject. Out: the candidates, and whether held-back documents confirm the choice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST = 8
 
 
 def draw(study: Subject) -> Section | None:
-    """Which checkpoint would one keep, and is it confirmed?"""
+    """Show the choice on select, and the values on confirm."""
     if study.alone:
         return None
     say, it = study.say, study.recommendation

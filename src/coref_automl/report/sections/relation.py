@@ -1,11 +1,11 @@
-"""The question of relation extraction. In: a Study with relation runs. Out: does a better encoder make a better extractor?"""
+"""Does it carry over to relation extraction? In: a Subject with relation runs. Out: verdicts about methods and checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from coref_automl.comparison.arms import Versus
-from coref_automl.comparison.relation_methods import PAIRS, began_from, between_methods, label_of
+from coref_automl.comparison.relation_methods import PAIRS, began_from, compare_methods, label_of
 from coref_automl.comparison.relation_runs import RelationRun, paired
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.results import CHECKPOINT
@@ -18,11 +18,11 @@ _KINDS = ("entity", "combined", "mlm")
 
 
 def draw(study: Subject) -> Section | None:
-    """Does it carry over to relation extraction?"""
+    """Results of all relation runs, and verdicts between methods and between checkpoints."""
     runs, say = study.relation, study.say
     if not runs:
         return None
-    by_method = between_methods(study, runs)
+    by_method = compare_methods(study, runs)
     methods = [one.verdict for one in by_method]
     checkpoints, asked = _judged(study, runs, {names for one in by_method for names in one.rests})
     blocks: list[Block] = [_results(study, runs)]
@@ -57,7 +57,7 @@ def draw(study: Subject) -> Section | None:
 
 
 def _no_verdict(study: Subject, runs: Sequence[RelationRun]) -> str:
-    """Why nothing was judged."""
+    """Why there is no verdict."""
     say = study.say
     if len(runs) == 1:
         value = _with_interval(runs[0].result, "micro_f1")
@@ -80,7 +80,7 @@ def _differences(judged: Sequence[Versus], caption: str, study: Subject) -> Tabl
 
 
 def _rule(study: Subject, *, methods: bool, checkpoints: bool) -> str:
-    """What a verdict rests on, and what it is about."""
+    """How the verdicts were reached, and what they are about."""
     say, told = study.say, []
     if methods:
         told.append(
@@ -104,7 +104,7 @@ def _rule(study: Subject, *, methods: bool, checkpoints: bool) -> str:
 
 
 def _not_counted(study: Subject, runs: Sequence[RelationRun]) -> list[Block]:
-    """Runs of which it is not known how their start was trained: they count for no method, and that is said."""
+    """Relation runs whose start was not evaluated here: they count for no method."""
     lost = [
         run.name
         for run in runs
@@ -145,7 +145,7 @@ def _results(study: Subject, runs: Sequence[RelationRun]) -> Table:
 
 
 def _with_interval(result: dict[str, object], key: str) -> str:
-    """Points of 100, as KLUE counts; the estimates are fractions."""
+    """Percentage points, as in KLUE; the estimates are fractions."""
     value = result.get(key)
     if not isinstance(value, int | float):
         return "–"
@@ -155,10 +155,9 @@ def _with_interval(result: dict[str, object], key: str) -> str:
 
 
 def _judged(study: Subject, runs: Sequence[RelationRun], told: set[tuple[str, str]]) -> tuple[list[Versus], int]:
-    """The pairs of checkpoints that can be judged, in the order in which one asks; and how many answer the first question.
+    """The comparable pairs of checkpoints in the order of PAIRS, and how many belong to the first kind.
 
-    Starts are paired at the same length and, where there are several, by the seed of their pretraining. Pairs that a verdict
-    about methods has told of are left out.
+    Starts are paired at the same length and by pretraining seed. Pairs already covered by a verdict about methods are left out.
     """
     starts = [(run, *_start(study, run)) for run in runs]
     asked = [
@@ -176,7 +175,7 @@ def _judged(study: Subject, runs: Sequence[RelationRun], told: set[tuple[str, st
 
 
 def _start(study: Subject, run: RelationRun) -> tuple[str, Provenance | None]:
-    """Objective and record of the checkpoint a run began from; "" for an un-adapted one; by name if not evaluated here."""
+    """Objective and training record of a run's start; "" for an un-adapted one; guessed by name if not evaluated here."""
     entry: Entry | None = next((entry for entry in study.entries if began_from(run, entry)), None)
     made = entry.evaluation.provenance if entry is not None and entry.trained else None
     if entry is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coref_automl.comparison.arms import arms, base_of, last, means
-from coref_automl.comparison.scores import Entry, same_model
+from coref_automl.comparison.scores import Entry, model_label
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import tokens
 from coref_automl.report.page import Cell, Section, Table, Text, estimate_cells, row
@@ -27,7 +27,7 @@ def draw(study: Subject) -> Section | None:
 
 
 def _table(study: Subject) -> Table | None:
-    """Every arm at its last checkpoint, means over seeds, and what it began from, on all items: the headline."""
+    """Every arm at its last checkpoint, means over seeds, and its base, on all items."""
     found, say = arms(study), study.say
     if not found:
         return None
@@ -50,7 +50,7 @@ def _table(study: Subject) -> Table | None:
 
 
 def _short(base: Entry) -> str:
-    return same_model(base.evaluation.checkpoint).split("/")[0]
+    return model_label(base.evaluation.checkpoint).split("/")[0]
 
 
 def _comparable(study: Subject, metric: str) -> bool:

@@ -1,4 +1,4 @@
-"""The question of carrying over. In: a Study. Out: does a gain on Real hold on every source, on far items, LAMBADA and gold?"""
+"""Does a gain carry over? In: a Subject. Out: differences on every source, on far items, LAMBADA and gold."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from coref_automl.report.subject import Subject
 from coref_automl.report.verdicts import lead, phrase, rule, short_cell
 
 _FEWEST = 50
-"""Items of the confirm half below which a source has no row of its own."""
+"""Sources with fewer items on the confirm half have no row of their own."""
 _FEWEST_DOCUMENTS = 10
-"""Documents below which it has none either: resampling so few says too little."""
+"""The same for documents: resampling fewer says too little."""
 _OUTSIDE = (
     ("real_far1_strict", "real_far_word"),
     ("lambada_top1_strict", "lambada_word"),
@@ -30,7 +30,7 @@ _OUTSIDE = (
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Something to carry over to: a metric, on all its items or on those of one source; `items` and `documents` of confirm."""
+    """A metric on all its items or on those of one source; `items` and `documents` count the confirm half."""
 
     label: str
     metric: str
@@ -44,7 +44,7 @@ class Measure:
 
 
 def draw(study: Subject) -> Section | None:
-    """Does it carry over to every source, to far items, to LAMBADA and to gold coreference?"""
+    """Compare entity training and mixes with mlm, and every method with its base, on every measure."""
     say, found = study.say, arms(study)
     if study.alone or METRICS[study.metric].parts or not found:
         return None
@@ -79,7 +79,7 @@ def draw(study: Subject) -> Section | None:
 
 
 def _measures(study: Subject) -> list[Measure]:
-    """The study's metric on all items and by source, then the metrics outside the training's form; LAMBADA by source too."""
+    """The study's metric on all items and by source, then metrics of other form; LAMBADA by source too."""
     several = study.group.tokenizers > 1
     out = [_measure(study, study.metric), *_by_source(study, study.metric)]
     for strict, word in _OUTSIDE:
@@ -98,7 +98,7 @@ def _by_source(study: Subject, metric: str) -> list[Measure]:
 
 
 def _measure(study: Subject, metric: str, source: str | None = None) -> Measure:
-    """A metric, on the items of one source where it is named."""
+    """A metric, on the items of one source if given."""
     facts, label = study.group.items.facts, METRICS[metric].label
     among = None if source is None else np.asarray(facts["source"] == source)
     rows = _confirm(study, metric) & (True if among is None else among)
@@ -112,7 +112,7 @@ def _confirm(study: Subject, metric: str) -> NDArray[np.bool_]:
 
 
 def _pairs(found: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
-    """Entity and mixes against as much mlm from the same base at the same length, those of several seeds first."""
+    """Entity and mixes against mlm at equal tokens, base and length; several seeds first."""
     pairs = [
         (a, b) for a in found for b in found if b.objective == "mlm" and a.objective in ("entity", "combined") and a.alike(b)
     ]
@@ -124,7 +124,7 @@ def _pairs(found: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
 def _answer(
     study: Subject, measures: Sequence[Measure], pairs: Sequence[tuple[Arm, Arm]], table: Sequence[list[Versus | None]]
 ) -> str:
-    """Entity against mlm on each task outside Real, by length; of the mixes what they lose. Sources are left to the table."""
+    """Entity against mlm on each task other than Real, by length; what mixes lose. Sources are in the table only."""
     say = study.say
     firm = [n for n, (a, b) in enumerate(pairs) if a.objective == "entity" and min(a.seeds, b.seeds) > 1]
     chosen = firm or [n for n, (a, _) in enumerate(pairs) if a.objective == "entity"] or [0]
@@ -149,7 +149,7 @@ def _answer(
 
 
 def _against_base(study: Subject, found: Sequence[Arm], measures: Sequence[Measure]) -> tuple[Table | None, list[Versus | None]]:
-    """Every arm against the model it began from; the table, and what was judged."""
+    """Every arm against its base: the table and its verdicts."""
     say = study.say
     asked: list[tuple[Arm, Entry]] = [(arm, base) for arm in found if (base := base_of(study, arm)) is not None]
     if not asked:

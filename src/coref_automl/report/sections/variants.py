@@ -13,7 +13,7 @@ from coref_automl.report.verdicts import rule, verdict_cell
 
 
 def draw(study: Subject) -> Section | None:
-    """Methods of one objective that only their runs' names tell apart."""
+    """Compare methods that share an objective."""
     say = study.say
     same = [(a, b) for a, b in combinations(arms(study), 2) if a.objective == b.objective != "combined"]
     judged = judged_pairs(study, [(b, a) for a, b in same if a.alike(b)])
