@@ -6,7 +6,6 @@ uninterrupted one does.
 
 from __future__ import annotations
 
-import io
 import math
 import resource
 import sys
@@ -28,8 +27,8 @@ from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.resolve import resolve_all
 from coref_automl.errors import TrainingError
 from coref_automl.models.attention import without_cudnn
+from coref_automl.models.memory import write_state
 from coref_automl.progress import Progress, Stage
-from coref_automl.store import written_whole
 from coref_automl.training.optimizer import Group, adamw
 from coref_automl.training.schedule import rate_factor
 
@@ -200,12 +199,8 @@ def peak_gigabytes(device: str) -> float:
 
 
 def _save(path: Path, model: CoreferenceModel, optimizer: Any, state: State) -> None:
-    """Torch fills memory, not the file: its writer would turn a Ctrl-C or a full disk into an error of its own."""
     kept = {name: getattr(state, name) for name in State.__slots__}
-    buffer = io.BytesIO()
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "state": kept}, buffer)
-    with written_whole(path, "wb") as handle:
-        handle.write(buffer.getbuffer())
+    write_state(path, {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "state": kept})
 
 
 def _resume(path: Path, model: CoreferenceModel, optimizer: Any) -> State:

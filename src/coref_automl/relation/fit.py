@@ -6,7 +6,6 @@ uninterrupted one does.
 
 from __future__ import annotations
 
-import io
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from coref_automl.errors import TrainingError
 from coref_automl.models.attention import without_cudnn
+from coref_automl.models.memory import write_state
 from coref_automl.progress import Progress, Stage
 from coref_automl.relation.averaging import Average, pushed
 from coref_automl.relation.batches import Chosen, training_order
@@ -32,7 +32,6 @@ from coref_automl.relation.model import RelationModel
 from coref_automl.relation.negatives import hard_negatives, margins
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.recorded import Recorded, Step, recordable
-from coref_automl.store import written_whole
 from coref_automl.training.optimizer import adamw, groups_of
 from coref_automl.training.schedule import rate_factor
 
@@ -237,13 +236,9 @@ def _flat(state: State, recipe: RelationRecipe) -> bool:
 
 
 def _save(path: Path, model: RelationModel, optimizer: Any, state: State) -> None:
-    """Torch fills memory, not the file: its writer would turn a Ctrl-C or a full disk into an error of its own."""
     kept = {name: getattr(state, name) for name in State.__slots__ if name != "best"}
     whole = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "state": kept, "best": state.best.to_json()}
-    buffer = io.BytesIO()
-    torch.save(whole, buffer)
-    with written_whole(path, "wb") as handle:
-        handle.write(buffer.getbuffer())
+    write_state(path, whole)
 
 
 def _resume(path: Path, model: RelationModel, optimizer: Any) -> State:

@@ -20,6 +20,7 @@ from coref_automl.errors import DatasetError, ModelError, TrainingError
 from coref_automl.locks import claimed
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.load import quiet_library
+from coref_automl.models.memory import release
 from coref_automl.models.precision import software_rounding
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance
@@ -127,7 +128,7 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
                 ) from error
         micro = micro_batch(known(work.recipe.batch), micro // 2, work.processes)
         progress.note(f"Out of memory: going on with {micro} rows at a time; the effective batch stays {work.recipe.batch}.")
-        _release()
+        release()
 
 
 def _verify(work: Prepared, run: Path, progress: Progress) -> None:
@@ -276,11 +277,3 @@ def _agree(trainer: MaskedTrainer, progress: float) -> float:
     torch.distributed.broadcast(told, 0)
     agreed: float = told.item()
     return agreed
-
-
-def _release() -> None:
-    import gc
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
