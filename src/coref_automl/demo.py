@@ -43,8 +43,10 @@ RECIPE = LineRecipe(
 QUICK = replace(
     RECIPE,
     prepare=replace(RECIPE.prepare, seq_len=128, limit=8),
-    relation=RelationStage(rows=90, epochs=1),
+    train=replace(TRAIN, micro_batch=2),
+    relation=RelationStage(rows=90, epochs=1, batch_size=8),
 )
+"""A fraction of the texts, few rows at a time: under 1 GB."""
 
 
 def demo(out: Path, *, quick: bool = False, lang: str = "ko", progress: Progress | None = None) -> LineResult:

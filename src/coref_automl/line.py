@@ -216,6 +216,7 @@ def _dataset(recipe: LineRecipe, evalset: Path, out: Path, progress: Progress) -
 
 
 def _train(recipe: LineRecipe, dataset: Path, out: Path, progress: Progress) -> list[Path]:
+    from coref_automl.models.memory import release
     from coref_automl.training.recipe import TrainRecipe
     from coref_automl.training.run import train
 
@@ -242,15 +243,18 @@ def _train(recipe: LineRecipe, dataset: Path, out: Path, progress: Progress) -> 
         run = out / "runs" / objective
         progress.note(f"Training {objective}")
         train(replace(common, objective=objective, out=str(run)), progress=progress)
+        release()
         runs.append(run)
     return runs
 
 
 def _evaluate(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, progress: Progress) -> None:
     from coref_automl.evaluation.run import EvaluateRecipe, evaluate
+    from coref_automl.models.memory import release
 
     wanted = EvaluateRecipe(eval_sets=(evalset,), seq_len=recipe.prepare.seq_len, words=recipe.evaluate.words, seed=recipe.seed)
     evaluate(list(runs), wanted, progress=progress)
+    release()
 
 
 def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path) -> PrintedRecommendation:

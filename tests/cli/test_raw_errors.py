@@ -138,6 +138,21 @@ def test_options_of_evaluate(place: Path, said: Callable[..., str], options: tup
     assert reason in said(*EVALUATE, *options)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train --model model --dataset data --epochs 1e40 --device cpu",
+        "train --model model --dataset data --max-tokens 100000000000000000 --device cpu --dry-run",
+        "tokenizer --source local:texts.jsonl --vocab-size 1000 --holdout 1e308",
+        "tokenizer --source local:texts.jsonl --vocab-size 1000 --holdout nan",
+        "tokenizer --source local:texts.jsonl --vocab-size 1000 --holdout -1",
+    ],
+)
+def test_budgets_and_shares_beyond_all_bounds(place: Path, said: Callable[..., str], line: str) -> None:
+    option = next(word for word in ("epochs", "max-tokens", "holdout") if word in line)
+    assert f"--{option}" in said(*line.split(), "--out", "out")
+
+
 @pytest.mark.parametrize("command", ["adapt", "tune", "train", "re train", "re grid", "coref train"])
 def test_keys_that_are_no_text(place: Path, said: Callable[..., str], command: str) -> None:
     for key in ("2020-01-01", "3.5", "null", "0x" + "f" * 6_000):

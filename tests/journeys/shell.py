@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 COMMAND = Path(sys.executable).with_name("coref-automl")
-PATIENCE = 900.0
+PATIENCE = 3600.0
+"""Seconds for one command: half a minute each on two free cores, and many times that on busy ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,8 @@ def warm() -> None:
         if not module.name.endswith("__main__"):
             with suppress(ImportError):  # an optional package is missing
                 importlib.import_module(module.name)
+    with suppress(ImportError):
+        importlib.import_module("typer._adapters")  # left to the first option otherwise: half the time of a refusal
     typer.main.get_command = cache(typer.main.get_command)  # type: ignore[assignment]  # built anew for each call otherwise
     typer.main.get_command(app)
 

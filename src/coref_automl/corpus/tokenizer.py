@@ -67,6 +67,8 @@ def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | 
         raise RecipeError(f"vocab_size should lie {bounds}, not {recipe.vocab_size:,}; pass --vocab-size 16000.")
     if recipe.tails is not None and not 0 <= recipe.tails <= recipe.vocab_size:
         raise RecipeError(f"tails should lie between 0 and vocab_size ({recipe.vocab_size:,}), not {recipe.tails:,}.")
+    if not 0 <= recipe.holdout <= 0.5:
+        raise RecipeError(f"holdout should lie between 0 and 0.5, not {recipe.holdout:g}; correct --holdout.")
     with claimed(out, "tokenizer", fresh=True):
         return _learn(recipe, out, progress)
 

@@ -6,7 +6,6 @@ a run that resumes from its last whole epoch ends where an uninterrupted one doe
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 
 from coref_automl.errors import NotFinite
-from coref_automl.store import written_whole
+from coref_automl.models.memory import write_state
 from coref_automl.training.optimizer import Group, adamw
 from coref_automl.training.schedule import rate_factor
 
@@ -47,11 +46,8 @@ class Updates:
         self._optimizer.zero_grad(set_to_none=not keep_gradients)
 
     def save(self, path: Path, **more: Any) -> None:
-        """Torch fills memory, not the file: its writer would turn a Ctrl-C or a full disk into an error of its own."""
-        buffer = io.BytesIO()
-        torch.save({"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(), **more}, buffer)
-        with written_whole(path, "wb") as handle:
-            handle.write(buffer.getbuffer())
+        """Write model, optimizer and what else the caller needs to resume."""
+        write_state(path, {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(), **more})
 
     def load(self, path: Path) -> dict[str, Any] | None:
         """Put model and optimizer back where `save` left them; what else it kept, or None where nothing was saved."""

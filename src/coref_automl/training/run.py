@@ -21,6 +21,7 @@ from coref_automl.errors import DatasetError, ModelError, OutOfMemory
 from coref_automl.locks import claimed
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.load import quiet_library
+from coref_automl.models.memory import release
 from coref_automl.models.precision import software_rounding
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance
@@ -134,7 +135,7 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
                 ) from error
         micro = micro_batch(known(work.recipe.batch), micro // 2, work.processes)
         progress.note(f"Out of memory: continuing with {micro} rows at a time; the effective batch stays {work.recipe.batch}.")
-        _release()
+        release()
 
 
 def _verify(work: Prepared, run: Path, progress: Progress) -> None:
@@ -283,11 +284,3 @@ def _agree(trainer: MaskedTrainer, progress: float) -> float:
     torch.distributed.broadcast(shared, 0)
     agreed: float = shared.item()
     return agreed
-
-
-def _release() -> None:
-    import gc
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -127,6 +127,8 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
         raise RecipeError(f"A batch of {batch} rows cannot be shared by {processes} processes; choose a multiple of {processes}.")
     plan = Plan.of(dataset, batch=batch, seed=recipe.seed)
     last = total_steps(plan.steps_per_epoch, recipe.epochs, recipe.max_tokens, plan.tokens_per_epoch)
+    if last >= OPEN_END and recipe.max_minutes is None:
+        raise RecipeError(f"That is a budget of {last:g} steps; a run has under {OPEN_END:,}. Lower --epochs or --max-tokens.")
     device = pick_device(recipe.device)
     wanted = recipe.micro_batch or max(1, (_CPU_TOKENS if device == "cpu" else _GPU_TOKENS) // dataset.seq_len)
     micro = micro_batch(batch, min(wanted, max(1, -(-plan.rows // processes))), processes)

@@ -1,0 +1,56 @@
+"""Memory on the CPU. What is no longer used goes back to the system; a training state is written without a second copy of it."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from coref_automl.store import written_whole
+
+
+def release() -> None:
+    """Between two models: a trainer and its model refer to each other, and glibc keeps what they held for later requests."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # another C library
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def write_state(path: Path, state: dict[str, Any]) -> None:
+    """Write what `torch.load` reads, whole or not at all.
+
+    Torch turns an exception of the file it writes into one of its own, or dies of it: it is shown none, and the first is raised
+    once torch has ended.
+    """
+    with written_whole(path, "wb") as handle:
+        writer = _Writer(handle)
+        torch.save(state, writer)
+        if writer.error is not None:
+            raise writer.error
+
+
+class _Writer:
+    """A file that never refuses; it keeps the first error, a Ctrl-C included, and writes nothing more."""
+
+    def __init__(self, handle: IO[bytes]) -> None:
+        self._handle = handle
+        self.error: BaseException | None = None
+
+    def write(self, data: Any) -> int:
+        if self.error is None:
+            try:
+                self._handle.write(data)
+            except BaseException as error:
+                self.error = error
+        return len(data)
+
+    def flush(self) -> None:
+        return
