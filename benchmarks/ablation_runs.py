@@ -19,7 +19,7 @@ from coref_automl.config import from_mapping, to_mapping
 from coref_automl.errors import EvaluationError, InputError
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
-from coref_automl.relation.cache import RowCache
+from coref_automl.relation.data import RowCache
 from coref_automl.relation.evaluate import KIND
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.train import train_one_seed

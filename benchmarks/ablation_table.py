@@ -15,9 +15,8 @@ from coref_automl.errors import ComparisonError, InputError
 from coref_automl.records import Record
 from coref_automl.relation.data import RelationData, sentence_key
 from coref_automl.relation.evaluate import finished_seeds
-from coref_automl.relation.intervals import Scored, method_verdict
 from coref_automl.relation.labels import gold_indices
-from coref_automl.relation.metrics import score
+from coref_automl.relation.metrics import Scored, method_verdict, score
 from coref_automl.relation.results import read_probabilities
 from coref_automl.relation.scoring import has_predictions, stored_scores
 from coref_automl.statistics.methods import MethodVerdict

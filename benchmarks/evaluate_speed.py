@@ -16,8 +16,7 @@ from typing import Any
 
 from coref_automl.bench.measurement import PeakMemory, base_deberta
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.one import pick
-from coref_automl.evaluation.scorer import Scorer
+from coref_automl.evaluation.scorer import Scorer, pick
 from coref_automl.evaluation.words import sample
 from coref_automl.models.attention import use_attention
 from coref_automl.models.load import LoadedModel, load_tokenizer

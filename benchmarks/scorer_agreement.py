@@ -1,4 +1,6 @@
-"""Do two machines, or two dtypes, give the same hits? In: a model and a set. Out: a file of logit gaps; two such files compared.
+"""Do two machines, two dtypes or two attentions give the same hits?
+
+In: a model and a set. Out: a file of logit gaps; two such files compared.
 
     python benchmarks/scorer_agreement.py gaps --model M --eval-set S --device cpu --dtype float32 --out cpu.npz
     python benchmarks/scorer_agreement.py gaps --model M --eval-set S --device cuda --dtype float32 --out gpu.npz
@@ -47,7 +49,7 @@ def gap_of(row: torch.Tensor, matches: torch.Tensor, at: int) -> float:
 
 
 def gaps(arguments: argparse.Namespace) -> int:
-    loaded = load_masked_lm(arguments.model, seq_len=arguments.seq_len, device=arguments.device)
+    loaded = load_masked_lm(arguments.model, seq_len=arguments.seq_len, device=arguments.device, attention=arguments.attention)
     evalset = EvalSet.open(arguments.eval_set)
     seq_len = arguments.seq_len or loaded.seq_len
     scorer = WatchedScorer(loaded, evalset.noun_table(loaded.tokenizer), seq_len=seq_len, dtype=arguments.dtype)
@@ -60,7 +62,7 @@ def gaps(arguments: argparse.Namespace) -> int:
     np.savez_compressed(
         arguments.out, ids=np.array(ids), gaps=np.array([scorer.gaps[name] for name in ids]), ranks=np.array(ranks)
     )
-    where = f"{arguments.device}, {arguments.dtype}, torch {torch.__version__}"
+    where = f"{arguments.device}, {arguments.dtype}, attention {arguments.attention}, torch {torch.__version__}"
     print(f"{len(ids)} items, windows up to {seq_len}, {where}: {arguments.out}")
     return 0
 
@@ -96,6 +98,7 @@ def main() -> int:
     one.add_argument("--seq-len", type=int)
     one.add_argument("--device", default="cpu")
     one.add_argument("--dtype", default="float32")
+    one.add_argument("--attention", default="auto", help="auto, eager, flex or fused")
     one.add_argument("--items", type=int, default=500, help="items a task")
     one.add_argument("--out", type=Path, required=True)
     two = verbs.add_parser("compare", help="compare two files of gaps")

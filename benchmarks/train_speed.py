@@ -71,7 +71,7 @@ def main() -> None:
 
 def documents(kind: str, length: int, seed: int = 0) -> list[str]:
     """600 `short` ones of 50 to 500 words, or 64 `long` ones, each enough for many rows: they are cut into rows all but full."""
-    from coref_automl.corpus.bundled import passages
+    from coref_automl.corpus.sources import passages
 
     words = " ".join(passage.text for passage in passages()).split()
     rng = np.random.default_rng(seed)

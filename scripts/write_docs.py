@@ -4,14 +4,14 @@ import ast
 import sys
 from pathlib import Path
 
-from coref_automl.cli.reference import reference
+from coref_automl.cli.app import reference
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "coref_automl"
 BEGIN, END = "<!-- tree -->\n```\n", "```\n<!-- /tree -->"
 ROOMS = (
-    "", "statistics", "models", "corpus", "evaluation", "comparison", "training", "relation", "coreference", "tuning", "bench",
-    "cli",
+    "", "statistics", "models", "corpus", "evaluation", "comparison", "training", "relation", "coreference", "tuning", "report",
+    "bench", "cli",
 )  # fmt: skip
 REST = """\
 assets/                     the bundled encoder, evaluation set and texts

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from coref_automl.comparison.archive import archive
-from coref_automl.comparison.report import report
+from coref_automl.report.checkpoint_report import report
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "results" / "experiment"

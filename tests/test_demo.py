@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from coref_automl.demo import ITEMS, RECIPE
-from coref_automl.evaluation.items import EvalRecipe, prepare_eval
+from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.vocabulary import entry_words
 

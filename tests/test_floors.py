@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -57,6 +58,26 @@ def test_statistics_imports_numpy_and_records_alone() -> None:
     outside = {name.split(".")[0] for path in paths for name in imported(path)} - set(sys.stdlib_module_names)
     assert outside == {"numpy", "coref_automl"}
     assert {target[0] for path in paths for target in imports(path)} == {"records", "statistics"}
+
+
+BELOW_THE_REPORT = [
+    path for path in sorted(ROOT.rglob("*.py")) if floor_of(path.relative_to(ROOT).parts) < FLOORS.index("report")
+]
+MARKUP = re.compile(r"</(html|body|div|p|table|td|mark|strong)>|<!doctype|vega", re.IGNORECASE)
+WORDLESS = ("comparison", "tuning")
+"""Rooms with results and no Korean text of their own to work on."""
+
+
+@pytest.mark.parametrize("path", BELOW_THE_REPORT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_room_below_the_report_knows_html_or_charts(path: Path) -> None:
+    constants = [node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)]
+    assert not [text for text in constants if isinstance(text, str) and MARKUP.search(text)]
+    assert not {"jinja2", "vl_convert"} & {name.split(".")[0] for name in imported(path)}
+
+
+@pytest.mark.parametrize("room", WORDLESS)
+def test_rooms_of_results_speak_no_korean(room: str) -> None:
+    assert not [path.name for path in (ROOT / room).glob("*.py") if re.search("[가-힣]", path.read_text("utf-8"))]
 
 
 def test_the_rule_would_notice_an_upward_import(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from coref_automl.comparison.compare import compare
 from coref_automl.config import read_recipe
 from coref_automl.corpus.synthetic.writer import documents
 from coref_automl.errors import CorefError, FolderError, RecipeError
-from coref_automl.evaluation.items import EvalSet
+from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage, line_recipe, run_line
 from coref_automl.models.build import build_masked_lm, train_tokenizer
+from coref_automl.report.printout import compare
 
 ROOT = Path(__file__).parents[1]
 

@@ -58,7 +58,7 @@ def test_nested_records_survive_json() -> None:
     ("data", "message"),
     [
         ({"id": "a", "source": "b", "text": "c", "colour": "red"}, "colour"),
-        ({"id": "a"}, "incomplete"),
+        ({"id": "a"}, "the key .source. is missing"),
         ([1, 2], "object"),
     ],
 )

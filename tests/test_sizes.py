@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from coref_automl.cli.app import run
-from coref_automl.evaluation.items import bundled_eval_set
+from coref_automl.evaluation.evalset import bundled_eval_set
 from coref_automl.models.files import folder_of
 
 MINI = "bundled:ko-mini"
@@ -197,11 +197,11 @@ def test_an_edited_array_is_noticed_before_the_first_step(dataset: Path, tmp_pat
 
 
 def test_the_checksum_names_the_shard(dataset: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
-    from coref_automl.corpus import checksums
+    from coref_automl.corpus import dataset as arrays
 
     folder = tmp_path / "sharded"
-    monkeypatch.setattr(checksums, "SHARD", 4096)
-    monkeypatch.setattr(checksums, "LEAST", 4096)
+    monkeypatch.setattr(arrays, "SHARD", 4096)
+    monkeypatch.setattr(arrays, "LEAST", 4096)
     assert run(["prepare", "entity", *SMALL, "--seq-len", "64", "--out", str(folder)]) == 0
     raw = bytearray((folder / "tokens.npy").read_bytes())
     raw[4096 + 7] ^= 1

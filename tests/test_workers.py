@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from coref_automl.errors import MissingExtra, WorkError
 from coref_automl.workers import Job, Outcome, run_jobs
 
 HERE = "tests.test_workers"
@@ -20,6 +21,19 @@ def double(number: int) -> int:
 
 def fail(number: int) -> int:
     raise ValueError(f"no {number}")
+
+
+def lack() -> None:
+    raise MissingExtra("ray", "scale", "--engine ray")
+
+
+class Stubborn(Exception):
+    def __init__(self, what: str, where: str) -> None:  # cannot be pickled: one argument is kept and two are needed
+        super().__init__(f"{what} at {where}")
+
+
+def be_stubborn() -> None:
+    raise Stubborn("stuck", "home")
 
 
 def die_once(mark: str) -> str:
@@ -55,8 +69,19 @@ def test_an_exception_is_the_jobs_answer_and_stops_no_other() -> None:
     for workers in (1, 2):
         outcomes = run_jobs(mixed, workers=workers)
         assert [outcome.value for outcome in outcomes] == [0, None, 2]
-        assert outcomes[1].error == "ValueError: no 0"
+        assert isinstance(outcomes[1].error, ValueError)
+        assert str(outcomes[1].error) == "no 0"
         assert outcomes[1].attempts == 1
+
+
+def test_an_exception_travels_as_itself() -> None:
+    lacking = [Job("lack", f"{HERE}:lack", {}), Job("stubborn", f"{HERE}:be_stubborn", {})]
+    for workers, kind in ((1, Stubborn), (2, WorkError)):
+        first, second = (outcome.error for outcome in run_jobs(lacking, workers=workers))
+        assert isinstance(first, MissingExtra)
+        assert str(first) == "--engine ray needs ray, which is not installed. Run: pip install 'coref-automl[scale]'"
+        assert isinstance(second, kind)
+        assert "stuck at home" in str(second)
 
 
 def test_a_killed_worker_is_replaced_and_its_job_tried_again(tmp_path: Path) -> None:
@@ -68,7 +93,7 @@ def test_a_killed_worker_is_replaced_and_its_job_tried_again(tmp_path: Path) -> 
 
 def test_a_job_that_kills_every_worker_ends_as_an_error() -> None:
     outcomes = run_jobs([Job("deadly", f"{HERE}:always_die", {}), *jobs("double", 1)], workers=2, retries=1)
-    assert outcomes[0].error == "the worker process died 2 times"
+    assert str(outcomes[0].error) == "the worker process died 2 times"
     assert outcomes[1].value == 0
 
 
@@ -87,7 +112,7 @@ def test_ray_keeps_order_answers_and_the_job_of_a_killed_worker(ray_cluster: Non
     outcomes = run_jobs(mixed, engine="ray", retries=1, on_outcome=heard.append)
     assert [outcome.value for outcome in outcomes] == ["alive", 0, 2, 4, None]
     assert outcomes[4].error is not None
-    assert "no 0" in outcomes[4].error
+    assert "no 0" in str(outcomes[4].error)
     assert len(heard) == 5
     deadly = run_jobs([Job("deadly", f"{HERE}:always_die", {})], engine="ray", retries=1)[0]
     assert deadly.value is None

@@ -10,9 +10,6 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coref_automl.comparison.compare import compare as compare
-    from coref_automl.comparison.recommend import recommend as recommend
-    from coref_automl.comparison.report import report as report
     from coref_automl.coreference.predict import Resolved as Resolved
     from coref_automl.coreference.predict import coreference as coreference
     from coref_automl.coreference.recipe import CoreferenceRecipe as CoreferenceRecipe
@@ -20,8 +17,8 @@ if TYPE_CHECKING:
     from coref_automl.corpus.prepare import prepare as prepare
     from coref_automl.corpus.recipe import PrepareRecipe as PrepareRecipe
     from coref_automl.errors import CorefError as CorefError
-    from coref_automl.evaluation.items import EvalRecipe as EvalRecipe
-    from coref_automl.evaluation.items import prepare_eval as prepare_eval
+    from coref_automl.evaluation.prepare import EvalRecipe as EvalRecipe
+    from coref_automl.evaluation.prepare import prepare_eval as prepare_eval
     from coref_automl.evaluation.run import EvaluateRecipe as EvaluateRecipe
     from coref_automl.evaluation.run import evaluate as evaluate
     from coref_automl.records import ClozeItem as ClozeItem
@@ -32,6 +29,9 @@ if TYPE_CHECKING:
     from coref_automl.records import ItemScore as ItemScore
     from coref_automl.relation.recipe import RelationRecipe as RelationRecipe
     from coref_automl.relation.train import train_relation as train_relation
+    from coref_automl.report.checkpoint_report import report as report
+    from coref_automl.report.printout import compare as compare
+    from coref_automl.report.printout import recommend as recommend
     from coref_automl.training.recipe import TrainRecipe as TrainRecipe
     from coref_automl.training.run import train as train
 
@@ -42,7 +42,7 @@ _HOMES = {
     "CoreferenceRecipe": "coreference.recipe",
     "Document": "records",
     "Estimate": "records",
-    "EvalRecipe": "evaluation.items",
+    "EvalRecipe": "evaluation.prepare",
     "EvaluateRecipe": "evaluation.run",
     "Evaluation": "records",
     "ItemScore": "records",
@@ -50,13 +50,13 @@ _HOMES = {
     "RelationRecipe": "relation.recipe",
     "Resolved": "coreference.predict",
     "TrainRecipe": "training.recipe",
-    "compare": "comparison.compare",
+    "compare": "report.printout",
     "coreference": "",
     "evaluate": "evaluation.run",
     "prepare": "corpus.prepare",
-    "prepare_eval": "evaluation.items",
-    "recommend": "comparison.recommend",
-    "report": "comparison.report",
+    "prepare_eval": "evaluation.prepare",
+    "recommend": "report.printout",
+    "report": "",
     "train": "training.run",
     "train_coreference": "coreference.train",
     "train_relation": "relation.train",
@@ -68,8 +68,8 @@ __all__ = sorted([*_HOMES, "__version__"])
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return version("coref-automl")
-    if name == "coreference":  # a room that can be called: importing any of its modules puts it in this place, too
-        return importlib.import_module("coref_automl.coreference")
+    if _HOMES.get(name) == "":  # a room that can be called: importing any of its modules puts it in this place, too
+        return importlib.import_module(f"coref_automl.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(f"coref_automl.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'coref_automl' has no attribute {name!r}")

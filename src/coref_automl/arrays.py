@@ -6,6 +6,7 @@ Whatever is wrong with a file is an InputError that says it in half a sentence; 
 from __future__ import annotations
 
 import math
+import zlib
 from pathlib import Path
 from typing import IO, Any
 from zipfile import BadZipFile, ZipFile
@@ -40,7 +41,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
                     _check_claim(handle, entry.file_size)
         with np.load(path, allow_pickle=False) as held:
             return {name: held[name] for name in held.files}
-    except (OSError, ValueError, EOFError, MemoryError, KeyError, NotImplementedError, BadZipFile) as error:
+    except (OSError, ValueError, EOFError, MemoryError, KeyError, NotImplementedError, BadZipFile, zlib.error) as error:
         raise InputError(f"{path.name}: {_why(error)}") from error
 
 

@@ -13,9 +13,11 @@ CorefError
 │   ├── FolderError           an output folder holds something else
 │   └── MissingExtra          an optional package is not installed
 └── WorkError             exit 1: the work itself failed
-    ├── TrainingError         a loss that is not a number, memory that cannot suffice
+    ├── TrainingError         training cannot continue
+    │   ├── NotFinite             the loss is NaN or infinite
+    │   └── OutOfMemory           not even the smallest batch fits
     ├── EvaluationError       one or more checkpoints could not be scored
-    ├── TuningError           a study that cannot go on
+    ├── TuningError           a study that cannot continue
     └── StorageError          the disk is full or a folder cannot be written
 """
 
@@ -70,7 +72,11 @@ class FolderError(InputError):
 
 class MissingExtra(InputError):
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {package}, which is not installed. Run: pip install 'coref-automl[{extra}]'")
+        super().__init__(package, extra, purpose)  # as they came, so that the error can travel between processes
+
+    def __str__(self) -> str:
+        package, extra, purpose = self.args
+        return f"{purpose} needs {package}, which is not installed. Run: pip install 'coref-automl[{extra}]'"
 
 
 class WorkError(CorefError):
@@ -78,6 +84,14 @@ class WorkError(CorefError):
 
 
 class TrainingError(WorkError):
+    pass
+
+
+class NotFinite(TrainingError):
+    pass
+
+
+class OutOfMemory(TrainingError):
     pass
 
 

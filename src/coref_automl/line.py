@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from coref_automl.config import from_mapping, nearest, read_yaml
+from coref_automl.config import from_mapping, nearest, read_yaml, shown
 from coref_automl.errors import RecipeError
 from coref_automl.locks import claimed
 from coref_automl.models.families import too_long
@@ -19,7 +19,7 @@ from coref_automl.records import Record, Task
 from coref_automl.store import write_json
 
 if TYPE_CHECKING:
-    from coref_automl.comparison.recommend import Recommendation
+    from coref_automl.report.printout import PrintedRecommendation
 
 Objective = Literal["mlm", "combined", "entity"]
 
@@ -98,6 +98,10 @@ class LineRecipe:
     seed: int = 0
     lang: Literal["ko", "en"] = "ko"
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise RecipeError(f"seed should be 0 or more and below 2**63, not {self.seed}; correct --seed.")
+
 
 @dataclass(frozen=True, slots=True)
 class LineResult(Record):
@@ -123,16 +127,18 @@ def line_recipe(path: Path | None, asked: Mapping[str, Any]) -> LineRecipe:
     for key, value in asked.items():
         if isinstance(value, Mapping):
             given = {name: entry for name, entry in value.items() if entry is not None}
-            if given:
-                data[key] = {**(data.get(key) or {}), **given}
+            written = data.get(key) or {}
+            if given and isinstance(written, Mapping):  # what is none is refused below, with the file's name
+                data[key] = {**written, **given}
         elif value is not None:
             data[key] = value
     for key in data:
         if key not in LineRecipe.__dataclass_fields__:
-            raise RecipeError(f"{path}: unknown key {key!r}. {nearest(key, LineRecipe.__dataclass_fields__)}")
+            raise RecipeError(f"{path}: unknown key {shown(key)}. {nearest(key, LineRecipe.__dataclass_fields__)}")
     if "model" not in data:
         raise RecipeError("Name the model to adapt with --model, for example --model bundled:ko-mini.")
-    if not data.get("prepare", {}).get("sources"):
+    prepared = data.get("prepare") or {}
+    if isinstance(prepared, Mapping) and not prepared.get("sources"):
         raise RecipeError("Name the texts with --source, for example --source local:articles.jsonl.")
     return from_mapping(LineRecipe, data, str(path or "options"))
 
@@ -164,7 +170,8 @@ def _run(recipe: LineRecipe, out: Path, progress: Progress) -> LineResult:
 
 
 def _eval_set(recipe: LineRecipe, out: Path, progress: Progress) -> Path:
-    from coref_automl.evaluation.items import EvalRecipe, bundled_eval_set, prepare_eval
+    from coref_automl.evaluation.evalset import bundled_eval_set
+    from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
 
     stage = recipe.evaluate
     if stage.set == "bundled":
@@ -246,9 +253,9 @@ def _evaluate(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, progress:
     evaluate(list(runs), wanted, progress=progress)
 
 
-def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path) -> Recommendation:
-    from coref_automl.comparison.recommend import recommend
+def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path) -> PrintedRecommendation:
     from coref_automl.evaluation.evalset import EvalSet
+    from coref_automl.report.printout import recommend
 
     stage = recipe.evaluate
     items = EvalSet.open(evalset).fingerprint
@@ -257,8 +264,8 @@ def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path) -> Recom
 
 def _report(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, progress: Progress) -> Path:
     """Written last, so that it holds the relation extraction too."""
-    from coref_automl.comparison.report import report
     from coref_automl.evaluation.evalset import EvalSet
+    from coref_automl.report.checkpoint_report import report
 
     stage = recipe.evaluate
     progress.note("Writing the report")

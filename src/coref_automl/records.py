@@ -1,27 +1,22 @@
-"""The shapes that cross the borders between rooms. Each is frozen, and reads from and writes to plain JSON."""
+"""The records that one room hands to another. Each is frozen, and converts to and from plain JSON."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import reprlib
-import types
-import typing
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Literal, Self, cast
 
-from coref_automl.errors import InputError
-
-SCHEMA = 1
-"""Version of the shapes below. A file of another version is refused with the command that makes it anew."""
+from coref_automl.decoder import SCHEMA as SCHEMA
+from coref_automl.decoder import decode_stored
 
 Half = Literal["select", "confirm"]
-Task = Literal["real", "real-far", "lambada", "gold"]
+Task = str
+"""Name of a task: a key of the table in `evaluation/tasks`."""
 
 
 class Record:
-    """What every record can do: become JSON, and come back from it."""
+    """A dataclass that converts to plain JSON and back."""
 
     __slots__ = ()
 
@@ -30,12 +25,12 @@ class Record:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
-        return _build(cls, data, cls.__name__)
+        return decode_stored(cls, data, cls.__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Document(Record):
-    """A text and where it comes from. `id` is unique within its source."""
+    """A text and its origin. `id` is unique within its source."""
 
     id: str
     source: str
@@ -45,12 +40,12 @@ class Document(Record):
 
 @dataclass(frozen=True, slots=True)
 class ClozeItem(Record):
-    """One hidden span of one document. The same for every model and every length.
+    """One hidden span of one document, the same for every model and every length.
 
     `start:end` is the hidden span of the document's text and `text[start:end] == answer`. The antecedent is the first mention
     (real), the nearest other occurrence (real-far) or the nearest other mention of the entity (gold). `candidates` are groups of
     surfaces, the right group first; outside gold every group holds one word. `distance` counts reference tokens from antecedent
-    to gap, -1 where there is no antecedent.
+    to gap, -1 without an antecedent.
     """
 
     id: str
@@ -74,9 +69,9 @@ class ClozeItem(Record):
 
 @dataclass(frozen=True, slots=True)
 class ItemScore(Record):
-    """What one model makes of one item. Ranks count from 1; 0 means that no entry of the vocabulary can match.
+    """The score of one model on one item. Ranks count from 1; 0 means that no vocabulary entry can match.
 
-    `word_rank` is the rank of the right group among the item's candidates, ties against it; None where `word` was not run.
+    `word_rank` is the rank of the right group among the item's candidates, ties against it; None if `word` was not run.
     Cluster, source, tag, distance and answer are the item's, repeated so that a file of scores can be read alone.
     """
 
@@ -103,7 +98,7 @@ class ItemScore(Record):
 
 @dataclass(frozen=True, slots=True)
 class Estimate(Record):
-    """A number with its 95% interval and the count of items behind it."""
+    """A number with its 95% interval and the number of items behind it."""
 
     value: float
     low: float
@@ -118,7 +113,7 @@ class Estimate(Record):
 class Provenance(Record):
     """How a checkpoint came to be; written beside its weights as `training.json`.
 
-    `planned_end`: the last step of a run of fixed length that looked at no evaluation set, so that nothing chose this checkpoint.
+    `planned_end`: the last step of a run of fixed length without an evaluation set: nothing selected this checkpoint.
     """
 
     run: str
@@ -136,7 +131,7 @@ class Provenance(Record):
 
     @property
     def data(self) -> str:
-        """What it was trained on: the bytes' name where it is known, for folders move."""
+        """What it was trained on: the fingerprint of the dataset where it is known, because folders move."""
         return self.dataset_bytes or self.dataset
 
 
@@ -146,7 +141,7 @@ class Evaluation(Record):
 
     `estimates` maps a metric's name (see evaluation/metrics) to its estimate; a metric that was not run is absent.
     `fingerprints` name bytes: weights, items, tokenizer. `baselines` maps a baseline's name to its own estimates. `evalset_path`
-    is where the set stood when it was last evaluated on; empty in an archive.
+    is where the set was when it was last evaluated on; empty in an archive.
     """
 
     checkpoint: str
@@ -168,20 +163,20 @@ class Evaluation(Record):
 
     @property
     def condition(self) -> tuple[object, ...]:
-        """How it was scored, whatever the model: the items' bytes, scorer version, dtype, length."""
+        """How it was scored, whatever the model: fingerprint of the items, scorer version, dtype, length."""
         return self.fingerprints.get("items", ""), self.scorer, self.dtype, self.seq_len
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What it is, whatever it is called and wherever it stands: all bytes, scorer version, dtype, length."""
+        """What it is, whatever its name and folder: all fingerprints, scorer version, dtype, length."""
         return tuple(sorted(self.fingerprints.items())), *self.condition
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Record):
-    """A paired answer: is `name` different from `reference` on `metric`? Points are fractions, not percent.
+    """A paired comparison: does `name` differ from `reference` on `metric`? Differences are fractions, not percent.
 
-    `family` is the count of comparisons that `p_adjusted` allows for.
+    `family` is the number of comparisons that `p_adjusted` corrects for.
     """
 
     name: str
@@ -198,7 +193,7 @@ class Comparison(Record):
 
 
 def half_of(cluster: str) -> Half:
-    """Each cluster belongs to one half for ever: `select` chooses, `confirm` judges."""
+    """The half of a cluster, which never changes: `select` chooses, `confirm` judges."""
     return "select" if hashlib.sha256(cluster.encode()).digest()[0] < 128 else "confirm"
 
 
@@ -210,53 +205,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(entry) for entry in value]
     return value
-
-
-T = TypeVar("T")
-
-
-@cache
-def _shape(cls: Any) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
-
-
-def _build(cls: type[T], data: Any, where: str) -> T:
-    """Rebuild a record; a missing or surplus key is an error that names it."""
-    if not isinstance(data, dict):
-        raise InputError(f"{where} should be an object, not {type(data).__name__}; the file was written by something else.")
-    shape = _shape(cast(Any, cls))
-    if surplus := set(data) - set(shape):
-        raise InputError(f"{where} has the unknown key {sorted(surplus)[0]!r}; the file was written by another version.")
-    try:
-        return cls(**{key: _value(shape[key], entry, f"{where}.{key}") for key, entry in data.items()})
-    except TypeError as error:
-        raise InputError(f"{where} is incomplete ({error}); the file was written by another version.") from error
-
-
-def _value(kind: Any, value: Any, where: str) -> Any:
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        return _build(kind, value, where)
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (types.UnionType, typing.Union):
-        inner = [a for a in arguments if a is not types.NoneType]
-        return None if value is None and len(inner) < len(arguments) else _value(inner[0], value, where)
-    if (origin is tuple and not isinstance(value, list | tuple)) or (origin is dict and not isinstance(value, dict)):
-        raise _unlike(where, value)
-    if origin is tuple:
-        if arguments[1:] != (...,) and len(arguments) != len(value):
-            raise InputError(f"{where} should have {len(arguments)} entries, not {len(value)}; the file was edited.")
-        kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
-        return tuple(_value(k, entry, where) for k, entry in zip(kinds, value, strict=True))
-    if origin is dict:
-        return {key: _value(arguments[1], entry, f"{where}.{key}") for key, entry in value.items()}
-    accepted = _ACCEPTED.get(kind)
-    if accepted is not None and (not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool)):
-        raise _unlike(where, value)
-    return value
-
-
-_ACCEPTED: dict[Any, tuple[type, ...]] = {str: (str,), int: (int,), float: (float, int), bool: (bool,)}
-
-
-def _unlike(where: str, value: Any) -> InputError:
-    return InputError(f"{where} cannot be {reprlib.repr(value)}; the file was edited, or written by something else.")

@@ -1,9 +1,9 @@
-"""Run many jobs. In: jobs that name a function. Out: one outcome a job, in the order of the jobs; nothing is lost.
+"""Run many jobs. In: jobs that name a function. Out: one outcome per job, in the order of the jobs; nothing is lost.
 
-Engines: `local` processes (one a device), or `ray` over a cluster. A job's function is named as "package.module:function" and its
-arguments and result are plain JSON values, so that the same job runs here, in another process, or on another machine. A worker
-that dies (killed, out of memory) is replaced and its job tried again; an exception is the job's own answer and is not. On Ray a
-job works in the folder of the caller, which all machines must see: relative paths mean the same everywhere.
+Engines: `local` processes (one per device), or `ray` over a cluster. A job's function is named as "package.module:function" and
+its arguments and result are plain JSON values, so that one job runs here, in another process, or on another machine. A worker
+that dies (killed, out of memory) is replaced and its job retried; an exception is the job's own answer, travels as itself and is
+not retried. On Ray a job works in the folder of the caller, which all machines must see, so that relative paths mean the same.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import pickle
 import platform
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,10 +21,11 @@ from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import Any, Literal
 
-from coref_automl.errors import MissingExtra
+from coref_automl.errors import FolderError, MissingExtra, WorkError
 
 Engine = Literal["local", "ray"]
 _SPAWN = get_context("spawn")
+Answer = tuple[Any, Exception | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +37,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a job: a value, or the error of its last attempt."""
+    """What became of a job: a value, or the exception of its last attempt."""
 
     job: Job
     value: Any = None
-    error: str | None = None
+    error: Exception | None = None
     attempts: int = 1
 
 
@@ -96,12 +98,24 @@ def _in_this_process(jobs: Sequence[Job], tell: Callable[[Outcome], None]) -> li
     return outcomes
 
 
-def _call(target: str, arguments: dict[str, Any]) -> tuple[Any, str | None]:
+def _call(target: str, arguments: dict[str, Any]) -> Answer:
     module, _, name = target.partition(":")
     try:
         return getattr(importlib.import_module(module), name)(**arguments), None
     except Exception as error:
-        return None, f"{type(error).__name__}: {error}"
+        return None, error
+
+
+def _portable(answer: Answer) -> Answer:
+    """An answer that another process can read: a library's exception that cannot be pickled becomes one of ours."""
+    value, error = answer
+    if error is None:
+        return answer
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return value, WorkError(f"{type(error).__name__}: {error}")
+    return answer
 
 
 @dataclass(slots=True)
@@ -142,7 +156,7 @@ class _Pool:
                     if answer is None and attempts[index] <= self.retries:
                         waiting.appendleft(index)
                         continue
-                    value, error = answer or (None, f"the worker process died {attempts[index]} times")
+                    value, error = answer or (None, _died(attempts[index]))
                     outcomes[index] = Outcome(jobs[index], value, error, attempts[index])
                     self.tell(outcomes[index])
         finally:
@@ -165,10 +179,10 @@ class _Pool:
         ready = set(connection.wait([worker.pipe for worker in self.workers]))
         return [worker for worker in self.workers if worker.pipe in ready]
 
-    def _answer(self, worker: _Worker) -> tuple[Any, str | None] | None:
+    def _answer(self, worker: _Worker) -> Answer | None:
         """The worker's answer, or None when it is dead; a dead one is replaced in its place."""
         try:
-            answer: tuple[Any, str | None] = worker.pipe.recv()
+            answer: Answer = worker.pipe.recv()
             worker.job = None
             return answer
         except (EOFError, OSError):
@@ -187,13 +201,17 @@ class _Pool:
                 worker.process.kill()
 
 
+def _died(attempts: int) -> WorkError:
+    return WorkError(f"the worker process died {attempts} time{'s' if attempts > 1 else ''}")
+
+
 def _serve(pipe: Any, environment: dict[str, str]) -> None:
     """A worker's life: take a job, answer, until the pipe closes."""
     os.environ.update(environment)
     try:
         while True:
             target, arguments = pipe.recv()
-            pipe.send(_call(target, arguments))
+            pipe.send(_portable(_call(target, arguments)))
     except (EOFError, KeyboardInterrupt, BrokenPipeError):
         return
 
@@ -210,11 +228,11 @@ def ray_remote(function: Callable[..., Any], *, retries: int, cpu: bool) -> Any:
     return ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(function)
 
 
-def _call_in(folder: str, target: str, arguments: dict[str, Any]) -> tuple[Any, str | None]:
+def _call_in(folder: str, target: str, arguments: dict[str, Any]) -> Answer:
     if not Path(folder).is_dir():
-        return None, f"{folder} is not there on {platform.node()}; start the command in a folder that all machines see."
+        return None, FolderError(f"{folder} does not exist on {platform.node()}; start the command in a folder all machines see.")
     with chdir(folder):
-        return _call(target, arguments)
+        return _portable(_call(target, arguments))
 
 
 def _on_ray(jobs: Sequence[Job], retries: int, tell: Callable[[Outcome], None], *, cpu: bool) -> list[Outcome]:
@@ -229,7 +247,7 @@ def _on_ray(jobs: Sequence[Job], retries: int, tell: Callable[[Outcome], None], 
         try:
             value, error = ray.get(done[0])
         except ray.exceptions.RayError as failure:
-            value, error = None, f"{type(failure).__name__}: {str(failure).splitlines()[0]}"
+            value, error = None, WorkError(f"{type(failure).__name__}: {str(failure).splitlines()[0]}")
         outcomes[index] = Outcome(jobs[index], value, error)
         tell(outcomes[index])
     return [outcomes[index] for index in range(len(jobs))]

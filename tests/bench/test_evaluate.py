@@ -11,7 +11,7 @@ from coref_automl.bench import evaluate
 from coref_automl.bench.measurement import PeakMemory
 from coref_automl.cli.app import run as command
 from coref_automl.errors import EvalSetError
-from coref_automl.evaluation.nouns import build_table, save_table
+from coref_automl.evaluation.answers import build_table, save_table
 from coref_automl.korean import Tagger
 from coref_automl.models.load import tokenizer_fingerprint
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint, tokenizer_of

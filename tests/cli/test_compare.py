@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coref_automl.cli.app import run
-from coref_automl.comparison import charts
+from coref_automl.report import charts
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
 

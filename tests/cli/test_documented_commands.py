@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-import coref_automl.cli.commands  # noqa: F401  every verb on the app
-from coref_automl.cli.app import TyperException, app
+from coref_automl.cli.app import TyperException, load_commands
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 VALUES = {"length": "1536", "objective": "entity", "seed": "0", "start": "entity-2048-s0"}
@@ -27,7 +26,7 @@ def commands(page: Path) -> list[str]:
 
 def parse(line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(load_commands())
     while words[0] in getattr(command, "commands", {}):
         command, words = command.commands[words[0]], words[1:]
     assert not hasattr(command, "commands")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from coref_automl.cli.app import run
-from coref_automl.evaluation.items import EvalSet
+from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.models.vocabulary import entry_words
-from tests.evaluation.test_items import text_of, write
+from tests.evaluation.test_prepare import text_of, write
 from tests.evaluation.tiny import tokenizer_of
 
 

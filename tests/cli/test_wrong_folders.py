@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coref_automl.cli.app import run
-from coref_automl.evaluation.items import bundled_eval_set
+from coref_automl.evaluation.evalset import bundled_eval_set
 from coref_automl.store import claim_folder
 
 MINI = "bundled:ko-mini"

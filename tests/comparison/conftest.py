@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from coref_automl.cli.app import run as command
+from coref_automl.evaluation.answers import save_table
 from coref_automl.evaluation.evalset import freeze
 from coref_automl.evaluation.metrics import summarise
-from coref_automl.evaluation.nouns import save_table
 from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.records import Document, Evaluation, ItemScore, Provenance, Task
 from coref_automl.store import mark_done, write_json, write_jsonl

@@ -13,16 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.comparison.archive import archive
-from coref_automl.comparison.compare import compare
+from coref_automl.comparison.archive import archive, without_paths
 from coref_automl.comparison.groups import read_groups
-from coref_automl.comparison.recommend import recommend
-from coref_automl.comparison.report import report
 from coref_automl.errors import CorefError, FolderError, InputError
-from coref_automl.evaluation.archive import document_names, without_paths
+from coref_automl.evaluation.columns import document_names
 from coref_automl.evaluation.metrics import GROUPINGS, breakdown, summarise
-from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.records import Evaluation, ItemScore, Provenance, half_of
+from coref_automl.report.checkpoint_report import report
+from coref_automl.report.printout import compare, recommend
 from coref_automl.store import read_json, write_json, write_jsonl
 from tests.comparison.conftest import WORDS, Maker, Model
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from coref_automl.comparison import checkpoints, conclusions, curves, pairs
 from coref_automl.comparison.arms import arms, base_of
-from coref_automl.comparison.compare import compare
 from coref_automl.comparison.groups import read_groups
-from coref_automl.comparison.page import Charts, Points, Say, Section, Table, Text
-from coref_automl.comparison.recommend import recommend
-from coref_automl.comparison.sentences import Lang
-from coref_automl.comparison.study import Study, study_of
-from coref_automl.comparison.study_page import results_csv
+from coref_automl.report import conclusions
+from coref_automl.report.checkpoint_report import results_csv
+from coref_automl.report.language import Lang, Say
+from coref_automl.report.page import Charts, Points, Section, Table, Text
+from coref_automl.report.printout import compare, recommend
+from coref_automl.report.sections import curves, differences, peaks
+from coref_automl.report.subject import Subject, subject_of
 from coref_automl.statistics.closed_forms import holm
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
@@ -43,8 +43,8 @@ def steps(run: str, skill: float, *, seq_len: int = 128) -> list[Model]:
     return [Model(run, step, skill - 30 / step, seq_len=seq_len) for step in (100, 200)]
 
 
-def read_study(root: Path, lang: Lang = "en") -> Study:
-    return study_of(read_groups([str(root)])[0], say=Say(lang), margin=0.02, seed=0, target={})
+def read_study(root: Path, lang: Lang = "en") -> Subject:
+    return subject_of(read_groups([str(root)])[0], say=Say(lang), margin=0.02, seed=0, target={})
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def texts(section: Section | None) -> str:
 
 
 def test_differences_have_a_table_for_each_reference(two: Path) -> None:
-    section = pairs.differences(read_study(two))
+    section = differences.draw(read_study(two))
     assert section is not None
     tables = [block for block in section.blocks if isinstance(block, Table)]
     assert [table.head[2] for table in tables] == ["difference from strong", "difference from weak", "difference"]
@@ -199,7 +199,7 @@ def test_differences_have_a_table_for_each_reference(two: Path) -> None:
     assert said is not None
     assert any("of 4 checkpoints are shown better than the model that each began from" in item
                for block in said.blocks if isinstance(block, Points) for item in block.items)  # fmt: skip
-    korean = texts(pairs.differences(read_study(two, "ko")))
+    korean = texts(differences.draw(read_study(two, "ko")))
     assert "그것이 시작한 모델입니다: strong (2), weak (2)" in korean
 
 
@@ -219,7 +219,7 @@ def test_random_weights_are_no_base_that_could_be_evaluated(tmp_path: Path) -> N
         ("ko", "n: 새 모델로 시작해", "평가되지"),
     ):
         study = read_study(root, lang)  # type: ignore[arg-type]
-        for section in (pairs.differences(study), checkpoints.best_of_families(study), curves.learning_curves(study)):
+        for section in (differences.draw(study), peaks.draw(study), curves.draw(study)):
             assert said in texts(section)
             assert wrong not in str(section)
 
@@ -250,7 +250,7 @@ def names(section: Section | None) -> list[str]:
 
 def test_curves_have_a_named_line_for_each_base(two: Path) -> None:
     study = read_study(two)
-    section = curves.learning_curves(study)
+    section = curves.draw(study)
     held = {entry.name: entry.evaluation.estimates["real1_strict"].value for entry in study.entries}
     values = [100 * held[name] for name in ("strong", "weak")]
     assert dashed(section)["Real@1 strict"] == [(values[0], "base model strong"), (values[1], "base model weak")]
@@ -262,16 +262,16 @@ def test_curves_have_a_named_line_for_each_base(two: Path) -> None:
     assert {(row["run"], row["base"]) for row in rows} == {("a", "strong"), ("b", "weak"), ("c", "–")}
     assert "strong (a); weak (b)" in texts(section)
     assert "The base of c was not evaluated" in texts(section)
-    assert "strong (a); weak (b)" in texts(curves.learning_curves(read_study(two, "ko")))
+    assert "strong (a); weak (b)" in texts(curves.draw(read_study(two, "ko")))
 
 
 def test_curves_of_one_base_have_one_line_without_a_name(one: Path) -> None:
     study = read_study(one)
-    section = curves.learning_curves(study)
+    section = curves.draw(study)
     assert [label for _, label in dashed(section)["Real@1 strict"]] == ["base model"]
     assert names(section) == []
     assert texts(section).startswith("The dashed line is the base model; bands")
-    tables = [block for block in pairs.differences(study).blocks if isinstance(block, Table)]  # type: ignore[union-attr]
+    tables = [block for block in differences.draw(study).blocks if isinstance(block, Table)]  # type: ignore[union-attr]
     assert [table.head[2] for table in tables] == ["difference from strong"]
 
 
@@ -280,19 +280,19 @@ def test_a_base_without_a_curve_has_no_line(tmp_path: Path) -> None:
     study = read_study(root)
     assert study.base is not None
     assert study.base.name == "strong"
-    section = curves.learning_curves(study)
+    section = curves.draw(study)
     assert [label for _, label in dashed(section)["Real@1 strict"]] == ["base model weak"]
     assert names(section) == ["weak"]
 
 
 def test_the_one_line_is_named_where_it_is_not_the_base_of_all(tmp_path: Path) -> None:
-    section = curves.learning_curves(read_study(write(tmp_path, [STRONG, *steps("a", 2.4), *steps("c", 0.0)], STARTS)))
+    section = curves.draw(read_study(write(tmp_path, [STRONG, *steps("a", 2.4), *steps("c", 0.0)], STARTS)))
     assert names(section) == ["strong"]
     assert "strong (a); bands" in texts(section)
 
 
 def test_without_a_base_no_dashed_line_is_spoken_of(tmp_path: Path) -> None:
-    section = curves.learning_curves(read_study(write(tmp_path, steps("c", 0.0), STARTS)))
+    section = curves.draw(read_study(write(tmp_path, steps("c", 0.0), STARTS)))
     assert dashed(section)["Real@1 strict"] == []
     assert texts(section).startswith("Bands, with up to")
 

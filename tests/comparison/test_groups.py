@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from coref_automl.comparison import curves
 from coref_automl.comparison.groups import read_groups
-from coref_automl.comparison.page import Charts, Say
-from coref_automl.comparison.pairing import own_base
-from coref_automl.comparison.study import Study, study_of
+from coref_automl.comparison.references import own_base
+from coref_automl.report.language import Say
+from coref_automl.report.page import Charts
+from coref_automl.report.sections import curves
+from coref_automl.report.subject import Subject, subject_of
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
@@ -24,8 +25,8 @@ def write(root: Path, *models: Model, weights: str = "", base: str = "base") -> 
         write_json(path, held)
 
 
-def read_study(root: Path) -> Study:
-    return study_of(read_groups([str(root)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+def read_study(root: Path) -> Subject:
+    return subject_of(read_groups([str(root)])[0], say=Say("en"), margin=0.02, seed=0, target={})
 
 
 def test_two_runs_of_one_name_are_two_runs(tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_means_of_several_seeds_are_drawn_beside_the_base_of_their_method(tmp_pa
     for start, kind in (("strong", "entity"), ("weak", "mlm")):
         runs = [Model(f"{kind}-s{seed}", step, 0.1, objective=kind, seed=seed) for seed in range(2) for step in (100, 200)]
         write(tmp_path, *runs, base=start)
-    section = curves.learning_curves(read_study(tmp_path))
+    section = curves.draw(read_study(tmp_path))
     assert section is not None
     block = section.blocks[0]
     assert isinstance(block, Charts)

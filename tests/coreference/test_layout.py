@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from coref_automl.coreference.data import CorefDocument, Mention
+from coref_automl.coreference.head import quotations, surfaces
 from coref_automl.coreference.layout import edges, lay, segments, windows
-from coref_automl.coreference.pairs import quotations, surfaces
 from coref_automl.models.load import load_tokenizer
 
 

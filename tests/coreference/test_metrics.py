@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from coref_automl.coreference.assignment import best_total
-from coref_automl.coreference.metrics import METRICS, added, as_chains, conll, score_document
+from coref_automl.coreference.metrics import METRICS, added, as_chains, best_total, conll, score_document
 
 KEY = "a bc def"
 F, HALF = 5 / 9, 17 / 42

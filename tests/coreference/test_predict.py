@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,8 +14,9 @@ from coref_automl.coreference.data import read_coref, write_documents
 from coref_automl.coreference.evaluate import BUNDLED, bundled_model
 from coref_automl.coreference.explore import explore
 from coref_automl.coreference.predict import Resolved
-from coref_automl.coreference.show import in_brackets, in_colour, in_html
+from coref_automl.coreference.show import in_brackets, in_colour
 from coref_automl.errors import InputError
+from coref_automl.report.chains import in_html
 
 STORY = "민수는 어머니를 찾아 시장으로 갔다. 어머니는 생선을 팔고 있었다. 그는 어머니의 손을 잡고 울었다."
 
@@ -42,7 +44,9 @@ def test_score_tells_two_mentions_of_one_chain_from_two_of_different_ones(resolv
 
 
 def test_a_record_shows_itself_and_comes_back_from_json(resolved: Resolved) -> None:
-    assert "<mark" in resolved._repr_html_()
+    shown: list[str] = []
+    resolved._repr_pretty_(SimpleNamespace(text=shown.append), False)  # as a notebook calls it
+    assert shown[0].startswith("\x1b[30;46m민수\x1b[0m")
     assert "[민수]1는 [어머니]2를" in str(resolved)
     assert Resolved.from_json(json.loads(json.dumps(resolved.to_json()))) == resolved
 

@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
-from coref_automl.corpus.bundled import cloze_passages, passages
 from coref_automl.corpus.chains import chains, mentions, pronouns
 from coref_automl.corpus.clean import normalise
-from coref_automl.corpus.synthetic.particles import agree
+from coref_automl.corpus.sources import cloze_passages, passages
+from coref_automl.corpus.synthetic.templates import agree
 from coref_automl.korean import Tagger, is_hangul
 
 GENRES = {"news", "encyclopaedia", "biography", "business", "sports", "history", "tale", "interview"}

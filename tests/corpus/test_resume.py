@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from coref_automl.corpus import assemble, encode, read
+from coref_automl.corpus import encode, pack, shards
 from coref_automl.corpus.prepare import merge, prepare
 from coref_automl.errors import DatasetError, FolderError
 from tests.corpus.conftest import WriteRows, rows
@@ -37,7 +37,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, call: int
 
 @pytest.mark.parametrize(
     ("module", "name", "call"),
-    [(read, "write_json", 2), (read, "write_jsonl", 3), (encode, "write_json", 1), (assemble, "write_dataset", 0)],
+    [(shards, "write_json", 2), (shards, "write_jsonl", 3), (encode, "write_json", 1), (pack, "write_dataset", 0)],
 )
 def test_an_interrupted_run_goes_on_and_gives_the_same_bytes(
     tokenizer_folder: Path,
@@ -67,12 +67,12 @@ def test_finished_shards_are_not_read_again(
 ) -> None:
     chosen = recipe(tokenizer_folder, write_rows("a.jsonl", rows(20)), portion=2500)
     with monkeypatch.context() as patch:
-        killed_at(patch, read, "write_jsonl", 3)
+        killed_at(patch, shards, "write_jsonl", 3)
         with pytest.raises(_Killed):
             prepare(chosen, tmp_path / "out")
     cleaned: list[str] = []
-    real = read.normalise
-    monkeypatch.setattr(read, "normalise", lambda text: (cleaned.append(text), real(text))[1])
+    real = shards.normalise
+    monkeypatch.setattr(shards, "normalise", lambda text: (cleaned.append(text), real(text))[1])
     prepare(chosen, tmp_path / "out")
     assert 0 < len(cleaned) < 20
 

@@ -13,12 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coref_automl.corpus.clean import normalise
-from coref_automl.corpus.synthetic.names import number
-from coref_automl.corpus.synthetic.particles import agree, attach
 from coref_automl.corpus.synthetic.phrasebook import REGISTERS, leads, register, relations, sections, unrelated
 from coref_automl.corpus.synthetic.statements import relation_rows
-from coref_automl.corpus.synthetic.templates import choose, render
-from coref_automl.corpus.synthetic.world import FACTS
+from coref_automl.corpus.synthetic.templates import agree, attach, choose, render
+from coref_automl.corpus.synthetic.world import FACTS, number
 from coref_automl.corpus.synthetic.writer import SyntheticDocument, documents
 from coref_automl.errors import RecipeError
 from coref_automl.korean import ends_in_consonant

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from coref_automl.evaluation.reading import ReadDocument, read_document
+from coref_automl.evaluation.tasks.task import ReadDocument, read_document
 from coref_automl.korean import KINDS, Tags
 from coref_automl.records import Document
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from coref_automl.errors import EvalSetError
+from coref_automl.evaluation.answers import save_table, table_path
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set, check, freeze
-from coref_automl.evaluation.nouns import save_table, table_path
 from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.models.vocabulary import entry_words
 from coref_automl.records import ClozeItem, Document

@@ -7,7 +7,7 @@ import pytest
 
 from coref_automl.errors import InputError
 from coref_automl.evaluation import fill as module
-from coref_automl.evaluation.fill import Filled, fill, find_gap, side_by_side
+from coref_automl.evaluation.fill import fill, find_gap
 from coref_automl.models.vocabulary import entry_words
 from tests.evaluation.tiny import NOUNS, loaded, noun_table
 
@@ -47,9 +47,3 @@ def test_a_gap_can_be_written_in_several_ways(gap: str) -> None:
 def test_a_sentence_needs_exactly_one_gap(sentence: str) -> None:
     with pytest.raises(InputError, match="once"):
         find_gap(sentence)
-
-
-def test_models_stand_side_by_side() -> None:
-    lines = side_by_side([Filled("a", True, ("나무", "기차"), (0.5, 0.25)), Filled("b", True, ("강변",), (0.125,))])
-    assert lines[1].split() == ["1.", "나무", "50.0%", "강변", "12.5%"]
-    assert lines[2].split() == ["2.", "기차", "25.0%"]

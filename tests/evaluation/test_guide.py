@@ -10,7 +10,7 @@ from transformers import FillMaskPipeline
 from coref_automl import tune
 from coref_automl.errors import EvalSetError, ModelError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.one import evaluate_one
+from coref_automl.evaluation.run import evaluate_one
 from tests.evaluation.tiny import freeze_tiny, loaded, save_checkpoint
 
 
@@ -56,7 +56,7 @@ def test_a_pipeline_cannot_read_further_than_its_model(evalset: EvalSet) -> None
     pipeline = FillMaskPipeline(model=ready.model, tokenizer=ready.tokenizer, device="cpu")
     with pytest.raises(ModelError, match="reads 64 tokens"):
         tune.eval_real_coref_top1(pipeline, evalset, seq_len=128)
-    with pytest.raises(ModelError, match="no model"):
+    with pytest.raises(ModelError, match="not a model"):
         tune.eval_real_coref_top1(3, evalset)
 
 

@@ -15,8 +15,8 @@ from coref_automl.comparison.archive import archive
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.scores import same_model
 from coref_automl.errors import EvaluationError, FolderError, InputError, ModelError
-from coref_automl.evaluation import one
-from coref_automl.evaluation.run import EvaluateRecipe, evaluate, evaluate_one, find_evaluations
+from coref_automl.evaluation.results import find_evaluations
+from coref_automl.evaluation.run import EvaluateRecipe, evaluate, evaluate_one
 from coref_automl.evaluation.targets import find_targets
 from coref_automl.records import Evaluation, ItemScore, Provenance
 from tests.evaluation.tiny import freeze_tiny, loaded, save_checkpoint
@@ -184,7 +184,9 @@ def test_an_interrupted_evaluation_goes_on_from_the_middle(
     whole = evaluate(["runs/a/checkpoint-65"], recipe)
     items = (place / "runs/a/evaluations/tiny-128/checkpoint-65/items.jsonl").read_bytes()
     shutil.rmtree(place / "runs/a/evaluations")
-    plain = one.pending
+    from coref_automl.evaluation import run as evaluation_run
+
+    plain = evaluation_run.pending
     seen: list[int] = []
 
     class Stop(Exception):
@@ -204,7 +206,7 @@ def test_an_interrupted_evaluation_goes_on_from_the_middle(
         if appender._path.read_bytes().count(b"\n") > 5:
             raise Stop
 
-    monkeypatch.setattr(one, "pending", stopping)
+    monkeypatch.setattr(evaluation_run, "pending", stopping)
     monkeypatch.setattr(store.JsonlAppender, "append", third_batch_stops)
     with pytest.raises(EvaluationError):
         evaluate(["runs/a/checkpoint-65"], recipe)
@@ -408,7 +410,7 @@ def test_a_worker_that_fails_is_listed(place: Path, monkeypatch: pytest.MonkeyPa
 
     def run_jobs(jobs: Any, *, on_outcome: Any, **settings: Any) -> None:
         for job in jobs:
-            on_outcome(workers.Outcome(job, error="ModelError: it is damaged"))
+            on_outcome(workers.Outcome(job, error=ModelError("it is damaged")))
 
     monkeypatch.setattr(evaluation_run, "_devices", lambda recipe, count: ["cuda:0", "cuda:1"])
     monkeypatch.setattr(workers, "run_jobs", run_jobs)

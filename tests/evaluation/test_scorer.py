@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from coref_automl.errors import EvaluationError, ModelError, RecipeError
 from coref_automl.evaluation import scorer as module
-from coref_automl.evaluation.matching import matches
+from coref_automl.evaluation.answers import matches
 from coref_automl.evaluation.scorer import Scorer, collect, rank_of
 from coref_automl.evaluation.windows import WindowMaker
 from coref_automl.models.load import LoadedModel

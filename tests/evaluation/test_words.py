@@ -12,7 +12,7 @@ from coref_automl.evaluation.words import (
     masked_rows,
     read_candidates,
     sample,
-    wanted,
+    wanted_ids,
 )
 from tests.evaluation.tiny import item, items
 
@@ -71,8 +71,8 @@ def test_left_to_right_asks_each_piece_once_after_those_before_it() -> None:
 def test_the_sample_is_fixed_and_of_its_size() -> None:
     assert sample(items(), 4) == sample(items()[::-1], 4)
     assert len(sample(items(), 4)) == 4
-    assert wanted(items(), "none") == frozenset()
-    assert wanted(items(), "gold") == frozenset()
-    assert wanted([replace(case, task="gold") for case in items()], "gold") == {case.id for case in items()}
-    assert wanted(items(), "all") == {case.id for case in items()}
-    assert wanted([replace(case, candidates=case.candidates[:1]) for case in items()], "all") == frozenset()
+    assert wanted_ids(items(), "none") == frozenset()
+    assert wanted_ids(items(), "gold") == frozenset()
+    assert wanted_ids([replace(case, task="gold") for case in items()], "gold") == {case.id for case in items()}
+    assert wanted_ids(items(), "all") == {case.id for case in items()}
+    assert wanted_ids([replace(case, candidates=case.candidates[:1]) for case in items()], "all") == frozenset()

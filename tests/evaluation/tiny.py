@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
+from coref_automl.evaluation.answers import save_table
 from coref_automl.evaluation.evalset import EvalSet, freeze
-from coref_automl.evaluation.nouns import save_table
 from coref_automl.models.build import SPECIAL, build_masked_lm, train_tokenizer
 from coref_automl.models.load import LoadedModel, tokenizer_fingerprint
 from coref_automl.models.vocabulary import entry_words

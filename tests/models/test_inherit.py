@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from coref_automl.errors import ModelError
-from coref_automl.models.build import SHAPES, build_masked_lm
+from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words
 from coref_automl.models.heads import predict
-from coref_automl.models.inherit import inherit_words
 from coref_automl.models.load import load_masked_lm
 from tests.close import assert_same
 from tests.models.conftest import TINY, build, tokenizer

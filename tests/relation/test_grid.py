@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from coref_automl.config import read_recipe, to_yaml
 from coref_automl.errors import EvaluationError, FolderError, RecipeError, RelationDataError
 from coref_automl.progress import Progress
 from coref_automl.relation import train as train_module
-from coref_automl.relation.grid import GridRecipe, cells_of, run_grid
-from coref_automl.relation.grid_page import COLUMNS
+from coref_automl.relation.grid import COLUMNS, GridRecipe, cells_of, run_grid
 from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.report.grid_page import write_grid_page
+from coref_automl.report.language import LANGUAGES
 
 from .conftest import make_raw_rows
 
@@ -38,7 +40,7 @@ def grid(encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path: Pa
 
 
 def test_one_cells_error_stops_no_other_and_the_best_alone_keeps_weights(grid: dict[str, Any], tmp_path: Path) -> None:
-    result = run_grid(GridRecipe(**grid))
+    result = run_grid(GridRecipe(**grid), draw=write_grid_page)
     assert [bool(cell.error) for cell in result.cells] == [False, False, True, True]
     assert result.best is not None
     kept = [path.parents[1].name for path in (tmp_path / "grid").glob("cells/*/seed-0/model")]
@@ -219,7 +221,8 @@ def test_a_grid_that_keeps_all_weights_scores_another_dev(
 
 def test_both_pages_name_the_chosen_cell(grid: dict[str, Any], tmp_path: Path) -> None:
     for lang in ("ko", "en"):
-        result = run_grid(GridRecipe(**{**grid, "models": grid["models"][:1]}), lang=lang)  # type: ignore[arg-type]
+        draw = partial(write_grid_page, lang=LANGUAGES[lang])
+        result = run_grid(GridRecipe(**{**grid, "models": grid["models"][:1]}), draw=draw)
         assert result.best is not None
         for name in ("results.md", "results.html"):
             assert result.best.name in (tmp_path / "grid" / name).read_text("utf-8").replace("\\", "")

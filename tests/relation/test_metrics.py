@@ -5,9 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.relation.intervals import Scored, auprc_by_draw, estimates, method_verdict
 from coref_automl.relation.labels import LABELS
-from coref_automl.relation.metrics import area, areas_by_draw, auprc, confusion_matrix, label_table, micro_f1, score
+from coref_automl.relation.metrics import (
+    Scored,
+    area,
+    areas_by_draw,
+    auprc,
+    auprc_by_draw,
+    confusion_matrix,
+    estimates,
+    label_table,
+    method_verdict,
+    micro_f1,
+    score,
+)
 
 
 def one_hot(labels: list[int], sure: float = 0.9) -> np.ndarray:

@@ -512,9 +512,8 @@ def test_layer_decay_goes_by_layer_index(encoder_folder: Path) -> None:
 
 
 def test_a_padded_batch_gives_the_same_answers_as_single_rows(trained: RelationResult, rows: Any) -> None:
-    from coref_automl.relation.batches import RowTensors
-    from coref_automl.relation.cache import RowCache
-    from coref_automl.relation.forward import Side, probabilities
+    from coref_automl.relation.data import RowCache
+    from coref_automl.relation.tensors import RowTensors, Side, probabilities
 
     model, marker, _ = load_model(Path(trained.run) / "seed-0" / "model")
     assert isinstance(model, RelationModel)

@@ -117,6 +117,8 @@ def start(words: list[str], folder: Path, *, real: bool = False, limit: int | No
     """Start a command in a folder. `limit` is the size in bytes beyond which it may write no file."""
     log = folder.with_name(folder.name + f".log-{time.monotonic_ns()}")
     log.mkdir()
+    for name in ("out", "err"):  # a slow machine may kill the command before it has opened them
+        (log / name).touch()
     since = time.monotonic()
     if real:
         with (log / "out").open("wb") as out, (log / "err").open("wb") as err:

@@ -40,7 +40,7 @@ def case(seed: int, number: int, world: Path, folder: Path, *, heavy: bool = Tru
     lines = [line for line in LINES.values() if heavy or not line.heavy]
     line = random.choices(lines, [1 / max(1.0, line.seconds) for line in lines])[0]
     shutil.copytree(world, folder, symlinks=True)
-    words, changes = line.words, []
+    words, changes, sound = line.words, [], finished(folder)
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         if line.reads and random.random() < 0.55:
             changes.append(damage(random, folder / random.choice(line.reads)).replace(f"{folder}/", ""))
@@ -49,8 +49,10 @@ def case(seed: int, number: int, world: Path, folder: Path, *, heavy: bool = Tru
             changes.append(change)
     if random.random() < 0.05:
         shutil.copytree(world / random.choice(("data", "set", "model", "runs")), folder / OUT)
+        sound |= finished(folder / OUT)
         changes.append(f"{OUT} holds something else")
-    return Case(line, words, changes, folder, finished(folder))
+    kept = {path: stat for path, stat in finished(folder).items() if sound.get(path) == stat}  # what is damaged may be made anew
+    return Case(line, words, changes, folder, kept)
 
 
 def finished(folder: Path) -> dict[Path, Stat]:

@@ -7,7 +7,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from coref_automl.cli.app import app
+from coref_automl.cli.app import load_commands
 
 NUMBERS = (
     "-1", "0", "1", "2", "3", "7", "2147483648", "99999999999", "9223372036854775808", "1" + "0" * 40, "-5", "x", "", " ",
@@ -59,9 +59,7 @@ def commands(found: Any = None, above: tuple[str, ...] = ()) -> list[tuple[str, 
 def _application() -> Any:
     from typer.main import get_command
 
-    from coref_automl.cli import commands as verbs  # noqa: F401 - importing it puts every verb on the app
-
-    return get_command(app)
+    return get_command(load_commands())
 
 
 @cache

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 from random import Random
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -72,6 +73,21 @@ def _first_score(folder: Path, **values: object) -> None:
     path.write_text("\n".join([json.dumps({**json.loads(first), **values}), *others]) + "\n", "utf-8")
 
 
+def _score_bytes(folder: Path, start: bytes) -> None:
+    path = next((folder / "runs").glob("*/evaluations/*/*/items.jsonl"))
+    path.write_bytes(start + path.read_bytes())
+
+
+def _unpacked(folder: Path) -> None:
+    path = next((folder / "kept").rglob("ranks.npz"))
+    raw = bytearray(path.read_bytes())
+    with ZipFile(path) as packed:
+        first = packed.infolist()[0]
+    data = first.header_offset + 30 + len(first.filename) + int.from_bytes(raw[first.header_offset + 28 :][:2], "little")
+    raw[data] = 0xFF  # no kind of block
+    path.write_bytes(bytes(raw))
+
+
 def _ranks(folder: Path) -> None:
     path = next((folder / "kept").rglob("ranks.npz"))
     with np.load(path) as held:
@@ -89,13 +105,32 @@ def _pipe(path: Path) -> None:
 
 
 FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
-    "a rank that is a list": ("archive", lambda at: _first_score(at, strict_rank=[1]), "has a strict_rank that is none in a row"),
-    "a rank of forty digits": ("compare", lambda at: _first_score(at, lenient_rank=10**40), "has a lenient_rank that is none"),
+    "a rank that is a list": (
+        "archive",
+        lambda at: _first_score(at, strict_rank=[1]),
+        "line 1: strict_rank should be a whole number, not [1]; the file was edited",
+    ),
+    "a rank of forty digits": (
+        "compare",
+        lambda at: _first_score(at, lenient_rank=10**40),
+        "line 1: lenient_rank should be a whole number, not 1000",
+    ),
+    "scores that are not UTF-8": (
+        "compare",
+        lambda at: _score_bytes(at, b'"\xe3('),
+        "items.jsonl, line 1, is not JSON",
+    ),
+    "an archive whose ranks do not unpack": ("compare kept", _unpacked, "ranks.npz cannot be read (ranks.npz: Error -3"),
     "an archive without ranks": ("compare kept", _ranks, "ranks.npz is damaged ('strict_rank'); make the archive again."),
     "a share without its sources": (
         "merge",
         lambda at: _without(next((at / "share").rglob("read/*-*.json")), "sources"),
-        "A share is damaged, of share ('sources'); copy the shares again, or prepare them anew.",
+        "the key 'sources' is missing; copy the shares again, or prepare them anew.",
+    ),
+    "a share that holds a pipe": (
+        "merge",
+        lambda at: _pipe(next((at / "share").rglob("encode/*.tokens"))),
+        ".tokens is a pipe, a socket or a device",
     ),
     "a tokenizer without a length": (
         "re predict text",
@@ -105,7 +140,7 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a run whose manifest holds a list for a sentence": (
         "re evaluate",
         lambda at: _with(at / "relation/manifest.json", train_sentences=[[]]),
-        "holds a sentence that is no text",
+        "train_sentences[0] should be text, not []",
     ),
     "a label mask without numbers": (
         "re predict",

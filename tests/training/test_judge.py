@@ -14,11 +14,11 @@ import pytest
 
 from coref_automl.corpus.dataset import write_dataset
 from coref_automl.errors import EvaluationError
-from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.progress import Progress
 from coref_automl.store import read_json
-from coref_automl.training.crew import Crew
 from coref_automl.training.recipe import TrainRecipe
+from coref_automl.training.trainer import Crew
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 from tests.evaluation.tiny import TEXTS, freeze_tiny, save_checkpoint, tokenizer_of
 

@@ -85,7 +85,7 @@ def test_the_entity_loss_falls_when_trained_and_not_without_labels(
     """The old fault: hidden mentions without labels. The loss is measured at the hidden mentions alone, in both cases."""
     import torch
 
-    from coref_automl.training.collation import Collator
+    from coref_automl.training.batches import Collator
     from coref_automl.training.loss import prepare_model
 
     special = np.arange(85) < 5

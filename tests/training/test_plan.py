@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.training.plan import BLANK, EpochSampler, Plan, micro_batch
+from coref_automl.training.batches import BLANK, EpochSampler, Plan, micro_batch
 
 
 def plan(rows: int = 10, batch: int = 4, seed: int = 3) -> Plan:

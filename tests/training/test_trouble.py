@@ -43,10 +43,10 @@ def each_loss(monkeypatch: pytest.MonkeyPatch) -> Wrap:
 
 def test_a_loss_that_is_not_a_number_stops_with_the_batch_saved(recipe: Recipe, each_loss: Wrap, tmp_path: Path) -> None:
     """Two forward passes a step: the ninth belongs to step 5. Found at the next report, step 6; the batch is that of step 5."""
-    from coref_automl.training.plan import Plan
+    from coref_automl.training.batches import Plan
 
     each_loss(lambda call, _, loss: loss * float("nan") if call == 8 else loss)
-    with pytest.raises(TrainingError, match="step 5 is not a number"):
+    with pytest.raises(TrainingError, match="step 5 is NaN or infinite"):
         train(recipe(log_every=3))
     run = tmp_path / "run"
     saved = np.load(run / "bad-batch.npz")
@@ -59,7 +59,7 @@ def test_a_loss_that_is_not_a_number_stops_with_the_batch_saved(recipe: Recipe, 
 
 def test_a_checkpoint_is_not_made_of_weights_that_are_not_numbers(recipe: Recipe, each_loss: Wrap, tmp_path: Path) -> None:
     each_loss(lambda call, _, loss: loss * float("nan") if call == 3 else loss)
-    with pytest.raises(TrainingError, match="step 2 is not a number"):
+    with pytest.raises(TrainingError, match="step 2 is NaN or infinite"):
         train(recipe(log_every=100))
     assert [path.name for path in (tmp_path / "run").glob("checkpoint-*")] == ["checkpoint-1"]
 

@@ -66,8 +66,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     from transformers import PreTrainedTokenizerFast
 
     from coref_automl.corpus.dataset import write_dataset
+    from coref_automl.evaluation.answers import save_table
     from coref_automl.evaluation.evalset import freeze
-    from coref_automl.evaluation.nouns import save_table
     from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
     from coref_automl.records import ClozeItem, Document
 

@@ -13,8 +13,8 @@ import numpy as np
 from coref_automl.progress import quiet
 from coref_automl.statistics.methods import MethodVerdict, seed_paired_verdict
 from coref_automl.store import write_json
-from coref_automl.tuning.hits import Report, decode_hits
-from coref_automl.tuning.problem import Job, job_key
+from coref_automl.tuning.halves import decode_hits
+from coref_automl.tuning.problem import Job, Report, job_key
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.space import Space, read_space
 from coref_automl.tuning.storage import open_study

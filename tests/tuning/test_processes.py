@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.errors import NotFinite
 from coref_automl.progress import quiet
 from coref_automl.tuning.finish import run_all
-from coref_automl.tuning.launch import LocalLauncher, RayLauncher, launcher_of
 from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import recipe_text, run_study
-from coref_automl.tuning.trial import TrialOutcome, failure, read_outcome, run_in_process
+from coref_automl.tuning.trial import LocalLauncher, RayLauncher, TrialOutcome, failure, launcher_of, read_outcome, run_in_process
 from tests.tuning.conftest import World
 from tests.tuning.inline import InlineLauncher
 
@@ -83,7 +83,7 @@ def test_more_workers_than_gpus_share_them_in_turn(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr("coref_automl.tuning.launch.devices_here", lambda: ["cuda:0"])
+    monkeypatch.setattr("coref_automl.tuning.trial.devices_here", lambda: ["cuda:0"])
     one = launcher_of("local", 4, "auto")
     assert isinstance(one, LocalLauncher)
     assert one.slots == 4
@@ -168,7 +168,7 @@ def _command(process: Path) -> str:
     [
         (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), "out of memory"),
         (MemoryError(), "out of memory"),
-        (ValueError("The loss is not a number at step 3; lower the rate."), "not a number"),
+        (NotFinite("The loss is NaN or infinite at step 3; lower the rate."), "not a number"),
         (KeyError("banana"), "KeyError"),
     ],
 )

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from coref_automl.records import ItemScore
-from coref_automl.tuning.hits import Report, decode_hits, encode_hits
+from coref_automl.tuning.halves import decode_hits, encode_hits
+from coref_automl.tuning.problem import Report
 from coref_automl.tuning.pruning import ALPHA, best_at, paired_p, reason_to_cut
 
 CLUSTERS = (np.array([f"d{number // 2}" for number in range(80)]),)

@@ -14,14 +14,14 @@ import pytest
 from coref_automl.config import read_recipe, read_yaml
 from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.stored import find_evaluations
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.records import half_of
+from coref_automl.report.tuning_page import write_study_page
 from coref_automl.statistics.intervals import difference_intervals
 from coref_automl.statistics.resampling import Part
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import prepare_run
-from coref_automl.tuning.halves import clusters_of
-from coref_automl.tuning.hits import decode_hits, encode_hits
+from coref_automl.tuning.halves import clusters_of, decode_hits, encode_hits
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.recipe import Texts, TuneRecipe
 from coref_automl.tuning.run import StudyResult, run_study
@@ -33,7 +33,7 @@ from tests.tuning.inline import Ended, InlineLauncher
 def finished(world: World, tmp_path_factory: pytest.TempPathFactory) -> tuple[TuneRecipe, StudyResult, InlineLauncher]:
     recipe = world.recipe(tmp_path_factory.mktemp("studies") / "study")
     launcher = InlineLauncher()
-    return recipe, run_study(recipe, launcher=launcher, wait=lambda: None), launcher
+    return recipe, run_study(recipe, launcher=launcher, wait=lambda: None, draw=write_study_page), launcher
 
 
 def test_a_study_ends_with_a_sentence_a_recipe_weights_and_a_page(
@@ -117,7 +117,7 @@ def test_a_trial_that_gave_up_its_weights_can_still_become_a_finalist(
 
 def test_random_search_stands_beside_the_tuner_in_one_table(finished: tuple[TuneRecipe, StudyResult, InlineLauncher]) -> None:
     recipe, _, _ = finished
-    beside = run_study(replace(recipe, sampler="random"), launcher=InlineLauncher(), wait=lambda: None)
+    beside = run_study(replace(recipe, sampler="random"), launcher=InlineLauncher(), wait=lambda: None, draw=write_study_page)
     assert beside.rival is not None
     assert beside.rival.startswith("Winner of study-random - winner of study:")
     with (Path(recipe.out) / "trials.csv").open(encoding="utf-8") as handle:

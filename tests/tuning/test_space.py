@@ -12,11 +12,10 @@ import pytest
 from coref_automl.errors import RecipeError
 from coref_automl.progress import quiet
 from coref_automl.training.recipe import RECOMMENDED, recommended
-from coref_automl.tuning.defaults import masked_space, relation_space
 from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import open_problem
-from coref_automl.tuning.space import read_space
+from coref_automl.tuning.space import masked_space, read_space, relation_space
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from coref_automl.errors import EvaluationError, FolderError
 from coref_automl.progress import quiet
 from coref_automl.store import write_json
 from coref_automl.tuning import trial
-from coref_automl.tuning.follow import Follower
 from coref_automl.tuning.masked import open_masked
+from coref_automl.tuning.problem import Follower
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.trial import OUTCOME, TrialOutcome, read_outcome, run_apart, run_job
 from tests.tuning.scripted import ScriptedProblem

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from coref_automl.bench.measurement import BenchResult, PeakMemory
 from coref_automl.errors import EvalSetError, ModelError
+from coref_automl.evaluation.answers import matches
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
-from coref_automl.evaluation.matching import matches
-from coref_automl.evaluation.one import pick
+from coref_automl.evaluation.scorer import pick
 from coref_automl.evaluation.words import sample
 from coref_automl.records import ClozeItem, ItemScore
 

@@ -19,15 +19,14 @@ import numpy as np
 
 from coref_automl.bench.measurement import BenchResult
 from coref_automl.corpus import encode
-from coref_automl.corpus.assemble import assemble
+from coref_automl.corpus.choice import choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.encode import EncodeSettings, encode_shard, tokenizer_of
 from coref_automl.corpus.inputs import made_from
+from coref_automl.corpus.pack import assemble
 from coref_automl.corpus.prepare import ENCODE, kept_by_shard
-from coref_automl.corpus.read import ReadSettings, read_part
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.corpus.select import choose_documents
-from coref_automl.corpus.shards import READ, Index, build_index
+from coref_automl.corpus.shards import READ, Index, ReadSettings, build_index, read_part
 from coref_automl.corpus.sources import inputs_of, open_source
 from coref_automl.errors import SourceError
 from coref_automl.korean import Tagger, release_kiwi

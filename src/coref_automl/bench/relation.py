@@ -28,10 +28,10 @@ def run(
 
     from coref_automl.models.load import pick_device
     from coref_automl.progress import quiet
-    from coref_automl.relation.batches import RowTensors, training_order
-    from coref_automl.relation.cache import RowCache
+    from coref_automl.relation.data import RowCache
     from coref_automl.relation.labels import gold_indices
     from coref_automl.relation.markers import Marker
+    from coref_automl.relation.tensors import RowTensors, training_order
 
     device, cache = pick_device(device), RowCache()
     read = cache.read(data, skip_bad=False, max_rows=rows)
@@ -84,8 +84,8 @@ class _Trainer:
     def steps(self, tensors: Any, batches: list[Any]) -> float:
         """Seconds for one training step a batch."""
         from coref_automl.models.attention import without_cudnn
-        from coref_automl.relation.forward import autocast
-        from coref_automl.relation.losses import cross_entropy
+        from coref_automl.relation.techniques import cross_entropy
+        from coref_automl.relation.tensors import autocast
 
         synchronize(tensors.device)
         began = time.perf_counter()

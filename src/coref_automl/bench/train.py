@@ -27,7 +27,7 @@ from coref_automl.models.attention import use_attention
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.models.families import family
 from coref_automl.models.load import load_masked_lm, load_tokenizer, pick_device, tokenizer_fingerprint
-from coref_automl.training.collation import Collator, MaskedRows, expected_share
+from coref_automl.training.batches import Collator, MaskedRows, expected_share
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.masking import Masking
 from coref_automl.training.optimizer import adamw, groups_of

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 import typer
+import typer.main
 from typer.core import TyperGroup
 
 from coref_automl.errors import CorefError
@@ -16,7 +19,7 @@ from coref_automl.store import is_text
 
 try:
     from typer.exceptions import TyperException
-except ImportError:  # older releases of Typer stand on Click's exceptions
+except ImportError:  # older releases of Typer use Click's exceptions
     from click import ClickException as TyperException  # type: ignore[assignment]
 
 _IN_ORDER = (
@@ -25,8 +28,11 @@ _IN_ORDER = (
 )  # fmt: skip
 
 
+_MODULES = ("demo", "prepare", "train", "evaluate", "compare", "tune", "relation", "coreference", "bench")
+
+
 class Verbs(TyperGroup):
-    """The verbs in the order in which one meets them; one that is not named above comes last."""
+    """Commands in the order of the workflow; one that is not named above comes last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         names = super().list_commands(ctx)
@@ -36,7 +42,7 @@ class Verbs(TyperGroup):
 app = typer.Typer(
     name="coref-automl",
     cls=Verbs,
-    help="Adapt a Korean encoder to entities, measure every checkpoint honestly, choose the one that is truly best.",
+    help="Adapt a Korean encoder to entities, measure every checkpoint, and choose the checkpoint the evidence supports.",
     epilog="Start with: coref-automl demo",
     no_args_is_help=True,
     add_completion=False,
@@ -47,7 +53,14 @@ app = typer.Typer(
 
 _LONGEST = 1_600
 """Longest error in characters; a longer one keeps its beginning and its end."""
-_INTERRUPTED = "Interrupted. The same command goes on from where it stopped."
+_INTERRUPTED = "Interrupted. The same command resumes."
+
+
+def load_commands() -> typer.Typer:
+    """The application with every command on it. A new command is a module here and a name in `_MODULES`."""
+    for module in _MODULES:
+        importlib.import_module(f"coref_automl.cli.{module}")
+    return app
 
 
 def main() -> None:
@@ -59,15 +72,14 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit status. `--debug`, anywhere, shows the stack of an error."""
-    from coref_automl.cli import commands  # noqa: F401 - importing it puts every verb on the app
-
+    application = load_commands()
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     for argument in arguments:
         if not is_text(argument):
             return _report(f"{os.fsencode(argument)!r} is not UTF-8; rename the file.", 2, debug)
     try:
-        result = app(arguments, standalone_mode=False)
+        result = application(arguments, standalone_mode=False)
     except CorefError as error:
         return _report(str(error), error.exit_status, debug)
     except TyperException as error:
@@ -109,3 +121,27 @@ def _report(message: str, status: int, debug: bool) -> int:
     shown = message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 2 :]}"
     print(f"coref-automl: {shown}", file=sys.stderr)
     return status
+
+
+_WIDTH = 100
+
+
+def reference() -> str:
+    """The command reference in Markdown: one section per command with its `--help`, the same on every machine."""
+    os.environ["COLUMNS"] = str(_WIDTH)
+    sections = ["# Commands", "Written from the commands by `make docs`; a test holds this page to them."]
+    for path, command in _walk("coref-automl", typer.main.get_command(load_commands())):
+        sections.append(f"## {path}\n\n```\n{_help(path, command)}\n```")
+    return "\n\n".join(sections) + "\n"
+
+
+def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    yield path, command
+    for name, child in sorted(getattr(command, "commands", {}).items()):
+        yield from _walk(f"{path} {name}", child)
+
+
+def _help(path: str, command: Any) -> str:
+    with command.make_context(path, [], resilient_parsing=True, terminal_width=_WIDTH, max_content_width=_WIDTH) as context:
+        lines = command.get_help(context).splitlines()
+    return "\n".join(line.rstrip() for line in lines).strip()

@@ -39,16 +39,18 @@ def compare(
 
     Verdicts come from the half of the items that chose nothing. The last lines recommend one of the trained checkpoints.
     """
-    from coref_automl.comparison.compare import compare_group, require_two
-    from coref_automl.comparison.pairing import choose_group, settle_metric
-    from coref_automl.comparison.recommend import checked_margin, recommend_group
+    from coref_automl.comparison.differences import require_two
+    from coref_automl.comparison.groups import choose_group, settle_metric
+    from coref_automl.comparison.recommendation import checked_margin
+    from coref_automl.report.printout import printed_comparison, printed_recommendation
 
     allowed = checked_margin(margin / 100)
     group, notes = choose_group(paths, common=common, evalset=eval_set)
     require_two(group)
     metric, more = settle_metric(group, metric)
-    table = compare_group(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
-    advice = recommend_group(group, metric, margin=allowed, seed=seed) if any(entry.trained for entry in group.entries) else None
+    table = printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
+    trained = any(entry.trained for entry in group.entries)
+    advice = printed_recommendation(group, metric, margin=allowed, seed=seed) if trained else None
     if as_json:
         print_json({**table.to_json(), "recommendation": advice.to_json() if advice else None})
         return
@@ -80,8 +82,8 @@ def report(
     a mix, length, over-fitting, other tasks, relation extraction), curves, paired differences, ratings, the next experiments
     with their commands, and the items on which the models part.
     """
-    from coref_automl.comparison.report import report as write
     from coref_automl.errors import RecipeError
+    from coref_automl.report.checkpoint_report import report as write
 
     if bool(paths) == (table is not None):
         raise RecipeError("Give evaluated PATHs or a --table, one of the two.")

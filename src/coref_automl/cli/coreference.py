@@ -9,37 +9,29 @@ from typing import Annotated, Any
 import typer
 
 from coref_automl.cli.app import Verbs, app
-from coref_automl.cli.options import AsJson, OptionalOut, print_json
+from coref_automl.cli.options import AsJson, Device, RecipeFile, SkipBad, options_from, print_json, recipe_from
+from coref_automl.coreference.recipe import FILE, HELP, CoreferenceRecipe
 
 coreference_app = typer.Typer(
     cls=Verbs, help="Coreference: explore, train, evaluate, predict.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(coreference_app, name="coref")
 
-FILE = "a .jsonl, .conll or .conllu file (also .xz)"
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without bad rows; they are counted and listed.")]
-Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto.")]
-Base = Annotated[
-    str | None, typer.Option("--base", help="Where the encoder of a low-rank head lies, if not where it was trained.")
-]
-
-
-def _option(help_text: str, *names: str) -> Any:
-    return typer.Option(*names, help=help_text, show_default=False)
+Base = Annotated[str | None, typer.Option("--base", help="Encoder of a low-rank head, if it has moved since training.")]
 
 
 @coreference_app.command(epilog="Example: coref-automl coref explore koconovel_coref.jsonl.xz --model bundled:ko-mini")
 def explore(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help=f"Annotated texts: {FILE}.")],
     model: Annotated[
-        list[str] | None, typer.Option("--model", help="Whose tokens to look at; repeat. Without it: bundled:ko-mini.")
+        list[str] | None, typer.Option("--model", help="Model whose tokenizer to check; repeatable. Default: bundled:ko-mini.")
     ] = None,
     write: Annotated[
-        Path | None, typer.Option("--write", help="Write the good documents of one file as .jsonl, .conll or .conllu.")
+        Path | None, typer.Option("--write", help="Convert one file to .jsonl, .conll or .conllu; bad rows are left out.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look at annotated data: chains, nesting, particles, the share of mentions on token edges, every problem with its reason."""
+    """Describe annotated data: chains, nesting, particles, mentions on token boundaries, and every problem with its reason."""
     from coref_automl.coreference.data import inspect_coref, write_documents
     from coref_automl.coreference.explore import explore as look
     from coref_automl.errors import InputError
@@ -60,50 +52,24 @@ def explore(
     epilog="Example: coref-automl coref train --model bundled:ko-mini --data koconovel_coref.jsonl.xz --split koconovel "
     "--skip-bad --out runs/coref"
 )
-def train(
-    recipe: Annotated[Path | None, typer.Option("--recipe", help="A recipe; every option below overrides its value.")] = None,
-    model: Annotated[str | None, _option("Hub id, folder, or bundled:ko-mini.", "--model")] = None,
-    data: Annotated[str | None, _option(f"Annotated texts: {FILE}.", "--data")] = None,
-    out: OptionalOut = None,
-    split: Annotated[str | None, _option("koconovel, or a JSON file with train, dev and test.", "--split")] = None,
-    folds: Annotated[int | None, _option("Cross-fit: test every document once, in this many folds.", "--folds")] = None,
-    holdout: Annotated[
-        float | None, _option("Without a split: share of documents that chooses the epoch (0.1).", "--holdout")
-    ] = None,
-    seeds: Annotated[int | None, _option("How many seeds (default 1).", "--seeds")] = None,
-    first_seed: Annotated[int | None, _option("The first of them (default 0).", "--seed", "--first-seed")] = None,
-    epochs: Annotated[int | None, _option("Epochs (default 8).", "--epochs")] = None,
-    rank: Annotated[int | None, _option("Train a change of this rank instead of the whole encoder (0: whole).", "--rank")] = None,
-    learning_rate: Annotated[float | None, _option("Of the encoder (default by its size).", "--lr", "--learning-rate")] = None,
-    head_rate: Annotated[float | None, _option("Of the head (default 1e-3).", "--head-lr", "--head-rate")] = None,
-    weight_decay: Annotated[float | None, _option("Default 0.01.", "--weight-decay")] = None,
-    warmup: Annotated[float | None, _option("Share of the steps (default 0.1).", "--warmup")] = None,
-    dropout: Annotated[float | None, _option("Of the head (default 0.3).", "--dropout")] = None,
-    size: Annotated[int | None, _option("Width of the head (default 192).", "--size")] = None,
-    window: Annotated[int | None, _option("Tokens the encoder reads at a time (default 512).", "--window")] = None,
-    segment: Annotated[int | None, _option("Tokens a mention looks back over in training (default 2048).", "--segment")] = None,
-    batch_tokens: Annotated[int | None, _option("Tokens per step (default 2048).", "--batch-tokens")] = None,
-    note: Annotated[str | None, _option("What the model knows, in a sentence; predict shows it.", "--note")] = None,
-    skip_bad: SkipBad = False,
-    device: Annotated[str | None, _option("cpu, cuda, cuda:1, or auto.", "--device")] = None,
-    precision: Annotated[str | None, _option("auto (bfloat16 on CUDA), float32 or bfloat16.", "--precision")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Train coreference on annotated texts and score the test documents: MUC, B-cubed, CEAF-e, CoNLL, LEA, with intervals.
+@options_from(
+    CoreferenceRecipe,
+    HELP,
+    {
+        "learning_rate": ("--lr", "--learning-rate"),
+        "head_rate": ("--head-lr", "--head-rate"),
+        "first_seed": ("--seed", "--first-seed"),
+    },
+)
+def train(recipe: RecipeFile = None, *, as_json: AsJson = False, **given: Any) -> None:
+    """Train coreference on annotated texts and score the test documents. The same command resumes an interrupted run.
 
-    The same command goes on from where it stopped.
+    Reports MUC, B-cubed, CEAF-e, CoNLL and LEA with confidence intervals over documents.
     """
-    given = {key: value for key, value in locals().items() if key not in ("recipe", "as_json") and value is not None}
-    from coref_automl.config import from_mapping, read_yaml
-    from coref_automl.coreference.recipe import CoreferenceRecipe
     from coref_automl.coreference.train import train_coreference
     from coref_automl.progress import Progress
 
-    values = read_yaml(recipe) if recipe else {}
-    if not given["skip_bad"]:
-        del given["skip_bad"]  # a recipe may ask for it
-    values |= {key: str(value) if isinstance(value, Path) else value for key, value in given.items()}
-    settings = from_mapping(CoreferenceRecipe, values, str(recipe) if recipe else "coref train")
+    settings = recipe_from(CoreferenceRecipe, given, "coref train", recipe)
     result = train_coreference(settings, progress=Progress(shown=not as_json))
     if as_json:
         print_json(result.to_json())
@@ -115,15 +81,17 @@ def train(
 def evaluate(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run, one seed's model, or bundled:ko-mini-coref.")],
     data: Annotated[str, typer.Option("--data", help=f"Annotated texts: {FILE}.")],
-    split: Annotated[str | None, typer.Option("--split", help="koconovel, or a JSON file: score one side of it alone.")] = None,
-    side: Annotated[str, typer.Option("--side", help="The side of the split to score: train, dev or test.")] = "test",
-    groups: Annotated[bool, typer.Option("--groups", help="Also by kind of mention and by distance.")] = False,
+    split: Annotated[
+        str | None, typer.Option("--split", help="Score one side of this split only: koconovel, or a JSON file.")
+    ] = None,
+    side: Annotated[str, typer.Option("--side", help="Side of the split to score: train, dev or test.")] = "test",
+    groups: Annotated[bool, typer.Option("--groups", help="Add scores by kind of mention and by distance.")] = False,
     base: Base = None,
     skip_bad: SkipBad = False,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Score a run on annotated texts, with gold mentions and with its own; documents it learned from are left out."""
+    """Score a run on annotated texts, with gold and with predicted mentions; training documents are left out."""
     from coref_automl.coreference.evaluate import evaluate_coreference, group_lines
     from coref_automl.progress import Progress
 
@@ -139,28 +107,28 @@ def evaluate(
 
 @coreference_app.command(epilog='Example: coref-automl coref predict "민수는 어머니를 찾았다. 그는 어머니를 안았다."')
 def predict(
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="A text; without it --file, or standard input.")] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="Text. Without it: --file, or standard input.")] = None,
     file: Annotated[Path | None, typer.Option("--file", help="A UTF-8 text file.")] = None,
     model: Annotated[
         str, typer.Option("--model", help="A run of coref train, one seed's model, or the bundled head.")
     ] = "bundled:ko-mini-coref",
     base: Base = None,
-    html: Annotated[Path | None, typer.Option("--html", help="Also write a page with the chains in colour.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write an HTML page with coloured chains.")] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Find who is who in a text: chains in colour on a terminal, in brackets elsewhere, --json with character offsets."""
+    """Find the coreference chains of a text: coloured on a terminal, else in brackets; --json adds character offsets."""
     from coref_automl.coreference.predict import coreference
-    from coref_automl.coreference.show import html_page
     from coref_automl.errors import InputError
     from coref_automl.progress import Progress
+    from coref_automl.report.chains import html_page, in_html
     from coref_automl.store import write_text
 
     if text is not None and file is not None:
         raise InputError("Pass a text or --file, not both.")
     found = coreference(_given(text, file), model, base=base, device=device, progress=Progress(shown=not as_json))
     if html is not None:
-        write_text(html, html_page(found._repr_html_(), "coreference"))
+        write_text(html, html_page(in_html(found.text, found.chains, note=found.note), "coreference"))
     if as_json:
         print_json({**found.to_json(), "strings": found.strings})
         return

@@ -1,23 +1,120 @@
-"""Options that several commands share, and how results reach standard output."""
+"""Options that commands share, options made from recipes, and how results reach standard output.
+
+A command that runs a recipe has one option per field of it: `@options_from(TrainRecipe, HELP)` over a function that takes them as
+`**given`. Only what was passed on the command line is in `given`; `recipe_from` puts it over the YAML file, and the recipe's own
+defaults fill the rest.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
+import types
+import typing
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-Out = Annotated[
-    Path, typer.Option("--out", "--output-dir", help="Folder to write; made if missing, refused if it holds something else.")
-]
-OptionalOut = Annotated[
-    Path | None,
-    typer.Option("--out", "--output-dir", help="Folder to write; made if missing, refused if it holds something else."),
-]
+from coref_automl.config import from_mapping, read_yaml
+
+T = TypeVar("T")
+
+_OUT = ("--out", "--output-dir")
+_FOLDER = "Output folder; must be empty or from the same command."
+Out = Annotated[Path, typer.Option(*_OUT, help=_FOLDER)]
+OptionalOut = Annotated[Path | None, typer.Option(*_OUT, help=_FOLDER)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip bad rows; they are counted and listed.")]
+RecipeFile = Annotated[Path | None, typer.Option("--recipe", help="YAML recipe; options override its values.")]
 
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def options_from(
+    recipe: type[Any], described: Mapping[str, str], flags: Mapping[str, tuple[str, ...]] | None = None
+) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """One option for each field of `recipe` that `described` has a help text for; `prepare.seq_len` is a field of a field.
+
+    `flags` are names other than --field-name. The options come after the command's own arguments, before its keyword-only ones.
+    """
+
+    def decorate(command: Callable[..., T]) -> Callable[..., T]:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        first = [one for one in own if one.kind is one.POSITIONAL_OR_KEYWORD]
+        last = [one for one in own if one.kind is one.KEYWORD_ONLY]
+        made = {path.replace(".", "_"): path for path in described}
+        options = [_option(name, path, recipe, described[path], (flags or {}).get(path)) for name, path in made.items()]
+
+        @wraps(command)
+        def called(**values: Any) -> T:
+            given = {path: value for name, path in made.items() if (value := values.pop(name)) not in (None, [])}
+            return command(**values, **_nested(given))
+
+        # Typer reads a command's options from its declared signature (PEP 362)
+        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*first, *options, *last)]
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {one.name: one.annotation for one in parameters}
+        return called
+
+    return decorate
+
+
+def recipe_from(recipe: type[T], given: Mapping[str, Any], where: str, file: Path | None = None) -> T:
+    """The recipe of a YAML file, of options, or of both; an option wins over the file."""
+    values = read_yaml(file) if file else {}
+    for name, value in given.items():
+        values[name] = {**(values.get(name) or {}), **value} if isinstance(value, dict) else value
+    return from_mapping(recipe, values, str(file) if file else where)
+
+
+def _option(name: str, path: str, recipe: type[Any], text: str, flags: tuple[str, ...] | None) -> inspect.Parameter:
+    kind, default = _field(recipe, path)
+    flag = "--" + path.rpartition(".")[2].replace("_", "-")
+    names = flags or (_OUT if path == "out" else (f"{flag}/--no-{flag[2:]}",) if kind is bool else (flag,))
+    shown = _shown(default, names)
+    option = typer.Option(*names, help=f"{text}  [default: {shown}]" if shown else text, show_default=False)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
+
+
+def _field(recipe: type[Any], path: str) -> tuple[Any, Any]:
+    """What the command line reads for a field (bool, int, float, str, or a list of one of them), and the field's default."""
+    name, _, inner = path.partition(".")
+    hint = typing.get_type_hints(recipe)[name]
+    kinds = [kind for kind in typing.get_args(hint) if kind is not types.NoneType]
+    kind = kinds[0] if types.NoneType in typing.get_args(hint) and len(kinds) == 1 else hint
+    default = next(field.default for field in dataclasses.fields(recipe) if field.name == name)
+    if inner:
+        read, own = _field(kind, inner)
+        return read, None if default is None else own  # what is left out as a whole has no defaults to show
+    if typing.get_origin(kind) is tuple:
+        entry = typing.get_args(kind)[0]
+        return list[entry if entry in (int, float) else str], default  # type: ignore[misc]
+    return kind if kind in (bool, int, float) else str, default
+
+
+def _shown(default: Any, names: tuple[str, ...]) -> str:
+    """A default as help shows it; a switch that is off needs no word."""
+    if isinstance(default, bool):
+        return names[0].split("/")[0].removeprefix("--") if default else ""
+    if default in (None, "", ()) or default is dataclasses.MISSING:
+        return ""
+    return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def _nested(given: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for path, value in given.items():
+        outer, _, inner = path.partition(".")
+        if inner:
+            found.setdefault(outer, {})[inner] = value
+        else:
+            found[outer] = value
+    return found

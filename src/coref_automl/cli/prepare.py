@@ -1,49 +1,85 @@
-"""coref-automl prepare: from text sources to packed datasets and frozen evaluation sets."""
+"""coref-automl sources, tokenizer and prepare: text sources, a vocabulary, packed datasets, frozen evaluation sets."""
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from coref_automl.cli.app import app
-from coref_automl.cli.options import AsJson, Out, Seed, print_json
+from coref_automl.cli.options import AsJson, Out, options_from, print_json, recipe_from
 from coref_automl.corpus.encode import Mode
+from coref_automl.corpus.recipe import HELP, PrepareRecipe
+from coref_automl.corpus.tokenizer import HELP as TOKENIZER_HELP
+from coref_automl.corpus.tokenizer import TokenizerRecipe
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.prepare import EvalRecipe
 
-prepare_app = typer.Typer(help="Make datasets to train on, and evaluation sets.", no_args_is_help=True, rich_markup_mode=None)
+
+@app.command(epilog="Example: coref-automl sources --check local:news.jsonl.xz kowiki")
+def sources(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Sources to list, also local:PATH. Default: all named sources.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Read the first row of each source.")] = False,
+    field: Annotated[
+        str | None, typer.Option("--field", help="Field that holds the text, if not the source's usual one.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """List named sources: hub id, field, licence; with --check, whether each is readable."""
+    from coref_automl.corpus.card import aligned
+    from coref_automl.corpus.sources import BUNDLED, SOURCES, check_source, inputs_of
+
+    chosen = names or [*SOURCES, *BUNDLED]
+    if check:
+        found = [entry for name in chosen for entry in check_source(name, field=field)]
+        if as_json:
+            print_json([entry.to_json() for entry in found])
+        else:
+            for entry in found:
+                print(f"{'readable' if entry.readable else 'NOT READABLE':13} {entry.name} [{entry.field}] {entry.message}")
+        return 1 if names and not all(entry.readable for entry in found) else 0
+    for name in chosen:
+        inputs_of(name)
+    rows = [{"name": name, **_described(name)} for name in chosen]
+    if as_json:
+        print_json(rows)
+    else:
+        print("\n".join(aligned([tuple(rows[0]), *(tuple(row.values()) for row in rows)], right=False)))
+    return 0
+
+
+def _described(name: str) -> dict[str, str]:
+    from coref_automl.corpus.sources import SOURCES, licence_of
+
+    source = SOURCES.get(name)
+    if source is None:
+        return {"hub": "", "split": "", "field": "text", "licence": licence_of(name), "note": ""}
+    place = f"{source.hub} {source.config}" if source.config else source.hub
+    note = ", ".join(part for part in ("gated: set HF_TOKEN" if source.gated else "", source.note) if part)
+    return {"hub": place, "split": source.split, "field": " + ".join(source.fields), "licence": source.licence, "note": note}
+
+
+@app.command(epilog="Example: coref-automl tokenizer --source local:wiki.jsonl --vocab-size 16000 --out tokenizers/wiki")
+@options_from(TokenizerRecipe, TOKENIZER_HELP, {"sources": ("--source",)})
+def tokenizer(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
+    """Learn a tokenizer from texts; the same texts give the same tokenizer."""
+    from coref_automl.corpus.tokenizer import build_tokenizer
+    from coref_automl.progress import Progress
+
+    if "sources" not in given:
+        raise RecipeError("tokenizer needs --source; see: coref-automl tokenizer --help")
+    card = build_tokenizer(recipe_from(TokenizerRecipe, given, "tokenizer"), out, progress=Progress())
+    if as_json:
+        print_json(card.to_json())
+    else:
+        print(f"{out}: {card.vocab_size:,} entries from {card.documents:,} documents ({card.characters:,} characters)")
+
+
+prepare_app = typer.Typer(help="Build training datasets and evaluation sets.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(prepare_app, name="prepare")
-
-Source = Annotated[
-    list[str] | None,
-    typer.Option("--source", help="A named source (see: coref-automl sources), local:PATH or a quoted glob; several times."),
-]
-Model = Annotated[str | None, typer.Option("--model", help="Model whose tokenizer is used: hub id, folder or bundled: name.")]
-SeqLen = Annotated[int, typer.Option("--seq-len", help="Tokens of a block.")]
-Field = Annotated[str | None, typer.Option("--field", help="Field that holds the text, if not the source's usual one.")]
-EvalSets = Annotated[
-    list[Path] | None, typer.Option("--eval-set", help="Evaluation set whose documents are left out; several times.")
-]
-Holdout = Annotated[
-    float, typer.Option("--holdout", help="Share of each source kept for evaluation (300 at least, half at most); 0 keeps none.")
-]
-OnlyNames = Annotated[bool, typer.Option("--only-names", help="Chains of proper nouns alone.")]
-ChainCap = Annotated[int, typer.Option("--chain-cap", help="Most mentions of one form in a piece.")]
-MinCharacters = Annotated[int, typer.Option("--min-characters", help="Shorter documents are dropped.")]
-MinHangul = Annotated[float, typer.Option("--min-hangul", help="Least share of Hangul among a document's letters.")]
-ExactOnly = Annotated[bool, typer.Option("--exact-only", help="Drop exact duplicates alone, not near ones.")]
-Similarity = Annotated[
-    float, typer.Option("--similarity", help="From this Jaccard similarity on, two texts are near-duplicates.")
-]
-Limit = Annotated[int | None, typer.Option("--limit", help="Read at most this many rows of each file or hub source.")]
-Shard = Annotated[str | None, typer.Option("--shard", help="Do one share of the work, for example 3/16; see --merge.")]
-Merge = Annotated[list[Path] | None, typer.Option("--merge", help="Put finished shares together; once for each of them.")]
-Workers = Annotated[int, typer.Option("--workers", help="Processes; 0 means one a core.")]
-AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Go on without what cannot be read.")]
-AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Go on when a source contributes nothing.")]
-
 
 DATASETS: dict[Mode, tuple[str, str]] = {
     "mlm": (
@@ -59,143 +95,97 @@ DATASETS: dict[Mode, tuple[str, str]] = {
         "coref-automl prepare combined --source local:wiki.jsonl --model bundled:ko-mini --out data/wiki",
     ),
 }
-"""The three commands that make a dataset: help and example. They take the same options, but for those of noun chains."""
+"""The three commands that build a dataset: help and example. They share all options but those of noun chains."""
 
 _OF_CHAINS = ("only_names", "chain_cap")
-
-
-def _prepare(
-    mode: Mode,
-    out: Out,
-    source: Source = None,
-    model: Model = None,
-    seq_len: SeqLen = 1536,
-    field: Field = None,
-    eval_set: EvalSets = None,
-    holdout: Holdout = 0.02,
-    only_names: OnlyNames = False,
-    chain_cap: ChainCap = 8,
-    min_characters: MinCharacters = 200,
-    min_hangul: MinHangul = 0.5,
-    exact_only: ExactOnly = False,
-    similarity: Similarity = 0.8,
-    limit: Limit = None,
-    shard: Shard = None,
-    merge: Merge = None,
-    workers: Workers = 0,
-    allow_missing: AllowMissing = False,
-    allow_empty: AllowEmpty = False,
-    as_json: AsJson = False,
-) -> None:
-    settings = {name: value for name, value in locals().items() if name in _SETTINGS}
-    from coref_automl.corpus.card import counts_table, summary
-    from coref_automl.corpus.prepare import merge as merge_parts
-    from coref_automl.corpus.prepare import prepare
-    from coref_automl.corpus.recipe import PrepareRecipe
-    from coref_automl.progress import Progress
-
-    progress = Progress(shown=not as_json)
-    if merge:
-        manifest = merge_parts(merge, out, mode=mode, progress=progress)
-    else:
-        if not source or not model:
-            raise RecipeError(
-                f"prepare {mode} needs {'--model' if source else '--source'}; see: coref-automl prepare {mode} --help"
-            )
-        recipe = PrepareRecipe(
-            mode=mode,
-            sources=tuple(source),
-            model=model,
-            eval_sets=tuple(str(folder) for folder in eval_set or ()),
-            near_duplicates=not exact_only,
-            **settings,
-        )
-        manifest = prepare(recipe, out, progress=progress)
-    if as_json:
-        print_json(manifest)
-    elif "blocks" in manifest:
-        print(f"{counts_table(manifest)}\n{out}: {summary(manifest)}")
-    else:
-        print(f"{out}: share {manifest['settings']['shard']} is finished; put all shares together with --merge")
-
-
-_SETTINGS = set(inspect.signature(_prepare).parameters) - {
-    "mode", "out", "source", "model", "eval_set", "exact_only", "merge", "as_json",
-}  # fmt: skip
-"""Options that are called as the recipe's own fields."""
+_FLAGS = {
+    "sources": ("--source",),
+    "eval_sets": ("--eval-set",),
+    "near_duplicates": ("--near-duplicates/--exact-only",),
+}
 
 
 def _add_command(mode: Mode) -> None:
-    """`_prepare` as a command of its own, with the options that mean something for the mode."""
-    told, example = DATASETS[mode]
-    left_out = ("mode", *(_OF_CHAINS if mode == "mlm" else ()))
-    options = [option for name, option in inspect.signature(_prepare, eval_str=True).parameters.items() if name not in left_out]
+    """`prepare MODE`, with the options that mean something for the mode."""
+    about, example = DATASETS[mode]
+    described = {name: text for name, text in HELP.items() if mode != "mlm" or name not in _OF_CHAINS}
 
-    def command(**given: Any) -> None:
-        _prepare(mode, **given)
-
-    command.__doc__ = told
-    command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    command.__annotations__ = {option.name: option.annotation for option in options}
-    prepare_app.command(mode, epilog=f"Example: {example}")(command)
+    @prepare_app.command(mode, help=about, epilog=f"Example: {example}")
+    @options_from(PrepareRecipe, described, _FLAGS)
+    def command(
+        out: Out,
+        *,
+        merge: Annotated[
+            list[Path] | None, typer.Option("--merge", help="Combine finished shares; one option per share.")
+        ] = None,
+        as_json: AsJson = False,
+        **given: Any,
+    ) -> None:
+        _prepare(mode, out, merge, as_json, given)
 
 
 for _mode in DATASETS:
     _add_command(_mode)
 
 
+def _prepare(mode: Mode, out: Path, merge: list[Path] | None, as_json: bool, given: dict[str, Any]) -> None:
+    from coref_automl.corpus.card import counts_table, summary
+    from coref_automl.corpus.prepare import merge as merge_parts
+    from coref_automl.corpus.prepare import prepare
+    from coref_automl.progress import Progress
+
+    progress = Progress(shown=not as_json)
+    if merge:
+        manifest = merge_parts(merge, out, mode=mode, progress=progress)
+    else:
+        for name, flag in (("sources", "--source"), ("model", "--model")):
+            if name not in given:
+                raise RecipeError(f"prepare {mode} needs {flag}; see: coref-automl prepare {mode} --help")
+        manifest = prepare(recipe_from(PrepareRecipe, {"mode": mode, **given}, f"prepare {mode}"), out, progress=progress)
+    if as_json:
+        print_json(manifest)
+    elif "blocks" in manifest:
+        print(f"{counts_table(manifest)}\n{out}: {summary(manifest)}")
+    else:
+        print(f"{out}: share {manifest['settings']['shard']} is finished; combine all shares with --merge")
+
+
+EVAL_HELP = {
+    "models": "Model whose tokenizer to build noun tables for; the first is the reference. Repeatable.",
+    "tasks": "real, real-far, lambada or gold; repeatable. Default: the tasks that the inputs allow.",
+    "sources": HELP["sources"],
+    "gold": "File of texts with coreference clusters; repeatable.",
+    "lambada": "File in Ko-LAMBADA's columns, ko-lambada or bundled:cloze; repeatable.",
+    "field": HELP["field"],
+    "limit": HELP["limit"],
+    "holdout": HELP["holdout"],
+    "least": "Minimum number of documents held out per source.",
+    "all_documents": "Use all documents, not only held-out ones: for texts that are never trained on.",
+    "per_source": "Maximum number of real items per source.",
+    "per_bucket": "Maximum number of far items per source and distance bucket.",
+    "per_document": "Maximum number of real items per document.",
+    "single_entry": "Keep only real items whose answer is one vocabulary entry of the first --model.",
+    "seed": "Random seed.",
+}
+
+
 @prepare_app.command(
     "eval", epilog="Example: coref-automl prepare eval --source kowiki --model klue/bert-base --out evalsets/wiki"
 )
-def evaluation(
-    out: Out,
-    model: Annotated[list[str], typer.Option("--model", help="Tokenizers to serve; the first is the reference. Several times.")],
-    source: Source = None,
-    task: Annotated[list[str] | None, typer.Option("--task", help="real, real-far, lambada or gold; several times.")] = None,
-    gold: Annotated[list[str] | None, typer.Option("--gold", help="File of texts with coreference clusters.")] = None,
-    lambada: Annotated[
-        list[str] | None, typer.Option("--lambada", help="File in Ko-LAMBADA's columns, ko-lambada or bundled:cloze.")
-    ] = None,
-    field: Field = None,
-    limit: Limit = None,
-    holdout: Holdout = 0.02,
-    all_documents: Annotated[
-        bool,
-        typer.Option("--all-documents", help="Use every document, not held-out ones alone: for texts that nothing trains on."),
-    ] = False,
-    per_source: Annotated[int, typer.Option("--per-source", help="Most real items of a source.")] = 1_600,
-    per_bucket: Annotated[int, typer.Option("--per-bucket", help="Most far items of a source and distance bucket.")] = 400,
-    per_document: Annotated[int, typer.Option("--per-document", help="Most real items of a document.")] = 3,
-    single_entry: Annotated[
-        bool, typer.Option("--single-entry", help="Only real items whose answer is one vocabulary entry of the first --model.")
-    ] = False,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-) -> None:
-    """A frozen evaluation set from held-out documents; with --out and --model alone, noun tables for a set that stands."""
-    from coref_automl.config import from_mapping
-    from coref_automl.evaluation.items import EvalRecipe, prepare_eval
+@options_from(EvalRecipe, EVAL_HELP, {"models": ("--model",), "tasks": ("--task",), "sources": ("--source",)})
+def evaluation(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
+    """Build a frozen evaluation set from held-out documents; with --out and --model alone, noun tables for an existing set."""
     from coref_automl.evaluation.manifest import lines
+    from coref_automl.evaluation.prepare import prepare_eval
     from coref_automl.progress import Progress
 
-    tasks = task or [*(["real", "real-far"] if source else []), *(["lambada"] if lambada else []), *(["gold"] if gold else [])]
-    values: dict[str, Any] = {
-        "models": model,
-        "tasks": tasks or ["real", "real-far"],
-        "sources": source or [],
-        "gold": gold or [],
-        "lambada": lambada or [],
-        "field": field,
-        "limit": limit,
-        "holdout": holdout,
-        "all_documents": all_documents,
-        "per_source": per_source,
-        "per_bucket": per_bucket,
-        "per_document": per_document,
-        "single_entry": single_entry,
-        "seed": seed,
-    }
-    built = prepare_eval(from_mapping(EvalRecipe, values, "prepare eval"), out, progress=Progress(shown=not as_json))
+    if "models" not in given:
+        raise RecipeError("prepare eval needs --model; see: coref-automl prepare eval --help")
+    if "tasks" not in given:
+        inputs = {"real": "sources", "real-far": "sources", "lambada": "lambada", "gold": "gold"}
+        if tasks := [task for task, name in inputs.items() if name in given]:
+            given["tasks"] = tasks
+    built = prepare_eval(recipe_from(EvalRecipe, given, "prepare eval"), out, progress=Progress(shown=not as_json))
     if as_json:
         print_json(built.manifest)
         return

@@ -1,15 +1,17 @@
-"""coref-automl re: relation extraction; explore the data, evaluate a run, predict. Training stands in relation_train."""
+"""coref-automl re: relation extraction; explore the data, train, evaluate, predict, run a grid."""
 
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coref_automl.cli.app import Verbs, app
-from coref_automl.cli.options import AsJson, OptionalOut, print_json
+from coref_automl.cli.options import AsJson, Device, OptionalOut, RecipeFile, SkipBad, options_from, print_json, recipe_from
+from coref_automl.relation.recipe import FILE, GRID_HELP, HELP, GridRecipe, RelationRecipe
 
 if TYPE_CHECKING:
     from coref_automl.relation.results import RelationResult
@@ -22,11 +24,8 @@ relation_app = typer.Typer(
 )
 app.add_typer(relation_app, name="re")
 
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without bad rows; they are counted and listed.")]
-Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto.")]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A folder that `re train` made, or one seed's model in it.")]
-FILE = "a .json, .jsonl, .csv or .parquet file (also .xz, .gz), hub:klue/re:train, hub:OWNER/NAME:SPLIT, or bundled:relations"
-_TYPES = "PER, ORG, LOC, DAT, POH or NOH; needed where the run's scheme or label mask reads types"
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a relation run, or one seed's model.")]
+_TYPES = "PER, ORG, LOC, DAT, POH or NOH; required if the run's scheme or label mask uses types"
 
 
 @relation_app.command(
@@ -34,32 +33,31 @@ _TYPES = "PER, ORG, LOC, DAT, POH or NOH; needed where the run's scheme or label
 )
 def explore(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help=f"One split, or train and another: {FILE}.")],
-    check: Annotated[
-        bool, typer.Option("--check", help="Check every span and every mark of every row; list what is wrong.")
-    ] = False,
-    model: Annotated[str, typer.Option("--model", help="Whose tokenizer --check marks with.")] = "bundled:ko-mini",
+    check: Annotated[bool, typer.Option("--check", help="Check all spans and markers of all rows and list the errors.")] = False,
+    model: Annotated[str, typer.Option("--model", help="Model whose tokenizer --check uses.")] = "bundled:ko-mini",
     scheme: Annotated[
-        list[str] | None, typer.Option("--scheme", help="Schemes to check; repeat. Without it: typed, typed-punct.")
+        list[str] | None, typer.Option("--scheme", help="Marker scheme to check; repeatable. Default: typed, typed-punct.")
     ] = None,
-    max_length: Annotated[int, typer.Option("--max-length", help="Tokens a row in --check.")] = 256,
+    max_length: Annotated[int, typer.Option("--max-length", help="Tokens per row in --check.")] = 256,
     lang: Annotated[str, typer.Option("--lang", help="Language of the page: ko or en.")] = "ko",
     out: OptionalOut = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look at relation data: labels, type pairs, lengths, repeats, conflicts, shift; with --check, every mark of every row."""
+    """Describe relation data: labels, type pairs, lengths, duplicates, conflicts, shift; --check checks all markers."""
     from coref_automl.config import choose
     from coref_automl.progress import Progress
     from coref_automl.relation.check import check_files
     from coref_automl.relation.data import inspect_relations
     from coref_automl.relation.explore import explore as look
-    from coref_automl.relation.explore_page import write_exploration
+    from coref_automl.report.exploration_page import write_exploration
+    from coref_automl.report.language import LANGUAGES
 
-    language = choose(lang, {"ko": "ko", "en": "en"}, "language")
+    language = choose(lang, LANGUAGES, "language")
     splits = [inspect_relations(name) for name in files]
     found = look(splits)
     schemes = scheme or ["typed", "typed-punct"]
     checked = check_files(splits, model, schemes, max_length=max_length, progress=Progress(shown=not as_json)) if check else ()
-    page = write_exploration(found, out, lang=language) if out else None  # type: ignore[arg-type]
+    page = write_exploration(found, out, lang=language) if out else None
     if as_json:
         print_json({**found.to_json(), "checks": [result.to_json() for result in checked], "page": str(page) if page else None})
     else:
@@ -75,16 +73,33 @@ def explore(
         raise typer.Exit(2)
 
 
+@relation_app.command(
+    epilog="Example: coref-automl re train --model klue/roberta-base --train klue-re-v1.1_train.json --dev klue-re-v1.1_dev.json "
+    "--out runs/re --scheme typed"
+)
+@options_from(RelationRecipe, HELP, {"learning_rate": ("--lr", "--learning-rate"), "first_seed": ("--seed", "--first-seed")})
+def train(recipe: RecipeFile = None, *, as_json: AsJson = False, **given: Any) -> None:
+    """Train relation extraction over several seeds, then score --dev. The same command resumes an interrupted run.
+
+    The epoch is chosen on held-out training sentences. Optional techniques are off by default.
+    """
+    from coref_automl.progress import Progress
+    from coref_automl.relation.train import train_relation
+
+    settings = recipe_from(RelationRecipe, given, "re train", recipe)
+    show_result(train_relation(settings, progress=Progress(shown=not as_json)), as_json)
+
+
 @relation_app.command(epilog="Example: coref-automl re evaluate runs/re --data klue-re-v1.1_dev.json --json")
 def evaluate(
     run: Run,
     data: Annotated[str, typer.Option("--data", help=f"Labelled rows: {FILE}.")],
-    labels: Annotated[bool, typer.Option("--labels", help="Also a line for each of the 30 labels.")] = False,
+    labels: Annotated[bool, typer.Option("--labels", help="Add one row per label.")] = False,
     skip_bad: SkipBad = False,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Score every finished seed of a run on labelled rows: micro-F1, AUPRC, accuracy, n, split; mean, spread, intervals."""
+    """Score all finished seeds of a run on labelled rows: micro-F1, AUPRC, accuracy, n, split; mean, spread, intervals."""
     from coref_automl.progress import Progress
     from coref_automl.relation.evaluate import evaluate_relation
 
@@ -98,25 +113,25 @@ def evaluate(
 )
 def predict(
     run: Run,
-    data: Annotated[str | None, typer.Option("--data", help=f"Rows to label: {FILE}; no label is needed.")] = None,
+    data: Annotated[str | None, typer.Option("--data", help=f"Unlabelled rows: {FILE}.")] = None,
     text: Annotated[str | None, typer.Option("--text", help="One sentence.")] = None,
-    subject: Annotated[str | None, typer.Option("--subject", help="The subject as it is written in the text.")] = None,
-    object_: Annotated[str | None, typer.Option("--object", help="The object as it is written in the text.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Subject as written in the text.")] = None,
+    object_: Annotated[str | None, typer.Option("--object", help="Object as written in the text.")] = None,
     subject_type: Annotated[str | None, typer.Option("--subject-type", help=f"{_TYPES}.")] = None,
     object_type: Annotated[str | None, typer.Option("--object-type", help=f"{_TYPES}.")] = None,
     subject_start: Annotated[
-        int | None, typer.Option("--subject-start", help="Its first character, where it occurs twice.")
+        int | None, typer.Option("--subject-start", help="Character offset, if it occurs more than once.")
     ] = None,
     object_start: Annotated[
-        int | None, typer.Option("--object-start", help="Its first character, where it occurs twice.")
+        int | None, typer.Option("--object-start", help="Character offset, if it occurs more than once.")
     ] = None,
-    ensemble: Annotated[bool, typer.Option("--ensemble", help="Average all seeds instead of taking the best one.")] = False,
+    ensemble: Annotated[bool, typer.Option("--ensemble", help="Average all seeds instead of using the best one.")] = False,
     out: OptionalOut = None,
     skip_bad: SkipBad = False,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Label new rows (--data FILE --out DIR writes submission.csv), or one sentence (--text, --subject, --object, both types)."""
+    """Label new rows (--data FILE --out DIR writes submission.csv), or one sentence (--text, --subject, --object, types)."""
     from coref_automl.errors import InputError
     from coref_automl.progress import Progress
     from coref_automl.relation.predict import predict_file, predict_text, render
@@ -157,6 +172,49 @@ def predict(
         print_json(found.to_json())
     else:
         print(render(found, colour=sys.stdout.isatty()))
+
+
+@relation_app.command(epilog="Example: coref-automl re grid --recipe recipes/klue-re-grid.yaml --out runs/re_grid")
+@options_from(
+    GridRecipe,
+    GRID_HELP,
+    {
+        "models": ("--model",),
+        "learning_rates": ("--lr", "--learning-rate"),
+        "batch_sizes": ("--batch-size",),
+        "epochs": ("--epochs",),
+        "schemes": ("--scheme",),
+    },
+)
+def grid(
+    recipe: RecipeFile = None,
+    *,
+    lang: Annotated[str, typer.Option("--lang", help="Language of the page: ko or en.")] = "ko",
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Train a grid of backbones, learning rates, batch sizes and schemes. The same command resumes an interrupted grid.
+
+    A failed cell does not stop the others. Writes results.csv, results.md and results.html.
+    """
+    from coref_automl.config import choose
+    from coref_automl.progress import Progress
+    from coref_automl.relation.grid import run_grid
+    from coref_automl.report.grid_page import write_grid_page
+    from coref_automl.report.language import LANGUAGES
+
+    settings = recipe_from(GridRecipe, given, "re grid", recipe)
+    language = choose(lang, LANGUAGES, "language")
+    result = run_grid(settings, progress=Progress(shown=not as_json), draw=partial(write_grid_page, lang=language))
+    if as_json:
+        print_json(result.to_json())
+    else:
+        for cell in sorted(result.cells, key=lambda cell: -cell.validation):
+            scores = f"micro-F1 {cell.result.micro_f1:.2f}, validation {cell.validation:.2f}" if cell.result else ""
+            print(f"{cell.name}: {cell.error or scores}")
+        print(Path(result.out) / "results.html")
+    if any(cell.error for cell in result.cells):
+        raise typer.Exit(1)
 
 
 def show_result(result: RelationResult, as_json: bool, *, labels: bool = False) -> None:

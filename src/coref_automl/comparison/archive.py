@@ -1,22 +1,37 @@
-"""The numbers of a study, to publish or to keep. In: paths. Out: a folder without any text that `compare` and `report` read."""
+"""The numbers of a study, to publish or to keep. In: paths. Out: a folder without any text that `compare` and `report` read.
+
+    ARCHIVE/items-<fingerprint>.npz                                   the items of a set as columns, once
+    ARCHIVE/<run>/evaluations/<set>-<length>/<checkpoint>/{result.json, ranks.npz}
+    ARCHIVE/evaluations/<model>/<set>-<length>/{result.json, ranks.npz}
+    ARCHIVE/.../<set>-<length>-<mark>/...                             another set of that name, dtype or scorer version
+
+No passage, answer, predicted word, title or path of a machine is kept. Every number, interval and verdict stays the same.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from coref_automl.comparison.doubles import of_weights_today
-from coref_automl.comparison.groups import not_evaluated, nothing_under, with_bases
-from coref_automl.comparison.relation_runs import RelationRun, archive_relation, find_relation, look_for_relation
+from coref_automl.comparison.groups import not_evaluated, nothing_under, of_weights_today, with_bases
+from coref_automl.comparison.relation_runs import RelationRun, archive_relation, find_relation, look_for_relation, place_of
 from coref_automl.config import as_paths
 from coref_automl.errors import InputError
-from coref_automl.evaluation.archive import archive_evaluations
-from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
+from coref_automl.evaluation.columns import write_ranks
+from coref_automl.evaluation.results import (
+    CHECKPOINT,
+    EVALUATIONS,
+    RESULT,
+    StoredEvaluation,
+    find_evaluations,
+    folder_name,
+    model_slug,
+)
 from coref_automl.locks import claimed
-from coref_automl.records import Record
-from coref_automl.store import contents, natural_order, remove
+from coref_automl.records import Evaluation, Record
+from coref_automl.store import contents, fingerprint, natural_order, remove, write_json
 
 KIND = "archive"
 _NAMED = 5
@@ -60,6 +75,40 @@ def archive(*paths: Any, out: str | Path) -> Archive:
         archive_relation(relation, folder)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return Archive(str(folder), len(stored), len(relation), size / 1e6, tuple(not_evaluated(names)))
+
+
+def archive_evaluations(stored: Sequence[StoredEvaluation], out: Path) -> None:
+    """Write the evaluations to `out`, each once, in the layout of runs."""
+    places: dict[Path, StoredEvaluation] = {}
+    by_set: dict[str, list[tuple[StoredEvaluation, Path]]] = {}
+    for one in stored:
+        place = _place(one.evaluation)
+        if place in places and places[place].evaluation.condition != one.evaluation.condition:
+            place = _place(one.evaluation, fingerprint(*one.evaluation.condition)[:8])
+        if other := places.get(place):
+            raise InputError(f"{other.folder} and {one.folder} have the same name; rename one of the runs to keep both.")
+        places[place] = one
+        by_set.setdefault(one.evaluation.fingerprints.get("items", ""), []).append((one, out / place))
+    for name, members in by_set.items():
+        write_ranks([(one.folder, folder) for one, folder in members], out, name)
+        for one, folder in members:
+            write_json(folder / RESULT, without_paths(one.evaluation).to_json())
+
+
+def without_paths(evaluation: Evaluation) -> Evaluation:
+    """The same evaluation with names in place of this machine's paths, and no link to the texts."""
+    made = evaluation.provenance
+    moved = made and replace(made, run=PurePath(made.run).name, base=place_of(made.base), dataset=place_of(made.dataset))
+    path = evaluation.path if not PurePath(evaluation.path).is_absolute() else f"runs/{evaluation.checkpoint}"
+    return replace(evaluation, path=path, evalset_path="", provenance=moved)
+
+
+def _place(evaluation: Evaluation, mark: str = "") -> Path:
+    run, _, label = evaluation.checkpoint.rpartition("/")
+    inside = folder_name(evaluation.evalset, evaluation.seq_len, mark)
+    if run and CHECKPOINT.fullmatch(label):
+        return Path(PurePath(run).name) / EVALUATIONS / inside / label
+    return Path(EVALUATIONS) / model_slug(evaluation.checkpoint) / inside
 
 
 def _refuse_loss(folder: Path, stored: Sequence[StoredEvaluation], relation: Sequence[RelationRun]) -> None:

@@ -13,8 +13,7 @@ from pathlib import PurePath
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.groups import bases_of
-from coref_automl.comparison.page import Say
+from coref_automl.comparison.references import bases_of
 from coref_automl.comparison.scores import Entry, as_much_training, same_model
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.columns import NOT_RUN
@@ -121,14 +120,6 @@ def base_of(study: Study, arm: Arm) -> Entry | None:
     made = last(next(iter(arm.runs.values()))).evaluation.provenance
     found = bases_of(study.entries, made) if made else []
     return next((entry for entry in found if not entry.trained and entry.evaluation.seq_len == arm.length), None)
-
-
-def at_length(arm: Arm, own: str, say: Say) -> str:
-    """Where a verdict holds: the arm's length, and its base where that is not the `own` one of the sentence."""
-    if arm.base == own:
-        return say(f"{arm.length:,} 토큰에서", f"at {arm.length:,} tokens")
-    base = arm.base.split("/")[0]
-    return say(f"{base}에서 시작해 {arm.length:,} 토큰에서", f"from {base} at {arm.length:,} tokens")
 
 
 def last(entries: Sequence[Entry]) -> Entry:

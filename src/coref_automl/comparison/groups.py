@@ -3,22 +3,81 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
-from coref_automl.comparison.doubles import in_one_dtype, named_folders, of_weights_today
+from coref_automl.comparison.references import bases_of
 from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.comparison.scores import Entry, Group, Ints, Items
-from coref_automl.errors import ComparisonError
+from coref_automl.config import choose, nearest
+from coref_automl.errors import ComparisonError, CorefError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
-from coref_automl.evaluation.stored import StoredEvaluation, base_evaluation, is_of_one_model, look_through
-from coref_automl.evaluation.targets import CHECKPOINT, identity, marked, slug, target_of
+from coref_automl.evaluation.metrics import METRICS, PRIMARY
+from coref_automl.evaluation.results import (
+    CHECKPOINT,
+    RESULT,
+    StoredEvaluation,
+    base_evaluation,
+    identity,
+    is_of_one_model,
+    look_through,
+    marked,
+    target_of,
+)
+from coref_automl.models.files import weights_fingerprint
 from coref_automl.records import Evaluation, Provenance, half_of
 from coref_automl.store import short_names
+
+
+def choose_group(paths: Sequence[str], *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
+    """The group that holds an evaluation of every path; unlike fingerprints and scorer versions are refused by name."""
+    groups, notes = read_groups(paths, common=common), [f"Left out: {wrong}" for wrong in left_out(paths)]
+    if missing := not_evaluated(paths):
+        raise ComparisonError(nothing_under(missing))
+    paths = [path for path in paths if evaluations_under([path])]  # the others are relation runs
+    if evalset is not None:
+        if not any(evalset in (group.evalset, group.fingerprint) for group in groups):
+            raise ComparisonError(
+                f"No evaluation on the set {evalset!r} here. {nearest(evalset, {group.evalset for group in groups})}"
+            )
+        groups = [group for group in groups if evalset in (group.evalset, group.fingerprint)]
+    whole = [group for group in groups if all(_holds(group, path) for path in paths)] if len(paths) > 1 else groups
+    if not whole:
+        raise ComparisonError(_refusal(groups))
+    chosen = whole[0]
+    left = [group for group in groups if group is not chosen]
+    notes += [
+        f"{len(group.entries)} evaluations on {group.evalset} (items {group.fingerprint[:8]}) are not in this table."
+        for group in left
+    ]
+    return chosen, notes
+
+
+def settle_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
+    """The metric to judge by: as asked, or strict Real@1, or `word` where tokenizers differ, or the first that was run."""
+    several = group.tokenizers > 1
+    usable = [name for name in group.metrics() if not several or (METRICS[name].rule == "word" and not METRICS[name].parts)]
+    if metric is not None:
+        choose(metric, METRICS, "metric")
+        if metric in usable:
+            return metric, []
+        if several and metric in group.metrics():
+            raise ComparisonError(
+                f"These checkpoints have different tokenizers, so {metric} cannot compare them; "
+                f"use --metric {usable[0] if usable else 'real_word'}."
+            )
+        raise ComparisonError(f"{metric} was not run on {group.evalset}. Run there: {', '.join(usable) or 'nothing comparable'}.")
+    if not usable:
+        raise ComparisonError(
+            "No metric was run by all of these; where tokenizers differ, run: coref-automl evaluate --words all"
+        )
+    if several:
+        return usable[0], [f"Tokenizers differ, so {METRICS[usable[0]].label} is compared and nothing else."]
+    return (PRIMARY if PRIMARY in usable else usable[0]), []
 
 
 def read_groups(paths: Sequence[str], *, common: bool = False) -> list[Group]:
@@ -186,21 +245,6 @@ def _runs_apart(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     ]
 
 
-def bases_of(entries: Sequence[Entry], made: Provenance) -> list[Entry]:
-    """The evaluations of the model that a checkpoint began from.
-
-    Where a record has no bytes, of two that only their owners tell apart (klue/bert, other/bert), those of the very one.
-    A checkpoint that began from the same bytes is not a base even where they are still its own: its run has learned nothing.
-    """
-    found = [one for one in entries if one.is_of(made.base, made.base_bytes) and not _began_from(one, made.base_bytes)]
-    return [one for one in found if one.evaluation.checkpoint == slug(made.base)] or found
-
-
-def _began_from(entry: Entry, weights: str) -> bool:
-    made = entry.evaluation.provenance
-    return bool(weights and made and made.base_bytes == weights)
-
-
 def _starts(entries: Sequence[Entry]) -> set[Entry]:
     """Checkpoints that others began from, where no other checkpoint of their run is here: nothing to choose among."""
     runs: dict[PurePath, set[str]] = {}
@@ -244,3 +288,84 @@ def _named(entries: Sequence[Entry]) -> list[Entry]:
         seen[name] = seen.get(name, 0) + 1
         out.append(replace(entry, name=name if seen[name] == 1 else f"{name} ({seen[name]})"))
     return out
+
+
+def named_folders(paths: Iterable[str]) -> set[Path]:
+    """Evaluations that were asked for by their own folders: these are always compared."""
+    return {Path(path).resolve() for path in paths if (Path(path) / RESULT).is_file()}
+
+
+def of_weights_today(stored: Sequence[StoredEvaluation]) -> tuple[list[StoredEvaluation], list[str]]:
+    """Without evaluations of weights that have been replaced where they stood; and a sentence for each of those."""
+    held: dict[Path, list[StoredEvaluation]] = {}
+    for one in stored:
+        held.setdefault(_place(one), []).append(one)
+    now = {place: _weights_now(beside) for place, beside in held.items()}
+    kept, told = [], []
+    for one in stored:
+        if _weights(one) == now[_place(one)]:
+            kept.append(one)
+        else:
+            told.append(f"{one.folder} was scored with other weights than {one.evaluation.checkpoint} has now")
+    return kept, told
+
+
+def in_one_dtype(stored: Sequence[StoredEvaluation], named: set[Path]) -> tuple[list[StoredEvaluation], list[str]]:
+    """Of a model that was scored in several dtypes: that of most evaluations, else the newest; and a sentence for each other."""
+    often = Counter(one.evaluation.dtype for one in stored)
+    held: dict[tuple[Path, int], list[StoredEvaluation]] = {}
+    for one in stored:
+        held.setdefault((_place(one), one.evaluation.seq_len), []).append(one)
+    kept, told = [], []
+    for one in stored:
+        evaluation = one.evaluation
+        first = max(
+            held[_place(one), evaluation.seq_len],
+            key=lambda other: (often[other.evaluation.dtype], other.evaluation.evaluated_at),
+        )
+        if one is first or one.folder.resolve() in named or evaluation.dtype == first.evaluation.dtype:
+            kept.append(one)
+        else:
+            told.append(
+                f"{one.folder} is in {evaluation.dtype}, and {evaluation.checkpoint} stands here in {first.evaluation.dtype} "
+                "(pass the folders themselves to compare the two)"
+            )
+    return kept, told
+
+
+def _place(one: StoredEvaluation) -> Path:
+    """Where a model's evaluations stand: the folder without the part that names the set and the length."""
+    folder = one.folder.resolve()
+    return folder.parents[1] / folder.name if CHECKPOINT.fullmatch(folder.name) else folder.parent
+
+
+def _weights(one: StoredEvaluation) -> str:
+    return one.evaluation.fingerprints.get("weights", "")
+
+
+def _weights_now(beside: Sequence[StoredEvaluation]) -> str:
+    """The weights of the model today; where it is gone, or was never told apart, those that were scored last."""
+    newest = max(beside, key=lambda one: one.evaluation.evaluated_at)
+    if len({_weights(one) for one in beside}) > 1 and Path(newest.evaluation.path).is_dir():
+        try:
+            now = weights_fingerprint(newest.evaluation.path)
+        except (CorefError, OSError):
+            return _weights(newest)
+        if any(_weights(one) == now for one in beside):
+            return now
+    return _weights(newest)
+
+
+def _holds(group: Group, path: str) -> bool:
+    folders = {entry.folder.resolve() for entry in group.entries}
+    return any(stored.folder.resolve() in folders for stored in evaluations_under([path]))
+
+
+def _refusal(groups: Sequence[Group]) -> str:
+    lists = [
+        f"{', '.join(e.name for e in g.entries[:3])}: items {g.fingerprint[:8]} of {g.evalset}, scorer {g.scorer}" for g in groups
+    ]
+    return (
+        f"These evaluations do not share their items or their scorer ({'; '.join(lists)}). "
+        "Evaluate them on one set with one version, or pass --common to compare the items they share."
+    )

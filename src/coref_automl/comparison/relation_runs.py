@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.arrays import read_arrays
+from coref_automl.decoder import decode_stored, read_stored_rows
 from coref_automl.errors import CorefError, InputError
-from coref_automl.evaluation.archive import place_of
+from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.records import Estimate
 from coref_automl.statistics.intervals import DRAWS
 from coref_automl.statistics.methods import MethodVerdict, method_verdict
 from coref_automl.statistics.resampling import resampled_f1
-from coref_automl.store import natural_order, read_json, read_jsonl, short_names, write_json, written_whole
+from coref_automl.store import natural_order, read_json, short_names, write_json, written_whole
 
 RESULTS, ROWS = "re_results.json", "rows.npz"
 FOLDER = "relation"
@@ -51,6 +52,35 @@ class Rows:
     def of(self, columns: Sequence[int]) -> Rows:
         """The same rows under some of the seeds."""
         return Rows(self.gold, self.right[:, columns], self.given[:, columns], self.sentences)
+
+
+class _Seed(TypedDict, total=False):
+    seed: int
+
+
+class _Stored(TypedDict, total=False):
+    """What is read of re_results.json; runs of earlier versions name less."""
+
+    micro_f1: float
+    model: str
+    split: str
+    n: int
+    spread: dict[str, float] | None
+    estimates: dict[str, Estimate]
+    seeds: list[_Seed] | int
+    fingerprints: dict[str, str]
+
+
+class _Line(TypedDict):
+    guid: str
+    gold: str
+    pred: str
+
+
+class _Prediction(_Line, total=False):
+    """One line of a seed's predictions."""
+
+    sentence: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,12 +139,21 @@ def look_for_relation(paths: Sequence[str]) -> tuple[list[RelationRun], list[str
                 result = read_json(held)
                 if place in found or not isinstance(result, dict) or "micro_f1" not in result:
                     continue
+                decode_stored(_Stored, result, str(held), remedy="run re evaluate again")
                 found[place] = RelationRun(held.parent.name, result, None)
                 found[place] = replace(found[place], rows=_rows(held.parent, str(result.get("split", ""))))
             except CorefError as error:
                 damaged.setdefault(place, str(error))
     names = short_names(found)
     return [replace(run, name=names[folder]) for folder, run in found.items()], list(damaged.values())
+
+
+def place_of(path: str) -> str:
+    """A path without this machine's folders: of an absolute one the last part, with the run before a checkpoint."""
+    found = PurePath(path)
+    if not found.is_absolute():
+        return path
+    return f"runs/{found.parent.name}/{found.name}" if CHECKPOINT.fullmatch(found.name) else found.name
 
 
 def archive_relation(runs: Sequence[RelationRun], out: Path) -> None:
@@ -188,10 +227,6 @@ def _differences(pairs: Sequence[Pair], seed: int) -> NDArray[np.float64]:
     return np.asarray(resampled_f1(right, given, gold, sentences, seed=seed, draws=DRAWS) @ share)
 
 
-def _is_prediction(line: Any) -> bool:
-    return isinstance(line, dict) and {"guid", "gold", "pred"} <= set(line)
-
-
 def _rows(folder: Path, split: str) -> Rows | None:
     if (folder / ROWS).is_file():
         try:
@@ -202,8 +237,8 @@ def _rows(folder: Path, split: str) -> Rows | None:
     files = sorted(folder.glob(f"seed-*/predictions/{split}.jsonl"), key=natural_order)
     if not files:
         return None
-    seeds = [list(read_jsonl(path)) for path in files]
-    if not seeds[0] or any(not _is_prediction(line) for one in seeds for line in one):
+    seeds = [list(read_stored_rows(path, _Prediction, remedy="run re evaluate again")) for path in files]
+    if not seeds[0]:
         raise InputError(f"{folder}: its predictions on {split} have no rows, or rows of another kind; run re evaluate again.")
     ids = [line["guid"] for line in seeds[0]]
     if any([line["guid"] for line in one] != ids for one in seeds):

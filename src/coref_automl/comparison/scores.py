@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS, Metric
-from coref_automl.evaluation.targets import CHECKPOINT, slug
+from coref_automl.evaluation.results import CHECKPOINT, slug
 from coref_automl.models.build import NEW
 from coref_automl.records import Evaluation, Half
 from coref_automl.statistics.resampling import Part

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.compare import ALPHA, against, compare_group, over_own
-from coref_automl.comparison.comparison_table import ComparisonTable
-from coref_automl.comparison.page import Say
-from coref_automl.comparison.pairing import own_base, settle_metric
-from coref_automl.comparison.recommend import Choice, Recommendation, choose_entry
+from coref_automl.comparison.differences import ALPHA, ComparisonTable, against, compare_group, over_own
+from coref_automl.comparison.groups import settle_metric
+from coref_automl.comparison.recommendation import Choice, Recommendation, choose_entry
+from coref_automl.comparison.references import own_base
 from coref_automl.comparison.relation_runs import RelationRun
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.errors import ComparisonError
@@ -23,8 +22,6 @@ from coref_automl.statistics.closed_forms import holm
 from coref_automl.statistics.intervals import pairwise_ps
 
 MATRIX = 20
-SHOWN_METRICS = ("real1", "real5", "lambada_top1", "score", "real1_strict", "real5_strict", "lambada_top1_strict", "score_strict")
-WORD_METRICS = ("real_word", "lambada_word", "gold_word", "real_far1_strict", "real_far_word")
 
 
 @dataclass(frozen=True)
@@ -36,15 +33,14 @@ class Study:
 
     group: Group
     metric: str
-    say: Say
     seed: int
     margin: float
     table: ComparisonTable | None
     rows: tuple[Entry, ...]
     choice: Choice
-    target: Mapping[str, float] = field(default_factory=dict)
     relation: Sequence[RelationRun] = ()
     notes: tuple[str, ...] = ()
+    dropped: int = 0
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -109,21 +105,6 @@ class Study:
         """The evaluated model that a checkpoint began from; None where it is not here."""
         return own_base(self.entries, entry, self.base)
 
-    def told_lost(self, lost: Mapping[str, Entry], ko: str, en: str) -> str:
-        """Why some runs stand beside no model: it was not evaluated, or there is none. `ko` and `en` say what follows."""
-        out, say = "", self.say
-        if names := ", ".join(run for run, entry in lost.items() if not entry.scratch):
-            out += say(
-                f" {names}의 원래 모델은 이 문항으로 같은 길이의 창에서 평가되지 않아 {ko}",
-                f" The base of {names} was not evaluated on these items in windows as long, so {en}",
-            )
-        if names := ", ".join(run for run, entry in lost.items() if entry.scratch):
-            out += say(
-                f" {names}: 새 모델로 시작해 원래 모델이 없으므로 {ko}",
-                f" There is no base of {names}, begun as new models, so {en}",
-            )
-        return out
-
     def over_own_base(self, entries: Sequence[Entry]) -> list[Comparison | None]:
         """Each against the model it began from on the documents that judge, Holm over all; None where that was not evaluated."""
         return over_own(self.group, self.metric, entries, [self.own_base(entry) for entry in entries], seed=self.seed)
@@ -153,35 +134,18 @@ class Study:
         return entries, means[:, None] - means[None, :], adjusted
 
 
-def study_of(
-    group: Group,
-    *,
-    say: Say,
-    metric: str | None = None,
-    margin: float,
-    seed: int,
-    target: Mapping[str, float],
-    relation: Sequence[RelationRun] = (),
-    notes: Sequence[str] = (),
-) -> Study:
+def study_of(group: Group, *, metric: str | None = None, margin: float, seed: int, relation: Sequence[RelationRun] = ()) -> Study:
     metric, more = settle_metric(group, metric)
     table, rows = None, group.entries
-    told = [*notes, *more]
+    notes = list(more)
     choice = choose_entry(group, metric, margin=margin, seed=seed)
     if len(group.entries) > 1:
         try:
             table, rows = _against_own(group, metric, choice.base, seed)
         except ComparisonError as error:
-            told.append(str(error))
+            notes.append(str(error))
     dropped = group.columns(metric).dropped
-    if dropped:
-        told.append(
-            say(
-                f"문항 {dropped:,}개는 일부 평가에만 있어(잘린 파일) 비교에서 뺐습니다. 다시 평가하세요.",
-                f"{dropped:,} items are missing from some evaluations (a file cut short) and were left out; evaluate again.",
-            )
-        )
-    return Study(group, metric, say, seed, margin, table, rows, choice, target, relation, tuple(told))
+    return Study(group, metric, seed, margin, table, rows, choice, relation, tuple(notes), dropped)
 
 
 def _against_own(group: Group, metric: str, base: Entry | None, seed: int) -> tuple[ComparisonTable, tuple[Entry, ...]]:

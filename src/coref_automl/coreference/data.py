@@ -117,8 +117,7 @@ def bad_rows(data: CorefData) -> CoreferenceDataError:
 
 def inspect_coref(name: str | Path) -> CorefData:
     """Every good document and every problem, whatever their number."""
-    from coref_automl.coreference.conll import conll_chunks
-    from coref_automl.coreference.corefud import corefud_chunks
+    from coref_automl.coreference.conll import conll_chunks, corefud_chunks
 
     path = Path(name)
     plain = path.name.removesuffix(".xz")
@@ -151,8 +150,7 @@ def inspect_coref(name: str | Path) -> CorefData:
 
 def write_documents(path: Path, documents: Iterable[CorefDocument]) -> None:
     """The same documents in the format that the file's ending names."""
-    from coref_automl.coreference.conll import write_conll
-    from coref_automl.coreference.corefud import write_corefud
+    from coref_automl.coreference.conll import write_conll, write_corefud
 
     writers = {".jsonl": _write_jsonl, ".conll": write_conll, ".conllu": write_corefud}
     if path.suffix not in writers:

@@ -1,22 +1,76 @@
-"""The metrics of coreference. In: chains of mentions, gold and predicted, document by document. Out: sums, and what they come to.
+"""The metrics of coreference, with intervals by document. In: chains of mentions, gold and predicted. Out: sums, F1s, Estimates.
 
 Each metric is four sums (what recall and precision are ratios of), so that documents add up and can be resampled.
-docs/coreference.md defines each with a worked example; the reference scorers' test cases hold them.
+docs/coreference.md defines each with a worked example; the reference scorers' test cases hold them. Intervals draw documents, and
+with them all their sums: long documents weigh more. Few documents vary less among themselves than new ones would: the percentiles
+are widened (Hesterberg) with Student's quantile.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.coreference.assignment import best_total
-from coref_automl.records import Record
+from coref_automl.records import Estimate, Record
+from coref_automl.statistics.closed_forms import LEVEL, NORMAL, t_quantile
+from coref_automl.statistics.resampling import Part, gather, resampled_means
+
+Floats = NDArray[np.float64]
+
+
+def best_total(gains: Floats) -> float:
+    """The sum over the best pairing of rows with columns (the Hungarian method, by shortest augmenting paths)."""
+    if not gains.size:
+        return 0.0
+    costs = gains.max() - (gains if gains.shape[0] <= gains.shape[1] else gains.T)
+    rows, columns = costs.shape
+    row_price, column_price = np.zeros(rows), np.zeros(columns)
+    row_of = np.full(columns, -1)
+    for row in range(rows):
+        reach = np.full(columns, np.inf)
+        before = np.full(columns, -1)
+        done = np.zeros(columns, bool)
+        current, column, length = row, -1, 0.0
+        while True:
+            found = length + costs[current] - row_price[current] - column_price
+            nearer = ~done & (found < reach)
+            reach[nearer], before[nearer] = found[nearer], column
+            column = int(np.where(done, np.inf, reach).argmin())
+            length, done[column] = float(reach[column]), True
+            if row_of[column] < 0:
+                break
+            current = int(row_of[column])
+        _move_prices(row_price, column_price, row_of, reach, done, row, length)
+        while True:  # turn the path around: each column on it takes the row before
+            earlier = int(before[column])
+            row_of[column] = row if earlier < 0 else row_of[earlier]
+            if earlier < 0:
+                break
+            column = earlier
+    matched = np.flatnonzero(row_of >= 0)
+    return float((gains.max() - costs[row_of[matched], matched]).sum())
+
+
+def _move_prices(
+    row_price: Floats,
+    column_price: Floats,
+    row_of: NDArray[np.int64],
+    reach: Floats,
+    done: NDArray[np.bool_],
+    row: int,
+    length: float,
+) -> None:
+    passed = np.flatnonzero(done & (row_of >= 0))
+    row_price[row] += length
+    row_price[row_of[passed]] += length - reach[passed]
+    column_price[np.flatnonzero(done)] += reach[done] - length
+
 
 Chain = frozenset[Hashable]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,3 +237,42 @@ def _components(overlap: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], NDA
         left -= rows
         found.append((np.array(sorted(rows)), np.array(sorted(columns))))
     return found
+
+
+DRAWS = 10_000
+Scored = Sequence[dict[str, Ratio]]
+"""One entry a document: its sums under every metric."""
+
+
+def estimates(seeds: Sequence[Scored], *, draw: int = 0) -> dict[str, Estimate]:
+    """F1 of every metric and of CoNLL, the mean over seeds, with its 95% interval over documents."""
+    count, table = len(seeds[0]), _table(seeds)
+    values = _f1s(table.mean(1))
+    if count == 1:  # one document says nothing about the next
+        return {name: Estimate(float(values[name].mean()), 0.0, 1.0, 1) for name in values}
+    columns = table.transpose(1, 0, 2, 3).reshape(count, -1)
+    drawn = resampled_means([gather(Part(columns, np.arange(count)))], seed=draw, draws=DRAWS)
+    moved = _f1s(drawn.reshape(len(drawn) * len(seeds), len(METRICS), 4))
+    tail = NORMAL.cdf(-math.sqrt(count / (count - 1)) * t_quantile((1 + LEVEL) / 2, count - 1))
+    found = {}
+    for name, value in values.items():
+        low, high = np.quantile(moved[name].reshape(len(drawn), len(seeds)).mean(1), [tail, 1 - tail])
+        found[name] = Estimate(float(value.mean()), float(low), float(high), count)
+    return found
+
+
+def _table(seeds: Sequence[Scored]) -> Floats:
+    """Sums as numbers: seed, document, metric, (hit, gold, right, given)."""
+    return np.array(
+        [[[(r.hit, r.gold, r.right, r.given) for r in (scores[name] for name in METRICS)] for scores in seed] for seed in seeds]
+    )
+
+
+def _f1s(sums: Floats) -> dict[str, Floats]:
+    """F1 of each metric and CoNLL from sums or means [..., metric, 4]."""
+    recall = np.divide(sums[..., 0], sums[..., 1], out=np.zeros(sums.shape[:-1]), where=sums[..., 1] > 0)
+    precision = np.divide(sums[..., 2], sums[..., 3], out=np.zeros(sums.shape[:-1]), where=sums[..., 3] > 0)
+    both = recall + precision
+    f1 = np.divide(2 * recall * precision, both, out=np.zeros_like(both), where=both > 0)
+    found = {name: f1[..., place] for place, name in enumerate(METRICS)}
+    return {"conll": np.mean([found[name] for name in CONLL], axis=0), **found}

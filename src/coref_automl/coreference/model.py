@@ -1,6 +1,7 @@
 """The model: an encoder and a coreference head. In: laid-out documents. Out: states of tokens; and folders that hold it.
 
-A folder holds the whole encoder, or, where it was trained at a low rank, that change alone and the name of the encoder it is for.
+A folder holds the whole encoder, or, where it was trained at a low rank (LoRA), that change alone and the name of the encoder it
+is for. A low-rank change is two thin matrices beside each linear layer; added to its weights they leave an ordinary encoder.
 """
 
 from __future__ import annotations
@@ -16,13 +17,54 @@ from torch import nn
 
 from coref_automl.coreference.head import CoreferenceHead
 from coref_automl.coreference.layout import Laid, Window, windows
-from coref_automl.coreference.lowrank import add_changes, changes, make_low_rank
 from coref_automl.errors import ModelError
+from coref_automl.models.attention import move
 from coref_automl.models.files import detect_seq_len, weights_fingerprint
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.records import Record
 from coref_automl.store import obey_umask, read_json, write_json
+
+_WIDE = 2.0
+
+
+class LowRank(nn.Module):  # type: ignore[misc]
+    """A linear layer and its change; the change starts at zero."""
+
+    def __init__(self, base: Any, rank: int) -> None:
+        super().__init__()
+        self.base = base
+        self.down = nn.Parameter(torch.randn(rank, base.in_features) / base.in_features**0.5)
+        self.up = nn.Parameter(torch.zeros(base.out_features, rank))
+
+    def forward(self, inputs: Any) -> Any:
+        return self.base(inputs) + _WIDE * nn.functional.linear(nn.functional.linear(inputs, self.down), self.up)
+
+
+def make_low_rank(encoder: Any, rank: int) -> None:
+    """Freeze the encoder and put a change beside each of its linear layers."""
+    encoder.requires_grad_(False)
+    for name, layer in list(encoder.named_modules()):
+        if isinstance(layer, nn.Linear):
+            parent, _, own = name.rpartition(".")
+            setattr(encoder.get_submodule(parent), own, LowRank(layer, rank))
+
+
+def changes(encoder: Any) -> dict[str, Any]:
+    """The thin matrices by the name of their layer."""
+    found = {}
+    for name, layer in encoder.named_modules():
+        if isinstance(layer, LowRank):
+            found[f"{name}.down"], found[f"{name}.up"] = layer.down.detach(), layer.up.detach()
+    return found
+
+
+def add_changes(encoder: Any, kept: dict[str, Any]) -> None:
+    """Add changes that were kept to a plain encoder's weights."""
+    for name in sorted({name.rpartition(".")[0] for name in kept}):
+        layer = encoder.get_submodule(name)
+        layer.weight.data += _WIDE * (kept[f"{name}.up"].float() @ kept[f"{name}.down"].float()).to(layer.weight)
+
 
 SETTINGS = "coreference.json"
 HEAD = "head.safetensors"
@@ -156,7 +198,7 @@ def load_model(folder: Path, device: str = "cpu", *, base: str | None = None) ->
     model.head.load_state_dict(
         {key.removeprefix("head."): value.float() for key, value in own.items() if key.startswith("head.")}
     )
-    model.to(device).eval()
+    move(model, device).eval()
     return model
 
 

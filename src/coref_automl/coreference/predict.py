@@ -15,7 +15,7 @@ from typing import Any
 
 from coref_automl.coreference.data import CorefDocument, Mention, in_order
 from coref_automl.coreference.evaluate import BUNDLED, models_of
-from coref_automl.coreference.show import chain_lines, in_brackets, in_colour, in_html
+from coref_automl.coreference.show import chain_lines, in_brackets, in_colour
 from coref_automl.errors import InputError
 from coref_automl.models.load import pick_device
 from coref_automl.progress import Progress, quiet
@@ -66,8 +66,9 @@ class Resolved(Record):
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
-    def _repr_html_(self) -> str:
-        return in_html(self.text, self.chains, note=self.note)
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        """A notebook shows the text in colour, as a terminal does."""
+        printer.text("\n".join([*self.lines(colour=True), *([self.note] if self.note else [])]))
 
     def _mention(self, which: Span | str) -> Span:
         known = sorted({*(span for chain in self.chains for span in chain), *self.singles})

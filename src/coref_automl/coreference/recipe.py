@@ -7,6 +7,8 @@ from typing import Literal
 
 from coref_automl.errors import RecipeError
 
+FILE = "a .jsonl, .conll or .conllu file (also .xz)"
+
 FREE = ("out", "seeds", "device")
 """What may change between two calls on one folder: it decides where and how often, not what one seed computes."""
 
@@ -74,3 +76,31 @@ _RANGES = (
     ("segment", 64, 1e6),
     ("batch_tokens", 64, 1e7),
 )
+
+
+HELP = {
+    "model": "Hub id, folder, or bundled:ko-mini.",
+    "data": f"Annotated texts: {FILE}.",
+    "out": "Folder of the run; must be empty or from the same command.",
+    "split": "koconovel, or a JSON file with train, dev and test.",
+    "folds": "Cross-fitting: test every document once, in this many folds; 0 uses the split.",
+    "holdout": "Without a split: fraction of documents held out to choose the epoch.",
+    "seeds": "Number of seeds.",
+    "first_seed": "First seed.",
+    "epochs": "Number of epochs.",
+    "rank": "Train a low-rank change (LoRA) of this rank instead of the whole encoder; 0 trains the whole encoder.",
+    "learning_rate": "Learning rate of the encoder. Default depends on its size.",
+    "head_rate": "Learning rate of the head.",
+    "weight_decay": "Weight decay.",
+    "warmup": "Fraction of steps with a rising learning rate.",
+    "dropout": "Dropout of the head.",
+    "size": "Width of the head.",
+    "window": "Tokens per encoder window.",
+    "segment": "Tokens a mention can look back over in training.",
+    "batch_tokens": "Tokens per step.",
+    "skip_bad": "Skip bad rows; they are counted and listed.",
+    "device": "cpu, cuda, cuda:1, or auto.",
+    "precision": "auto (bfloat16 on CUDA), float32 or bfloat16.",
+    "note": "One sentence about the model's training data; predict shows it.",
+}
+"""What each field means: the help of `coref-automl coref train`."""

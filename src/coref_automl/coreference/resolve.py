@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from coref_automl.coreference.head import quotations, surfaces
 from coref_automl.coreference.layout import WIDTH, Laid
 from coref_automl.coreference.model import CoreferenceModel
-from coref_automl.coreference.pairs import quotations, surfaces
 from coref_automl.progress import Progress, quiet
 
 Span = tuple[int, int]

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.coreference.data import CorefDocument
-from coref_automl.coreference.intervals import estimates
-from coref_automl.coreference.metrics import METRICS, Ratio, added, score_document
+from coref_automl.coreference.metrics import METRICS, Ratio, added, estimates, score_document
 from coref_automl.records import Estimate, Record
 from coref_automl.store import read_jsonl, write_jsonl
 

@@ -1,20 +1,18 @@
-"""Chains in a text, shown. In: a text and its chains. Out: the text in colour for a terminal, in brackets for a file, in HTML."""
+"""Chains in a text, shown. In: a text and its chains. Out: the text in colour for a terminal, in brackets for a file."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 
 Span = tuple[int, int]
 Chains = Sequence[Sequence[Span]]
 _TERMINAL = (46, 43, 42, 45, 44, 41, 106, 103, 102, 105, 104, 101)
 _PLAIN = "\x1b[0m"
-_HUES = 12
 
 
 def in_brackets(text: str, chains: Chains) -> str:
     """`[민수]1가 [친구]2를 만났다`: each mention in brackets with the number of its chain."""
-    return _written(text, chains, lambda _: "[", lambda chain: f"]{chain + 1}")
+    return written(text, chains, lambda _: "[", lambda chain: f"]{chain + 1}")
 
 
 def in_colour(text: str, chains: Chains) -> str:
@@ -25,27 +23,6 @@ def in_colour(text: str, chains: Chains) -> str:
         parts.append(f"{colour}{part}{_PLAIN if colour else ''}" if part else "")
         parts += [f"\x1b[2m{chain + 1}{_PLAIN}" for chain in closed]
     return "".join(parts)
-
-
-def in_html(text: str, chains: Chains, *, note: str = "") -> str:
-    """A fragment that needs nothing from outside; hovering over a mention tells its chain."""
-    sizes = [len(chain) for chain in chains]
-
-    def opening(chain: int) -> str:
-        name = html.escape(text[slice(*chains[chain][0])], quote=True)
-        style = f"background:hsl({_hue(chain)} 80% 85%);color:#111;border-radius:3px;padding:0 2px"
-        return f'<mark title="{chain + 1}: {name} ({sizes[chain]})" style="{style}">'
-
-    body = _written(text, chains, opening, lambda chain: f"<sub>{chain + 1}</sub></mark>", html.escape)
-    legend = "".join(f"<li>{html.escape(line)}</li>" for line in chain_lines(text, chains, colour=False))
-    told = f"<p>{html.escape(note)}</p>" if note else ""
-    return f'<div style="line-height:1.9;white-space:pre-wrap">{body}</div><ul>{legend}</ul>{told}'
-
-
-def html_page(fragment: str, title: str) -> str:
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
-    style = "<style>body{font-family:sans-serif;max-width:52em;margin:2em auto;padding:0 1em}</style>"
-    return f'<!doctype html><html lang="ko"><head>{head}{style}</head><body>{fragment}</body></html>\n'
 
 
 def chain_lines(text: str, chains: Chains, *, colour: bool) -> list[str]:
@@ -60,11 +37,6 @@ def chain_lines(text: str, chains: Chains, *, colour: bool) -> list[str]:
     return shown
 
 
-def _hue(chain: int) -> int:
-    """Neighbouring chains far apart on the circle."""
-    return (chain * 5 % _HUES) * 360 // _HUES
-
-
 def _events(chains: Chains) -> Iterable[tuple[int, int, int, bool]]:
     """(place, order, chain, opens): closings before openings, inner closings first, outer openings first."""
     for number, chain in enumerate(chains):
@@ -73,7 +45,7 @@ def _events(chains: Chains) -> Iterable[tuple[int, int, int, bool]]:
             yield end, -start, number, False
 
 
-def _written(text: str, chains: Chains, opening, closing, escape=str) -> str:  # type: ignore[no-untyped-def]
+def written(text: str, chains: Chains, opening, closing, escape=str) -> str:  # type: ignore[no-untyped-def]
     parts, done = [], 0
     for place, _, chain, opens in sorted(_events(chains), key=lambda event: (event[0], event[1])):
         parts += [escape(text[done:place]), opening(chain) if opens else closing(chain)]

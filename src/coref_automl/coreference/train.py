@@ -31,6 +31,7 @@ from coref_automl.coreference.results import (
 from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, named_split
 from coref_automl.errors import FolderError
 from coref_automl.locks import claimed
+from coref_automl.models.attention import move
 from coref_automl.models.load import pick_device, weights_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, read_json, write_json, write_text
@@ -155,7 +156,7 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
 
     recipe, device = work.recipe, pick_device(work.recipe.device)
     model = build_model(recipe.model, window=recipe.window, size=recipe.size, dropout=recipe.dropout, rank=recipe.rank, seed=seed)
-    model.to(device)
+    move(model, device)
     folder.mkdir(parents=True, exist_ok=True)
     train, dev, test = (lay(model.tokenizer, split.side(side, work.data.documents)) for side in ("train", "dev", "test"))
     state = fit(model, train, dev, recipe, seed, folder, progress, on_epoch)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.corpus import encode, select
+from coref_automl.corpus import choice as choices
+from coref_automl.corpus import encode
+from coref_automl.corpus.choice import Choice
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.corpus.select import Choice
 from coref_automl.corpus.shards import Index
 from coref_automl.corpus.sources import SOURCES, licence_of, licence_of_bundled
 from coref_automl.errors import WorkError
@@ -142,7 +143,7 @@ def counted(index: Index, choice: Choice, facts: NDArray[np.int64], hub: frozens
         rows = np.flatnonzero(index.source == number)
         dropped = Counter(index.dropped.get(name, {}))
         chosen = rows[choice.kept[rows]]
-        for reasons, codes in ((select.REASONS, choice.reason[rows]), (encode.REASONS, facts[chosen, 3])):
+        for reasons, codes in ((choices.REASONS, choice.reason[rows]), (encode.REASONS, facts[chosen, 3])):
             for code, count in zip(*np.unique(codes[codes > 0], return_counts=True), strict=True):
                 dropped[reasons[int(code)]] += int(count)
         good = chosen[facts[chosen, 3] == 0]

@@ -4,11 +4,16 @@ tokens.npy    [blocks, seq_len]  token ids in the smallest unsigned type that ho
 blocks.npy    [pieces, 4] int32  (block, start, length, document number), sorted by block and start
 mentions.npy  [mentions, 4]      (block, start, end, chain) in token offsets of the block, sorted by block and start
 manifest.json                    settings, counts, fingerprints and checksums; card.md says the same to a person
+
+`prepare` writes a checksum per shard of each array into the manifest and training compares them before its first step, so that an
+array that was edited, or damaged on its way here, is not learned from.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.arrays import read_array
-from coref_automl.corpus.checksums import checksums, verify
+from coref_automl.corpus.manifest import AGAIN, DatasetManifest
+from coref_automl.decoder import decode_stored
 from coref_automl.errors import DatasetError, InputError
 from coref_automl.progress import Progress
 from coref_automl.store import (
@@ -32,6 +38,68 @@ from coref_automl.store import (
     write_text,
     written_whole,
 )
+
+SHARD = 64 << 20
+"""Bytes of a shard."""
+
+LEAST = 1 << 20
+"""A manifest that claims smaller ones is damaged."""
+
+_CHUNK = 1 << 20
+_THREADS = 4
+
+Checksums = dict[str, Any]
+"""`shard_bytes`, and under each file's name the checksums of its shards."""
+
+
+def checksums(
+    paths: Iterable[Path], *, shard_bytes: int | None = None, on_bytes: Callable[[int], None] | None = None
+) -> Checksums:
+    """The checksums of some files of one folder."""
+    shard_bytes = shard_bytes or SHARD
+    found: Checksums = {"shard_bytes": shard_bytes}
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for path in paths:
+            starts = range(0, path.stat().st_size, shard_bytes)
+            found[path.name] = []
+            for checksum, count in pool.map(lambda start, path=path: _hashed(path, start, shard_bytes), starts):
+                found[path.name].append(checksum)
+                if on_bytes is not None:
+                    on_bytes(count)
+    return found
+
+
+def verify(folder: Path, written: Any, *, on_bytes: Callable[[int], None] | None = None) -> None:
+    """Compare a folder's files with the checksums that were written when they were made."""
+    shard_bytes = written.get("shard_bytes") if isinstance(written, dict) else None
+    if not isinstance(shard_bytes, int) or shard_bytes < LEAST:
+        raise DatasetError(f"The manifest of {folder} has damaged checksums; prepare the dataset again in another folder.")
+    now = checksums((folder / name for name in written if (folder / name).is_file()), shard_bytes=shard_bytes, on_bytes=on_bytes)
+    for name, before in written.items():
+        if before != (after := now.get(name)):
+            raise DatasetError(
+                f"{folder / name} is no longer what was prepared{_where(before, after)}: it was edited or damaged; restore it "
+                "from a copy, or prepare the dataset again in another folder."
+            )
+
+
+def _where(before: Any, after: Any) -> str:
+    """Which shard it is, where there are several."""
+    if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after) or len(before) < 2:
+        return ""
+    at = next(number for number, (old, new) in enumerate(zip(before, after, strict=True)) if old != new)
+    return f" (shard {at + 1} of {len(before)})"
+
+
+def _hashed(path: Path, start: int, size: int) -> tuple[str, int]:
+    digest, left = hashlib.blake2b(digest_size=12), size
+    with path.open("rb") as handle:
+        handle.seek(start)
+        while left and (chunk := handle.read(min(_CHUNK, left))):
+            digest.update(chunk)
+            left -= len(chunk)
+    return digest.hexdigest(), size - left
+
 
 KIND = "dataset"
 TOKENS, PIECES, MENTIONS, CARD = "tokens.npy", "blocks.npy", "mentions.npy", "card.md"
@@ -54,7 +122,7 @@ class Row:
 class PackedDataset:
     """A prepared dataset. Opening it reads no tokens; a row is read when it is asked for."""
 
-    def __init__(self, folder: Path, manifest: dict[str, Any], tokens: Ints, pieces: Ints, mentions: Ints) -> None:
+    def __init__(self, folder: Path, manifest: DatasetManifest, tokens: Ints, pieces: Ints, mentions: Ints) -> None:
         self.folder = folder
         self.manifest = manifest
         self.tokens = tokens
@@ -74,10 +142,11 @@ class PackedDataset:
         if not is_done(folder):
             raise DatasetError(f"The dataset {folder} is unfinished; run the same `coref-automl prepare` command again.")
         try:
-            manifest = read_json(folder / MANIFEST)
+            held = read_json(folder / MANIFEST)
         except InputError as error:
             raise DatasetError(f"The dataset {folder} is damaged ({error}); prepare it again in another folder.") from error
-        _check_kind(folder, manifest)
+        _check_kind(folder, held)
+        manifest = decode_stored(DatasetManifest, held, str(folder / MANIFEST), error=DatasetError, remedy=AGAIN)
         try:
             tokens, pieces, mentions = (read_array(folder / name, mapped=True) for name in (TOKENS, PIECES, MENTIONS))
         except InputError as error:
@@ -109,7 +178,7 @@ class PackedDataset:
                 f"prepare it with --seq-len {seq_len}."
             )
         tokens = self.tokens.reshape(-1, seq_len)
-        manifest = {**self.manifest, "seq_len": seq_len, "blocks": len(tokens)}
+        manifest: DatasetManifest = {**self.manifest, "seq_len": seq_len, "blocks": len(tokens)}
         return PackedDataset(self.folder, manifest, tokens, _cut_pieces(self, seq_len), _cut_mentions(self, seq_len))
 
     @property
@@ -119,7 +188,7 @@ class PackedDataset:
     @property
     def fingerprint(self) -> str:
         """Names the bytes of the three arrays."""
-        return str(self.manifest["fingerprint"])
+        return self.manifest["fingerprint"]
 
     @property
     def real_tokens(self) -> int:
@@ -155,15 +224,15 @@ class PackedDataset:
 
 def _check_kind(folder: Path, manifest: Any) -> None:
     """A folder of another kind is told apart from a damaged one."""
-    kind = manifest.get("kind", KIND) if isinstance(manifest, dict) else "file of another shape"
+    kind = str(manifest.get("kind", KIND)) if isinstance(manifest, dict) else "file of another shape"
     if kind == "dataset-part":
         raise DatasetError(f"{folder} is one share of a dataset; put the shares together with: coref-automl prepare MODE --merge")
     if kind != KIND:
         raise DatasetError(f"{folder} is not a prepared dataset, it holds {with_article(kind)}; make one: coref-automl prepare")
 
 
-def _wrong_shape(manifest: dict[str, Any], tokens: Ints, pieces: Ints, mentions: Ints) -> str | None:
-    shape = (manifest.get("blocks"), manifest.get("seq_len"))
+def _wrong_shape(manifest: DatasetManifest, tokens: Ints, pieces: Ints, mentions: Ints) -> str | None:
+    shape = (manifest["blocks"], manifest["seq_len"])
     if tokens.shape != shape:
         return f"tokens are {tokens.shape}, the manifest says {shape}"
     for name, array, rest in ((TOKENS, tokens, shape[1:]), (PIECES, pieces, (4,)), (MENTIONS, mentions, (4,))):

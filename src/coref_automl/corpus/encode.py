@@ -19,11 +19,12 @@ from coref_automl.config import from_mapping
 from coref_automl.corpus.chains import Mention, chains, mentions
 from coref_automl.corpus.dataset import smallest_type
 from coref_automl.corpus.overlap import WORDS, found_in, grams
+from coref_automl.decoder import read_stored_rows
 from coref_automl.errors import ModelError
 from coref_automl.korean import Tagger, Tags
 from coref_automl.models.vocabulary import Pieces, split_at, tokenize
 from coref_automl.records import Document
-from coref_automl.store import read_jsonl, write_json, written_whole
+from coref_automl.store import write_json, written_whole
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -78,7 +79,7 @@ def special_of(tokenizer: PreTrainedTokenizerFast, model: str) -> Special:
 def encode_shard(texts: Path, keep: frozenset[int], stem: Path, settings: EncodeSettings) -> int:
     """Encode the documents of a shard that are kept; returns the characters of the shard. A finished shard is passed over."""
     marker = stem.with_suffix(".json")
-    rows = [(place, Document(**row)) for place, row in enumerate(read_jsonl(texts)) if place in keep]
+    rows = [(place, one) for place, one in enumerate(read_stored_rows(texts, Document)) if place in keep]
     size = sum(len(document.text) for _, document in rows)
     if marker.is_file():
         return size

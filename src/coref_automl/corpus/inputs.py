@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
+from coref_automl.corpus.manifest import InputFacts, MadeFrom
 from coref_automl.corpus.overlap import evaluation_fingerprint
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import BUNDLED, SOURCES, Input, check_source, hub_revision, inputs_of
 from coref_automl.errors import SourceError
 from coref_automl.progress import Progress
 from coref_automl.store import fingerprint_files
-
-MadeFrom = dict[str, Any]
-"""`inputs` (label and bytes), `tokenizer_fingerprint` and `eval_sets`, as a dataset's manifest holds them."""
 
 
 def readable_parts(recipe: PrepareRecipe, progress: Progress, *, hub: bool = True) -> tuple[list[Input], list[str]]:
@@ -50,9 +47,9 @@ def readable_parts(recipe: PrepareRecipe, progress: Progress, *, hub: bool = Tru
     return parts, broken
 
 
-def pinned(parts: Sequence[Input], begun: Mapping[str, Any]) -> list[Input]:
+def pinned(parts: Sequence[Input], begun: MadeFrom) -> list[Input]:
     """Give hub parts their revision: the one that an earlier call began with, or the current one."""
-    held = {entry["label"]: entry["bytes"] for entry in begun.get("inputs", ())}
+    held = {entry.get("label", ""): entry.get("bytes") for entry in begun.get("inputs", ())}
     return [
         dataclasses.replace(part, revision=held.get(part.label) or hub_revision(part.name)) if part.name in SOURCES else part
         for part in parts
@@ -65,7 +62,7 @@ def made_from(recipe: PrepareRecipe, parts: Sequence[Input], progress: Progress)
 
     total = sum(part.path.stat().st_size for part in parts if part.path)
     with progress.stage("fingerprint inputs", total, "bytes") as stage:
-        inputs = [{"label": part.label, "bytes": content_of(part, on_bytes=stage.advance)} for part in parts]
+        inputs: list[InputFacts] = [{"label": part.label, "bytes": content_of(part, on_bytes=stage.advance)} for part in parts]
     sets = [Path(name) for name in recipe.eval_sets]
     return {
         "inputs": inputs,
@@ -88,7 +85,7 @@ def content_of(part: Input, *, on_bytes: Callable[[int], None] | None = None) ->
     return f"coref-automl {version('coref-automl')}" if part.name in BUNDLED else part.revision or ""
 
 
-def difference(held: Mapping[str, Any], now: MadeFrom) -> str | None:
+def difference(held: MadeFrom, now: MadeFrom) -> str | None:
     """What was made from one thing and would now be made from another, as the middle of a sentence; None where all is the same.
 
     Hub datasets are not compared: the one that was read stays the one that is meant.
@@ -99,18 +96,19 @@ def difference(held: Mapping[str, Any], now: MadeFrom) -> str | None:
         return f"{changed[0]} {'has changed' if changed[0] in gone else 'is new'}"
     if gone:
         return f"{gone[0]} is gone"
-    if held.get("tokenizer_fingerprint") != now["tokenizer_fingerprint"]:
+    if held.get("tokenizer_fingerprint") != now.get("tokenizer_fingerprint"):
         return "the tokenizer has changed"
-    for old, new in zip(held.get("eval_sets", ()), now["eval_sets"], strict=False):
+    for old, new in zip(held.get("eval_sets", ()), now.get("eval_sets", ()), strict=False):
         if old != new:
-            return f"the evaluation set {new['name']} has changed"
+            return f"the evaluation set {new.get('name')} has changed"
     return None
 
 
-def was_noted(held: Mapping[str, Any]) -> bool:
+def was_noted(held: MadeFrom) -> bool:
     """Does a manifest name its inputs' bytes? Earlier versions' manifests do not."""
     return all("bytes" in entry for entry in (*held.get("inputs", ()), *held.get("eval_sets", ()))) and "inputs" in held
 
 
-def _local(made: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(entry["label"], entry["bytes"]) for entry in made.get("inputs", ()) if entry["label"] not in SOURCES]
+def _local(made: MadeFrom) -> list[tuple[str, str]]:
+    named = [(entry.get("label", ""), entry.get("bytes", "")) for entry in made.get("inputs", ())]
+    return [(label, mark) for label, mark in named if label not in SOURCES]

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.decoder import read_stored, read_stored_rows
 from coref_automl.errors import EvalSetError
 from coref_automl.records import Document, Record
-from coref_automl.store import MANIFEST, read_json, read_jsonl, written_whole
+from coref_automl.store import MANIFEST, written_whole
 
 WORDS = 13
 """Words in a row that two texts hardly share by chance; shorter texts count as one run."""
@@ -41,6 +43,21 @@ class Overlap(Record):
     examples: tuple[OverlapExample, ...]
 
 
+class _Frozen(TypedDict, total=False):
+    """What is read of an evaluation set's manifest."""
+
+    fingerprint: str
+
+
+class _FrozenDocument(TypedDict, total=False):
+    """A document of an evaluation set. A dataset lists its documents under the same name, without their texts."""
+
+    id: str
+    text: str
+    source: str
+    title: str
+
+
 def evaluation_documents(folders: Sequence[Path]) -> list[Document]:
     """The documents of evaluation sets, as their folders hold them."""
     found = []
@@ -49,17 +66,17 @@ def evaluation_documents(folders: Sequence[Path]) -> list[Document]:
             raise EvalSetError(
                 f"{folder} is not an evaluation set (no documents.jsonl). Make one with: coref-automl prepare eval"
             )
-        for row in read_jsonl(folder / "documents.jsonl"):
-            if not {"id", "text"} <= row.keys():  # a dataset lists its documents under the same name, without their texts
+        for row in read_stored_rows(folder / "documents.jsonl", _FrozenDocument, error=EvalSetError):
+            if "id" not in row or "text" not in row:
                 raise EvalSetError(
                     f"{folder} is not an evaluation set (its documents have no text). Make one with: coref-automl prepare eval"
                 )
-            found.append(Document(str(row["id"]), str(row.get("source", "")), str(row["text"]), str(row.get("title", ""))))
+            found.append(Document(row["id"], row.get("source", ""), row["text"], row.get("title", "")))
     return found
 
 
 def evaluation_fingerprint(folder: Path) -> str:
-    return str(read_json(folder / MANIFEST).get("fingerprint", ""))
+    return read_stored(folder / MANIFEST, _Frozen, error=EvalSetError).get("fingerprint", "")
 
 
 def grams(text: str) -> Grams:

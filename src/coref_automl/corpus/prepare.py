@@ -17,27 +17,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl import errors
 from coref_automl.config import as_path, expect, from_mapping
-from coref_automl.corpus.assemble import assemble
 from coref_automl.corpus.card import refuse_empty
+from coref_automl.corpus.choice import Choice, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import EncodeSettings, Mode, special_of, tokenizer_of
-from coref_automl.corpus.inputs import MadeFrom, difference, made_from, pinned, readable_parts, was_noted
+from coref_automl.corpus.inputs import difference, made_from, pinned, readable_parts, was_noted
+from coref_automl.corpus.manifest import AGAIN, SHARE, Begun, MadeFrom, MergeFacts, kind_of, read_prepared, read_share
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
-from coref_automl.corpus.read import ReadSettings, finished_shards
+from coref_automl.corpus.pack import assemble
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.corpus.select import Choice, choose_documents
-from coref_automl.corpus.shards import READ, Index, build_index
+from coref_automl.corpus.shards import READ, Index, ReadSettings, build_index, finished_shards
 from coref_automl.corpus.sources import BUNDLED, Input
-from coref_automl.errors import CorefError, DatasetError, FolderError, InputError, WorkError
+from coref_automl.decoder import read_stored
+from coref_automl.errors import CorefError, DatasetError, FolderError, WorkError
 from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, Stage, quiet
@@ -47,8 +47,8 @@ from coref_automl.store import (
     is_done,
     kind_of_folder,
     mark_done,
-    read_json,
     read_jsonl,
+    refuse_special,
     remove,
     write_json,
 )
@@ -58,6 +58,7 @@ __all__ = ["PrepareRecipe", "prepare"]
 
 WORK, ENCODE, SETTINGS, INPUTS = "work", "encode", "settings.json", "inputs.json"
 PART = "dataset-part"
+_Settings = dict[str, Any]
 _SMALL = 4 << 20
 
 
@@ -122,7 +123,7 @@ def _same_settings(recipe: PrepareRecipe, out: Path) -> None:
     held = out / (MANIFEST if is_done(out) else f"{WORK}/{SETTINGS}")
     if not held.is_file() or kind_of_folder(out) not in (KIND, PART):
         return
-    before = read_json(held)
+    before = read_stored(held, _Settings, error=DatasetError, remedy=AGAIN)
     before = before.get("settings", {}) if held.name == MANIFEST else before
     for key, value in recipe.settings().items():
         if before.get(key) != value:
@@ -138,30 +139,33 @@ def _shown(value: Any) -> str:
 
 def _as_it_stands(recipe: PrepareRecipe, out: Path, progress: Progress) -> dict[str, Any]:
     """A finished dataset, if it would be made from the same inputs today; one of other inputs is never handed out in silence."""
-    manifest = dict(read_json(out / MANIFEST))
-    if not was_noted(manifest):
+    manifest = read_prepared(out)
+    held = cast(MadeFrom, manifest)
+    if not was_noted(held):
         progress.note(
             f"{out} was made by an earlier version, which did not note its inputs' bytes; whether they changed is unknown."
         )
         return manifest
     parts, _ = readable_parts(recipe, progress, hub=False)
-    if changed := difference(manifest, made_from(recipe, parts, progress)):
+    if changed := difference(held, made_from(recipe, parts, progress)):
         raise FolderError(
             f"{out} is finished, but {changed} since it was made; choose another --out, or remove {out} to make it again."
         )
     return manifest
 
 
-def _begun(out: Path) -> dict[str, Any]:
+def _begun(out: Path) -> Begun:
     """What an unfinished dataset was begun from; empty where nothing was begun."""
     held = out / WORK / INPUTS
-    return dict(read_json(held)) if held.is_file() else {}
+    return (
+        read_stored(held, Begun, error=DatasetError, remedy="remove the folder, and prepare it again") if held.is_file() else {}
+    )
 
 
 def _begin(recipe: PrepareRecipe, made: MadeFrom, out: Path, progress: Progress) -> None:
     """Go on with what an earlier call left only if it saw the same inputs."""
     work = out / WORK
-    inputs = {**made, "allow_missing": recipe.allow_missing}
+    inputs: Begun = {**made, "allow_missing": recipe.allow_missing}
     if _begun(out) not in ({}, inputs):
         progress.note("The inputs have changed since this dataset was begun, so it is begun again.")
         remove(work)
@@ -185,7 +189,7 @@ def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, p
             stage.skip(sum(shard["characters"] for shard in finished_shards(folder, number)))
         common = {"folder": str(folder), "settings": _plain(settings)}
         jobs = [{"part": _plain(part), "number": number, **common} for number, part in enumerate(parts)]
-        _each("coref_automl.corpus.read:read_job", jobs, workers, stage)
+        _each("coref_automl.corpus.shards:read_job", jobs, workers, stage)
 
 
 def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
@@ -238,20 +242,15 @@ def _each(target: str, jobs: list[dict[str, Any]], workers: int, stage: Stage) -
 
     def heard(outcome: Outcome) -> None:
         if outcome.error is not None:
-            raise _as_raised(outcome.error)
+            raise _as_ours(outcome.error) from outcome.error
         stage.advance(outcome.value)
 
     named = [Job(f"{target} {number}", target, job) for number, job in enumerate(jobs)]
     run_jobs(named, workers=min(workers, len(named)), on_outcome=heard)
 
 
-def _as_raised(said: str) -> CorefError:
-    """The error of a job, which comes as "Kind: sentence": its kind decides the exit status."""
-    kind, _, sentence = said.partition(": ")
-    if kind == "MissingExtra":  # has its sentence already
-        return InputError(sentence)
-    found = getattr(errors, kind, None)
-    return found(sentence) if isinstance(found, type) and issubclass(found, CorefError) else WorkError(said)
+def _as_ours(error: Exception) -> CorefError:
+    return error if isinstance(error, CorefError) else WorkError(f"{type(error).__name__}: {error}")
 
 
 def _plain(settings: Any) -> dict[str, Any]:
@@ -268,11 +267,11 @@ def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | 
 
 def _merge(parts: Sequence[Path], out: Path, mode: Mode, progress: Progress) -> dict[str, Any]:
     works = [folder / WORK for folder in _part_in_order(parts)]
-    settings = {**read_json(works[0].parent / MANIFEST)["settings"], "shard": None}
-    if settings["mode"] != mode:
-        raise DatasetError(
-            f"{parts[0]} is a share of a dataset for {settings['mode']}; use: coref-automl prepare {settings['mode']} --merge"
-        )
+    for path in (path for work in works for path in work.rglob("*") if not path.is_dir()):
+        refuse_special(path)
+    settings = {**read_share(works[0].parent)["settings"], "shard": None}
+    if (made_for := settings.get("mode")) != mode:
+        raise DatasetError(f"{parts[0]} is a share of a dataset for {made_for}; use: coref-automl prepare {made_for} --merge")
     recipe = from_mapping(PrepareRecipe, settings, str(works[0].parent / MANIFEST))
     if recipe.near_duplicates:
         require_near()
@@ -282,7 +281,8 @@ def _merge(parts: Sequence[Path], out: Path, mode: Mode, progress: Progress) -> 
         near = recipe.near_duplicates
         choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=out / WORK)
         refuse_empty(index, choice, recipe, progress)
-        manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **read_json(works[0] / "facts.json"))
+        facts = read_stored(works[0] / "facts.json", MergeFacts, error=DatasetError, remedy=SHARE)
+        manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **facts)
         remove(out / WORK)
     return manifest
 
@@ -304,13 +304,13 @@ def _part_in_order(parts: Sequence[Path]) -> list[Path]:
     common: dict[str, Any] | None = None
     total = len(parts)
     for folder in parts:
-        if not is_done(folder) or read_json(folder / MANIFEST).get("kind") != PART:
+        if not is_done(folder) or kind_of(folder) != PART:
             raise DatasetError(f"{folder} is not a finished part; make it with: coref-automl prepare ... --shard 1/{total}")
-        manifest = read_json(folder / MANIFEST)
+        manifest = read_share(folder)
         if not was_noted(manifest):
             raise DatasetError(f"{folder} was made by an earlier version; prepare this share again.")
         settings = dict(manifest["settings"])
-        number, of = map(int, str(settings.pop("shard")).split("/"))
+        number, of = map(int, str(settings.pop("shard", "")).split("/"))
         if of != total or number - 1 in found:
             raise DatasetError(
                 f"{folder} is share {number} of {of}; merging needs each of the {of} shares once, and {total} were given."
@@ -318,7 +318,7 @@ def _part_in_order(parts: Sequence[Path]) -> list[Path]:
         if common is not None and common != settings:
             raise DatasetError(f"{folder} was prepared with other settings than {parts[0]}; prepare it again with the same ones.")
         common = settings
-        if changed := difference(read_json(parts[0] / MANIFEST), manifest):
+        if changed := difference(read_share(parts[0]), manifest):
             raise DatasetError(
                 f"{folder} and {parts[0]} were made from different inputs ({changed}); prepare both from the same files."
             )

@@ -79,3 +79,26 @@ class PrepareRecipe:
         """What decides the bytes."""
         values = {key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(self).items()}
         return {key: value for key, value in values.items() if key not in _NO_BYTES}
+
+
+HELP = {
+    "sources": "Named source (see: coref-automl sources), local:PATH or a quoted glob; repeatable.",
+    "model": "Model whose tokenizer is used: hub id, folder or bundled: name.",
+    "seq_len": "Tokens per block.",
+    "field": "Field that holds the text, if not the source's usual one.",
+    "eval_sets": "Evaluation set whose documents are left out; repeatable.",
+    "holdout": "Fraction of each source held out for evaluation (at least 300 documents, at most half); 0 holds out none.",
+    "only_names": "Build chains of proper nouns only.",
+    "chain_cap": "Maximum number of mentions per form in a piece.",
+    "min_characters": "Drop documents shorter than this.",
+    "min_hangul": "Drop documents with a smaller share of Hangul among their letters.",
+    "near_duplicates": "Drop near-duplicates too, or exact duplicates only.",
+    "similarity": "Jaccard similarity from which two texts are near-duplicates.",
+    "limit": "Read at most this many rows of each file or hub source.",
+    "shard": "Prepare one share of the work, e.g. 3/16; combine shares with --merge.",
+    "workers": "Number of processes; 0 means one per core.",
+    "allow_missing": "Skip unreadable sources.",
+    "allow_empty": "Continue when a source contributes nothing.",
+    "portion": "Characters per shard, after which an interrupted run can resume.",
+}
+"""What each field means: the help of `coref-automl prepare mlm`, `entity` and `combined`; the command is the mode."""

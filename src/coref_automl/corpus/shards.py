@@ -1,21 +1,174 @@
-"""What the first pass left. In: work folders, one a machine. Out: every document's numbers in the order of the sources.
+"""The first pass. In: one part of a source. Out: shards of cleaned documents, and an index of them in the order of the sources.
 
-With several folders (`--merge`) the order is that of one machine reading everything, so the bytes that follow are the same.
+A shard is `NAME.jsonl` (documents), `NAME.npz` (numbers per document) and `NAME.json` (counts), written in that order: where
+the last exists, the shard is finished, and a run that was killed resumes after it. With several work folders (`--merge`) the
+index has the order of one machine reading everything, so the bytes that follow are the same.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.corpus.dedup import PERMUTATIONS, Signatures
-from coref_automl.corpus.holdout import HoldOut
-from coref_automl.store import read_json, written_whole
+from coref_automl.config import from_mapping
+from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
+from coref_automl.corpus.dedup import PERMUTATIONS, Signatures, signature, text_key
+from coref_automl.corpus.files import Flaw
+from coref_automl.corpus.holdout import HoldOut, rank
+from coref_automl.corpus.manifest import SHARE, InputFacts, ShardFacts, read_shard
+from coref_automl.corpus.sources import Input, read_input
+from coref_automl.decoder import read_stored
+from coref_automl.errors import DatasetError
+from coref_automl.records import Document
+from coref_automl.store import write_json, write_jsonl, written_whole
+
+SHARD_CHARACTERS = 4_000_000
+SHARD_ROWS = 50_000
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """What decides the bytes of the shards."""
+
+    filters: Filters
+    near: bool
+    field: str | None = None
+    limit: int | None = None
+    share: tuple[int, int] = (1, 1)
+    broken_ok: bool = False
+    shard_characters: int = SHARD_CHARACTERS
+
+    def mine(self, row: int) -> bool:
+        """Does this machine take the row? Every machine reads all rows, because holding documents out needs all ids."""
+        return row % self.share[1] == self.share[0] - 1
+
+
+@dataclass(slots=True)
+class _Shard:
+    """A shard as it fills. `seen` holds the rank of every document that went by, kept or not."""
+
+    sources: list[str] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
+    numbers: list[tuple[int, int, int]] = field(default_factory=list)
+    keys: list[int] = field(default_factory=list)
+    signatures: list[list[int]] = field(default_factory=list)
+    seen: list[tuple[int, int]] = field(default_factory=list)
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    examples: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    characters: int = 0
+    rows: int = 0
+
+    def source(self, name: str) -> int:
+        if name not in self.sources:
+            self.sources.append(name)
+        return self.sources.index(name)
+
+    def drop(self, source: str, reason: str, row: int, where: str) -> None:
+        self.counts.setdefault(source, Counter())[reason] += 1
+        places = self.examples.setdefault(reason, [])
+        if len(places) < _EXAMPLES:
+            places.append((row, where))
+
+
+def read_part(part: Input, number: int, folder: Path, settings: ReadSettings) -> Iterator[tuple[int, int]]:
+    """Write the shards of one part; yields (rows, characters) as it goes. Finished shards are passed over."""
+    if (folder / f"{number:04d}.json").is_file():
+        return
+    finished = finished_shards(folder, number)
+    done = finished[-1]["rows_so_far"] if finished else 0
+    digest = hashlib.blake2b(digest_size=12)
+    shard, count, row = _Shard(), len(finished), 0
+    for row, entry in enumerate(read_input(part, field=settings.field, broken_ok=settings.broken_ok), 1):
+        if settings.limit is not None and row > settings.limit:
+            row -= 1
+            break
+        digest.update(_bytes(entry))
+        if row <= done:
+            continue
+        before = shard.characters
+        _take(shard, entry, row - 1, settings)
+        shard.rows += 1
+        yield 1, shard.characters - before
+        if shard.characters >= settings.shard_characters or shard.rows >= SHARD_ROWS:
+            _write(shard, folder / f"{number:04d}-{count:05d}", row, settings.near)
+            shard, count = _Shard(), count + 1
+    if not row and settings.mine(0):
+        shard.drop(part.label, "no rows", 0, part.label)
+        shard.rows = 1
+    if shard.rows:
+        _write(shard, folder / f"{number:04d}-{count:05d}", row, settings.near)
+        count += 1
+    write_json(
+        folder / f"{number:04d}.json", {"label": part.label, "rows": row, "shards": count, "fingerprint": digest.hexdigest()}
+    )
+
+
+def read_job(*, part: dict[str, Any], number: int, folder: str, settings: dict[str, Any]) -> int:
+    """`read_part` for a worker process; returns the characters that were read."""
+    parts = read_part(
+        from_mapping(Input, part, "part"), number, Path(folder), from_mapping(ReadSettings, settings, "settings of reading")
+    )
+    return sum(characters for _, characters in parts)
+
+
+def finished_shards(folder: Path, number: int) -> list[ShardFacts]:
+    found: list[ShardFacts] = []
+    while (path := folder / f"{number:04d}-{len(found):05d}.json").is_file():
+        found.append(read_shard(path))
+    return found
+
+
+def _take(shard: _Shard, entry: Document | Flaw, row: int, settings: ReadSettings) -> None:
+    mine = settings.mine(row)
+    if isinstance(entry, Flaw):
+        if mine:
+            shard.drop(entry.source, entry.reason, row, entry.where)
+        return
+    place, source = rank(entry.id), shard.source(entry.source)
+    shard.seen.append((place, source))
+    if not mine:
+        return
+    text = normalise(entry.text)
+    if reason := reason_to_drop(text, settings.filters):
+        shard.drop(entry.source, reason, row, entry.id)
+        return
+    shard.documents.append(Document(entry.id, entry.source, text, entry.title))
+    shard.numbers.append((row, place, source))
+    shard.keys.append(text_key(text))
+    shard.characters += len(text)
+    if settings.near:
+        shard.signatures.append(signature(text))
+
+
+def _write(shard: _Shard, stem: Path, rows_so_far: int, near: bool) -> None:
+    write_jsonl(stem.with_suffix(".jsonl"), (asdict(document) for document in shard.documents))
+    if near:
+        with written_whole(stem.with_suffix(".signatures.npy"), "wb") as handle:
+            np.save(handle, np.array(shard.signatures, np.uint32).reshape(-1, PERMUTATIONS))
+    with written_whole(stem.with_suffix(".npz"), "wb") as handle:
+        np.savez(
+            handle,
+            numbers=np.array(shard.numbers, np.int64).reshape(-1, 3),
+            keys=np.array(shard.keys, np.uint64),
+            seen=np.array(shard.seen, np.int64).reshape(-1, 2),
+        )
+    facts = {"rows_so_far": rows_so_far, "rows": shard.rows, "documents": len(shard.documents), "characters": shard.characters}
+    lists = {"sources": shard.sources, "dropped": shard.counts, "examples": shard.examples}
+    write_json(stem.with_suffix(".json"), {**facts, **lists})
+
+
+def _bytes(entry: Document | Flaw) -> bytes:
+    words = (entry.id, entry.text) if isinstance(entry, Document) else (entry.where, entry.reason)
+    return "\0".join(words).encode("utf-8", "surrogatepass") + b"\1"
+
 
 READ = "read"
 
@@ -48,7 +201,7 @@ class Index:
     limits: NDArray[np.int64]
     dropped: dict[str, Counter[str]]
     examples: dict[str, list[str]]
-    inputs: tuple[dict[str, Any], ...]
+    inputs: tuple[InputFacts, ...]
     by_shard: NDArray[np.int64]
     edges: NDArray[np.int64]
 
@@ -73,7 +226,7 @@ def build_index(folders: list[Path], *, holdout: float) -> Index:
     examples: dict[str, list[tuple[int, int, str]]] = {}
     for folder in folders:
         for path in sorted((folder / READ).glob("*-*.json")):
-            facts = read_json(path)
+            facts = read_shard(path)
             stem = path.with_suffix("")
             local = np.array([names.setdefault(name, len(names)) for name in facts["sources"]], np.int64)
             with np.load(stem.with_suffix(".npz")) as arrays:
@@ -115,7 +268,10 @@ def build_index(folders: list[Path], *, holdout: float) -> Index:
         examples={reason: [where for *_, where in sorted(places)[:3]] for reason, places in sorted(examples.items())},
         by_shard=by_shard,
         edges=np.searchsorted(shard_of[by_shard], np.arange(len(shards) + 1)),
-        inputs=tuple(read_json(path) for path in sorted((folders[0] / READ).glob("[0-9][0-9][0-9][0-9].json"))),
+        inputs=tuple(
+            read_stored(path, InputFacts, error=DatasetError, remedy=SHARE)
+            for path in sorted((folders[0] / READ).glob("[0-9][0-9][0-9][0-9].json"))
+        ),
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,21 @@ from coref_automl.config import nearest
 from coref_automl.corpus.files import Flaw, files_of, name_of, read_file
 from coref_automl.errors import CorefError, MissingExtra, SourceError
 from coref_automl.records import Document, Record
+
+
+def passages() -> list[Document]:
+    """Original Korean passages of 300 to 900 characters; `source` is the genre."""
+    return [Document.from_json(row) for row in _rows("passages.jsonl")]
+
+
+def cloze_passages() -> list[dict[str, Any]]:
+    """Short passages in Ko-LAMBADA's columns (index, text with one "_", answer, candidate), with a title."""
+    return _rows("cloze.jsonl")
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    text = files("coref_automl").joinpath("assets", "texts", name).read_text("utf-8")
+    return [json.loads(line) for line in text.split("\n") if line]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +146,7 @@ def licence_of(name: str) -> str:
 
 def licence_of_bundled(kind: str, names: Collection[str]) -> str | None:
     """The licence of a kind of text, if it came with one of these bundled sources: its documents bear the kind's name."""
-    from coref_automl.corpus.bundled import passages
+    from coref_automl.corpus.sources import passages
 
     if "bundled:passages" in names and any(document.source == kind for document in passages()):
         return BUNDLED["bundled:passages"]
@@ -172,7 +189,7 @@ def _check(part: Input, field: str | None) -> SourceCheck:
 
 def _bundled(name: str) -> Iterator[Document]:
     if name == "bundled:passages":
-        from coref_automl.corpus.bundled import passages
+        from coref_automl.corpus.sources import passages
 
         yield from passages()
         return

@@ -36,6 +36,17 @@ class TokenizerRecipe:
     filters: Filters = field(default_factory=Filters)
 
 
+HELP = {
+    "sources": "Named source or local:PATH; repeatable.",
+    "vocab_size": "Vocabulary size.",
+    "nouns": "Learn nouns separately from the particles after them.",
+    "alphabet": "Maximum number of single characters in the vocabulary.",
+    "tails": "Entries for what follows a noun. Default 6% of the vocabulary.",
+    "holdout": "Fraction of each source held out for evaluation (at least 300 documents, at most half), never seen here.",
+}
+"""What each field means: the help of `coref-automl tokenizer`."""
+
+
 @dataclass(frozen=True, slots=True)
 class TokenizerCard(Record):
     """What a tokenizer was made of."""

@@ -1,24 +1,31 @@
-"""What needs no model. In: items and their texts. Out: the scores of copying a word of the document into the gap.
+"""Baselines without a model. In: items and their texts. Out: the scores of copying a word of the document into the gap.
 
-The words are the item's own candidates, which are nouns of the document: the most frequent outside the gap, or the one nearest to
-it. They are ranked as a model's words are, so that every metric reads them alike.
+The words are the item's own candidates, which are nouns of the document: the most frequent one outside the gap, or the nearest.
+They are ranked as a model's words are, so that every metric applies to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coref_automl.records import ClozeItem, Estimate, ItemScore
+from coref_automl.evaluation.metrics import METRICS, summarise_all
+from coref_automl.records import ClozeItem, Estimate, Half, ItemScore, Task
 from coref_automl.statistics.intervals import bootstrap_mean
 
+if TYPE_CHECKING:
+    from coref_automl.evaluation.evalset import EvalSet
+
 _TOP = 5
+Baselines = dict[str, dict[str, Estimate]]
 
 
 def places(text: str, word: str, item: ClozeItem) -> list[int]:
-    """Where a word stands in the text, the gap left out."""
+    """Where a word occurs in the text outside the gap."""
     found, at = [], text.find(word)
     while at >= 0:
         if at + len(word) <= item.start or at >= item.end:
@@ -29,7 +36,7 @@ def places(text: str, word: str, item: ClozeItem) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How often a candidate stands in the document outside the gap, and minus the characters from gap to nearest place."""
+    """How often a candidate occurs outside the gap, and minus the characters between the gap and the nearest occurrence."""
 
     count: int
     nearness: int
@@ -39,7 +46,7 @@ BASELINES: dict[str, Callable[[Seen], tuple[int, int]]] = {
     "copy-most-frequent": lambda seen: (seen.count, seen.nearness),
     "copy-nearest": lambda seen: (seen.nearness, 0),
 }
-"""What comes first: the higher key. A tie of counts goes to the nearer one."""
+"""The higher key comes first. Of equal counts the nearer one wins."""
 
 
 def copy_scores(items: Iterable[ClozeItem], texts: Mapping[str, str]) -> dict[str, list[ItemScore]]:
@@ -60,7 +67,7 @@ def look(text: str, group: Sequence[str], item: ClozeItem) -> Seen:
 
 
 def chance(items: Sequence[ClozeItem], *, seed: int = 0) -> Estimate | None:
-    """How often a blind choice among the candidates is right."""
+    """The expected accuracy of a random choice among the candidates."""
     counted = [item for item in items if len(item.candidates) > 1]
     if not counted:
         return None
@@ -76,3 +83,33 @@ def _score(item: ClozeItem, keys: Sequence[tuple[int, int]]) -> ItemScore:
         distance=item.distance, strict_rank=rank, lenient_rank=rank, top=tuple(item.candidates[at][0] for at in order[:_TOP]),
         pieces=0, word_rank=rank if len(item.candidates) > 1 else None, pronoun_between=item.pronoun_between,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Some items of a set. Equal by the set's fingerprint, so that baselines are computed once per process."""
+
+    evalset: EvalSet = field(compare=False)
+    tasks: tuple[Task, ...] | None
+    half: Half | None
+    fingerprint: str
+
+
+def summarise_with_baselines(
+    scores: Sequence[ItemScore], part: Selection, *, seed: int = 0
+) -> tuple[dict[str, Estimate], Baselines]:
+    """The estimates of a model and of the baselines, on the same items and from the same draws."""
+    copies = _copies(part)
+    estimates, *copied = summarise_all([scores, *copies.values()], seed=seed)
+    blind = {
+        metric.name: share
+        for metric in METRICS.values()
+        if metric.rule == "word" and metric.task and (share := chance(part.evalset.select([metric.task], part.half), seed=seed))
+    }
+    shown = {name: blind[name] for name in blind if name in estimates}
+    return estimates, {**dict(zip(copies, copied, strict=True)), **({"chance": shown} if shown else {})}
+
+
+@lru_cache(maxsize=4)
+def _copies(part: Selection) -> dict[str, list[ItemScore]]:
+    return copy_scores(part.evalset.select(part.tasks, part.half), part.evalset.documents)

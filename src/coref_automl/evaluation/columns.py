@@ -1,12 +1,17 @@
-"""The items of a finished evaluation as arrays. In: its folder. Out: columns, from items.jsonl or from an archive.
+"""The scored items of a finished evaluation as columns. In: its folder. Out: lists and arrays, with text or archived without.
 
-Arrays, not records: a hundred checkpoints of 11,000 items are a million rows.
+    items.jsonl                              one ItemScore per line, as `evaluate` writes them
+    ARCHIVE/items-<fingerprint>.npz          the items of a set, once for all its evaluations
+    ARCHIVE/.../ranks.npz                    the ranks of one evaluation
+
+Columns, not records: a hundred checkpoints of 11,000 items are a million rows.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,29 +20,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.arrays import read_arrays
+from coref_automl.decoder import Misfit, decoder_of, hints_of, read_stored_rows, shown
 from coref_automl.errors import InputError
-from coref_automl.records import ItemScore
-from coref_automl.store import read_jsonl
+from coref_automl.records import ClozeItem, ItemScore, half_of
+from coref_automl.store import NOT_JSON, read_jsonl, written_whole
 
 ITEMS, RANKS = "items.jsonl", "ranks.npz"
 FACTS = ("task", "cluster", "source", "tag", "distance")
 OWN = ("pieces", "own_distance")
-"""What a tokenizer makes of an item: an archive keeps it once, and again only where an evaluation differs."""
+"""What depends on the tokenizer: an archive keeps it once, and again only for evaluations where it differs."""
 FLAGS = ("out_of_reach", "pronoun_between")
 RULES = ("strict_rank", "lenient_rank", "word_rank")
 NOT_RUN = -1
+_SHARED = (*FACTS, "pronoun_between", *OWN)
 _NO_TEXT: dict[str, Any] = {"answer": "", "top": ()}
 
-_HINTS = ItemScore.__annotations__
-_KINDS: dict[str, tuple[type, ...]] = {
-    "str": (str,), "Task": (str,), "int": (int,), "bool": (bool,), "int | None": (int, type(None)), "tuple[str, ...]": (list,),
-}  # fmt: skip
+_REMEDY = "the file was edited: remove its folder, and evaluate again"
 _LARGEST = 2**31 - 1
-"""What a row may hold under a field's name: ranks and distances become arrays of 32 bits."""
+"""Ranks and distances become arrays of 32 bits."""
 
 
 def holds_text(folder: Path) -> bool:
-    """Items with answers and words, as `evaluate` writes them; an archive has neither."""
+    """Whether the items have answers and words, as `evaluate` writes them; those of an archive have neither."""
     return (folder / ITEMS).is_file()
 
 
@@ -54,23 +58,31 @@ def read_columns(folder: Path, names: Sequence[str]) -> dict[str, list[Any]]:
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise InputError(f"{folder / RANKS} is damaged ({error}); make the archive again.") from error
     path = folder / ITEMS
-    try:
-        found = _rows(path)
-        columns = {name: [row[name] for row in found] for name in ("item", *names)}
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path} lacks {error} in a row; it was written by another version: evaluate again.") from error
+    found = _rows(path)
     if not found:
-        raise InputError(f"{path} holds no whole row; evaluate again.")
-    for name, column in columns.items():
-        if any(type(value) not in _KINDS[_HINTS[name]] or (type(value) is int and abs(value) > _LARGEST) for value in column):
-            raise InputError(f"{path} has a {name} that is none in a row; it is damaged: evaluate again.")
-    return columns
+        raise InputError(f"{path} holds no whole row; {_REMEDY}.")
+    return {name: _column(found, name, path) for name in ("item", *names)}
+
+
+def _column(rows: Sequence[dict[str, Any]], name: str, path: Path) -> list[Any]:
+    decode = decoder_of(hints_of(ItemScore)[name])
+    for number, row in enumerate(rows, 1):
+        try:
+            value = row[name]
+            decode(value)
+            if type(value) is int and abs(value) > _LARGEST:
+                raise Misfit(f" should be a whole number of 32 bits, not {shown(value)}")
+        except (KeyError, TypeError, IndexError):
+            raise InputError(f"{path}, line {number}: the key {name!r} is missing; {_REMEDY}.") from None
+        except Misfit as misfit:
+            raise InputError(f"{misfit.inside(f'.{name}').at(f'{path}, line {number}')}; {_REMEDY}.") from None
+    return [row[name] for row in rows]
 
 
 def read_scores(folder: Path) -> list[ItemScore]:
-    """The same as records. Those of an archive have no answer and no words, and a number for a document's name."""
+    """The items as records. Archived ones have no answer and no words, and a number in place of a document's name."""
     if holds_text(folder):
-        return [ItemScore.from_json(row) for row in read_jsonl(folder / ITEMS)]
+        return read_items(folder / ITEMS)
     names = ("item", *FACTS, *FLAGS, *OWN, *RULES)
     columns = read_columns(folder, names[1:])
     rows = (dict(zip(names, values, strict=True)) for values in zip(*(columns[name] for name in names), strict=True))
@@ -79,14 +91,26 @@ def read_scores(folder: Path) -> list[ItemScore]:
     ]
 
 
+def read_items(path: Path) -> list[ItemScore]:
+    """The rows of one items file."""
+    return list(read_stored_rows(path, ItemScore, remedy=_REMEDY))
+
+
+def lacks(folder: Path, items: Sequence[ClozeItem], words: frozenset[str]) -> bool:
+    """Whether a finished evaluation lacks an item, or a word rank that is now wanted."""
+    held = read_columns(folder, ("word_rank",))
+    ranks = dict(zip(held["item"], held["word_rank"], strict=True))
+    return any(item.id not in ranks or (item.id in words and ranks[item.id] is None) for item in items)
+
+
 def whole_numbers(ranks: Sequence[int | None]) -> NDArray[np.int32]:
-    """Ranks as an array; NOT_RUN for what was not run."""
+    """Ranks as an array, with NOT_RUN for what was not run."""
     found = np.array(ranks, np.float64)
     return np.where(np.isnan(found), NOT_RUN, found).astype(np.int32)
 
 
 def _archived(folder: Path) -> dict[str, NDArray[Any]]:
-    """One evaluation of an archive: what its set shares, on its own rows, and what it adds."""
+    """One evaluation of an archive: the columns of its set on its own rows, and its own columns."""
     own = _load(folder / RANKS)
     shared = _shared(_items_file(folder, str(own.pop("set"))))
     rows = own.pop("rows", np.arange(len(shared["item"])))
@@ -118,10 +142,84 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file, parsed at once: three times as fast as line by line, which is left to say what is wrong with a line."""
-    text = path.read_text("utf-8")
-    whole = text[: text.rfind("\n") + 1].rstrip("\n")
+    """The rows of a file, parsed at once: three times as fast as line by line, which is only used to name a wrong line."""
+    raw = path.read_bytes()
+    whole = raw[: raw.rfind(b"\n") + 1].rstrip(b"\n")
     try:
-        return list(json.loads("[" + whole.replace("\n", ",") + "]"))
-    except json.JSONDecodeError:
+        return list(json.loads(b"[" + whole.replace(b"\n", b",") + b"]"))
+    except NOT_JSON:
         return list(read_jsonl(path))
+
+
+def write_ranks(members: Sequence[tuple[Path, Path]], archive: Path, fingerprint: str) -> None:
+    """Archive the evaluations of one set: each from its folder into another, and what they share once."""
+    columns = [read_columns(source, (*_SHARED, *RULES, "out_of_reach")) for source, _ in members]
+    items = _items(columns)
+    _write(archive / items_name(fingerprint), {"item": np.array(list(items.index)), **items.columns})
+    for (_, folder), found in zip(members, columns, strict=True):
+        _write(folder / RANKS, {"set": np.array(fingerprint), **_own(found, items)})
+
+
+def document_names(clusters: Sequence[str]) -> dict[str, str]:
+    """A number for every document, in the order of the names and with the half of each document.
+
+    Resampling takes documents in the order of their names, and `half_of` hashes the name: an archive gives the same draws and the
+    same halves as the evaluations it came from.
+    """
+    known = np.unique(np.asarray(clusters)).tolist()
+    out = {}
+    for number, name in enumerate(known):
+        salt = 0
+        while half_of(new := f"{number:06d}.{salt}") != half_of(name):
+            salt += 1
+        out[name] = new
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Items:
+    """The items of a set: the row of each, and the columns."""
+
+    index: dict[str, int]
+    columns: dict[str, NDArray[Any]]
+
+
+def _items(columns: Sequence[dict[str, list[Any]]]) -> _Items:
+    """Every item that any of the evaluations has, as it was first seen."""
+    index: dict[str, int] = {}
+    found: dict[str, list[Any]] = {name: [] for name in _SHARED}
+    for one in columns:
+        for at, item in enumerate(one["item"]):
+            if item not in index:
+                index[item] = len(index)
+                for name in _SHARED:
+                    found[name].append(one[name][at])
+    renamed = document_names(found["cluster"])
+    found["cluster"] = [renamed[name] for name in found["cluster"]]
+    return _Items(index, {name: _compact(np.array(values)) for name, values in found.items()})
+
+
+def _own(columns: dict[str, list[Any]], items: _Items) -> dict[str, NDArray[Any]]:
+    """What is specific to one evaluation: ranks, reach, its rows if not all, its tokenizer's columns if they differ."""
+    rows = np.array([items.index[item] for item in columns["item"]])
+    out = {name: _compact(whole_numbers(columns[name])) for name in RULES}
+    out["out_of_reach"] = np.array(columns["out_of_reach"], np.bool_)
+    if not np.array_equal(rows, np.arange(len(items.index))):
+        out["rows"] = _compact(rows)
+    for name in OWN:
+        values = np.array(columns[name])
+        if not np.array_equal(values, items.columns[name][rows]):
+            out[name] = _compact(values)
+    return out
+
+
+def _compact(values: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers in the smallest type that holds them all."""
+    if values.dtype.kind not in "iu" or not len(values):
+        return values
+    return values.astype(np.promote_types(np.min_scalar_type(values.min()), np.min_scalar_type(values.max())))
+
+
+def _write(path: Path, columns: dict[str, NDArray[Any]]) -> None:
+    with written_whole(path, "wb") as handle:
+        np.savez_compressed(handle, **columns)  # type: ignore[arg-type]

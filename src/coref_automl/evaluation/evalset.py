@@ -2,7 +2,7 @@
 
     evalsets/<name>/  manifest.json  documents.jsonl  items-<task>.jsonl  nouns-<tokenizer fingerprint>.npy
 
-The fingerprint names the bytes of documents and items. Noun tables may be added later and are no part of it.
+The fingerprint covers the bytes of documents and items. Noun tables may be added later and are not part of it.
 """
 
 from __future__ import annotations
@@ -10,22 +10,53 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl import store
-from coref_automl.errors import EvalSetError, InputError
-from coref_automl.evaluation import nouns
-from coref_automl.records import SCHEMA, ClozeItem, Document, Task
+from coref_automl.decoder import read_stored, shown
+from coref_automl.errors import EvalSetError
+from coref_automl.evaluation import answers
+from coref_automl.evaluation.tasks import TASKS
+from coref_automl.records import SCHEMA, ClozeItem, Document, Half, Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 KIND = "evalset"
 DOCUMENTS = "documents.jsonl"
-TASKS: tuple[Task, ...] = get_args(Task)
+
+
+class _Kind(TypedDict, total=False):
+    kind: str
+
+
+class TaskCounts(TypedDict):
+    """The items of one task, counted."""
+
+    items: int
+    clusters: int
+    halves: dict[str, int]
+    sources: dict[str, int]
+    buckets: dict[str, int]
+    drops: dict[str, int]
+
+
+class _Named(TypedDict):
+    kind: str
+    schema: int
+    fingerprint: str
+
+
+class SetManifest(_Named, total=False):
+    """What manifest.json holds of a set; `evaluation/manifest` writes all but the fingerprint."""
+
+    settings: dict[str, Any]
+    reference: dict[str, str]
+    documents: dict[str, dict[str, int]]
+    tasks: dict[str, TaskCounts]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +65,7 @@ class EvalSet:
 
     name: str
     folder: Path
-    manifest: dict[str, Any]
+    manifest: SetManifest
     fingerprint: str
     documents: dict[str, str]
     items: dict[Task, tuple[ClozeItem, ...]]
@@ -42,7 +73,7 @@ class EvalSet:
 
     @classmethod
     def open(cls, folder: Path | str) -> EvalSet:
-        """Read a set. One whose documents or items are no longer what was frozen is an error."""
+        """Read a set. One whose documents or items were edited after it was frozen is an error."""
         folder = Path(folder)
         manifest = _manifest(folder)
         files = _files(folder)
@@ -56,13 +87,18 @@ class EvalSet:
         items = {task: tuple(map(_item, store.read_jsonl(folder / name))) for task, name in files.items()}
         return cls(folder.resolve().name, folder, manifest, held, texts, items)
 
+    def select(self, tasks: Sequence[Task] | None = None, half: Half | None = None) -> list[ClozeItem]:
+        """The items in the set's order, of some tasks or of one half where asked."""
+        chosen = [item for task, items in self.items.items() if tasks is None or task in tasks for item in items]
+        return [item for item in chosen if half is None or item.half == half]
+
     def noun_table(self, tokenizer: PreTrainedTokenizerFast) -> NDArray[np.bool_]:
-        """For every id of the vocabulary: is it a noun that may answer? Read from the set, or built on the spot with Kiwi."""
-        return nouns.table_for(tokenizer, self.folder, self._tables)
+        """For every vocabulary entry, whether it is a noun that may answer: read from the set, or built now with Kiwi."""
+        return answers.table_for(tokenizer, self.folder, self._tables)
 
 
 def freeze(folder: Path, documents: Iterable[Document], items: Mapping[Task, Sequence[ClozeItem]], facts: dict[str, Any]) -> None:
-    """Write a set; `facts` go to the manifest. What is written reads back equal, or nothing is marked done."""
+    """Write a set, with `facts` in its manifest, and mark it done."""
     documents = list(documents)
     check(documents, items)
     store.write_jsonl(folder / DOCUMENTS, (document.to_json() for document in documents))
@@ -91,10 +127,10 @@ def check(documents: Sequence[Document], items: Mapping[Task, Sequence[ClozeItem
 
 
 def find_set(recorded: str, fingerprint: str) -> Path | None:
-    """The folder of the very set that an evaluation was made on: where it stood then, or the bundled one; None if it moved."""
+    """The folder of the set that an evaluation was made on: the recorded one or the bundled one; None if it moved."""
     for folder in (*([Path(recorded)] if recorded else []), bundled_eval_set()):
         try:
-            if _manifest(folder).get("fingerprint") == fingerprint:
+            if _manifest(folder)["fingerprint"] == fingerprint:
                 return folder
         except EvalSetError:
             continue
@@ -124,7 +160,7 @@ def _fault(task: Task, item: ClozeItem, texts: Mapping[str, str]) -> str | None:
 
 
 def _item(row: dict[str, Any]) -> ClozeItem:
-    """As ClozeItem.from_json, for rows that the fingerprint has vouched for: thousands are read before every evaluation."""
+    """As ClozeItem.from_json, for rows that the fingerprint covers: thousands are read before every evaluation."""
     antecedent = row["antecedent"]
     return ClozeItem(
         **{
@@ -148,17 +184,18 @@ def _fingerprint(folder: Path, files: Mapping[Task, str]) -> str:
     return store.fingerprint(names, store.fingerprint_files(folder / name for name in names))
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _manifest(folder: Path) -> SetManifest:
     if not (folder / store.MANIFEST).is_file() or not (folder / DOCUMENTS).is_file():
         raise EvalSetError(f"{folder} holds no finished evaluation set; build one with coref-automl prepare eval --out {folder}.")
-    try:
-        manifest = store.read_json(folder / store.MANIFEST)
-    except InputError as error:
-        raise EvalSetError(str(error)) from error
-    if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
-        held = str(manifest.get("kind", "")) if isinstance(manifest, dict) else ""
-        what = store.with_article(held) if held else "something else"
+    path, remedy = folder / store.MANIFEST, f"build it again with coref-automl prepare eval --out {folder}"
+    kind = read_stored(path, _Kind, error=EvalSetError, remedy=remedy).get("kind", "")
+    if kind != KIND:
+        what = store.with_article(kind) if kind else "something else"
         raise EvalSetError(f"{folder} is not an evaluation set, it holds {what}; build one with: coref-automl prepare eval")
-    if manifest.get("schema") != SCHEMA:
-        raise EvalSetError(f"{folder} was made by another version; build it again with coref-automl prepare eval --out {folder}.")
+    manifest = read_stored(path, SetManifest, error=EvalSetError, remedy=remedy)
+    if manifest["schema"] != SCHEMA:
+        raise EvalSetError(f"{folder} was made by another version; {remedy}.")
+    for task in manifest.get("tasks", {}):
+        if task not in TASKS:
+            raise EvalSetError(f"{folder} has items of the task {shown(task)}, which a newer version added; update coref-automl.")
     return manifest

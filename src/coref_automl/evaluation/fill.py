@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.errors import EvalSetError, InputError
-from coref_automl.evaluation.block import columns
 from coref_automl.records import ClozeItem, Record
 
 if TYPE_CHECKING:
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 _GAP = re.compile(r"\[MASK\]|<mask>|\[마스크\]|_{1,}")
 _STAND_IN = "사람"
-"""What stands in the gap while the sentence is cut into pieces; it is replaced by the mask."""
+"""Fills the gap while the sentence is tokenized, and is then replaced by the mask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +66,10 @@ def fill(loaded: LoadedModel, sentence: str, *, name: str = "", nouns_only: bool
 
 def noun_table(loaded: LoadedModel) -> NDArray[np.bool_]:
     """The nouns of a vocabulary, kept in the user's cache between calls."""
-    from coref_automl.evaluation.nouns import table_for
+    from coref_automl.evaluation.answers import table_for
     from coref_automl.korean import default_cache
 
     try:
         return table_for(loaded.tokenizer, default_cache() / "nouns", {})
     except EvalSetError as error:
         raise InputError("Telling nouns apart needs Kiwi, which is not installed; pass --no-nouns.") from error
-
-
-def side_by_side(filled: Sequence[Filled]) -> list[str]:
-    """A model a column, a rank a line."""
-    head = [" ", *(entry.model for entry in filled)]
-    depth = max(len(entry.words) for entry in filled)
-    rows = [[f"{place + 1}.", *(_cell(entry, place) for entry in filled)] for place in range(depth)]
-    return columns([head, *rows])
-
-
-def _cell(entry: Filled, place: int) -> str:
-    return f"{entry.words[place]} {100 * entry.probabilities[place]:.1f}%" if place < len(entry.words) else ""

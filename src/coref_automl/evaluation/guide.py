@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from coref_automl.errors import EvalSetError, ModelError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import Metric, hits_of
-from coref_automl.evaluation.one import pick
 from coref_automl.evaluation.words import sample
 from coref_automl.records import ClozeItem, Task
 
@@ -89,7 +88,7 @@ def detect_seq_len_from_checkpoint(checkpoint: str | Path) -> int:
 
 
 def _share(model: Any, items: Items, k: int, batch_size: int | None, seq_len: int | None, strict: bool) -> float | None:
-    from coref_automl.evaluation.scorer import Scorer
+    from coref_automl.evaluation.scorer import Scorer, pick
 
     if not len(items):
         return None
@@ -104,7 +103,8 @@ def _share(model: Any, items: Items, k: int, batch_size: int | None, seq_len: in
 
 
 def as_loaded(model: Any, seq_len: int | None = None) -> LoadedModel:
-    """A model in any form as a loaded one. A pipeline's model is used where and as it is, at no more than its own length."""
+    """A loaded model from any form of one. A pipeline's model is used on its device, at no more than its own length."""
+    from coref_automl.evaluation.scorer import pick
     from coref_automl.models.families import length_of
     from coref_automl.models.load import LoadedModel, load_masked_lm
 
@@ -113,7 +113,7 @@ def as_loaded(model: Any, seq_len: int | None = None) -> LoadedModel:
     if isinstance(model, str | Path):
         return load_masked_lm(str(model), seq_len=seq_len, device=pick()[0])
     if not hasattr(model, "model") or not hasattr(model, "tokenizer"):
-        raise ModelError(f"A {type(model).__name__} is no model; pass a checkpoint's path or a fill-mask pipeline.")
+        raise ModelError(f"A {type(model).__name__} is not a model; pass a checkpoint's path or a fill-mask pipeline.")
     longest = length_of(model.model.config)
     if seq_len is not None and seq_len > longest:
         raise ModelError(

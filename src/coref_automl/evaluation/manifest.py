@@ -1,4 +1,4 @@
-"""What an evaluation set says of itself. In: its recipe, items and drops. Out: the manifest's facts, and lines for a person."""
+"""The manifest of an evaluation set. In: its recipe, items and drops. Out: settings and counts, and lines for the terminal."""
 
 from __future__ import annotations
 
@@ -11,31 +11,34 @@ from coref_automl import store
 from coref_automl.config import to_mapping
 from coref_automl.corpus.files import files_of, name_of
 from coref_automl.corpus.sources import inputs_of, licence_of
-from coref_automl.evaluation.metrics import BUCKETS, bucket_of
-from coref_automl.evaluation.reading import VERSIONS
+from coref_automl.evaluation.tasks import TASKS
+from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
+from coref_automl.evaluation.tasks.lambada import HUB
 from coref_automl.korean import kiwi_version
 from coref_automl.records import ClozeItem, Task
 
 if TYPE_CHECKING:
-    from coref_automl.evaluation.items import EvalRecipe
+    from coref_automl.evaluation.evalset import SetManifest
+    from coref_automl.evaluation.prepare import EvalRecipe
 
 
 ADDED = {"per_document": 3, "single_entry": False}
-"""Settings that sets frozen by earlier versions do not name, with what held there."""
+"""Settings that older sets do not name, with the value that applied then."""
 
 
 def settings(recipe: EvalRecipe, reference: str) -> dict[str, Any]:
-    """What decides the bytes of a set: the recipe without the names of this machine's folders, and the bytes of local inputs."""
+    """What decides the bytes of a set: the recipe without paths of this machine, and fingerprints of local inputs."""
     values = to_mapping(recipe)
-    for key in ("models", "sources", "gold", "lambada"):
+    for key in ("models", "sources", "gold", "lambada", "files"):
         values.pop(key)
     marks = [mark for name in recipe.sources for mark in _inputs(name)]
-    marks += [mark for name in (*recipe.gold, *recipe.lambada) for mark in _annotations(name)]
+    others = [entry.partition("=")[2] for entry in recipe.files]
+    marks += [mark for name in (*recipe.gold, *recipe.lambada, *others) for mark in _annotations(name)]
     return {
         **values,
         "inputs": _by_label(marks),
         "reference": reference,
-        "versions": {task: VERSIONS[task] for task in recipe.tasks},
+        "versions": {task: TASKS[task].version for task in recipe.tasks},
     }
 
 
@@ -46,7 +49,7 @@ def facts(
     drops: Mapping[str, Mapping[str, int]],
     documents: Mapping[str, Mapping[str, int]],
 ) -> dict[str, Any]:
-    """Everything beside the fingerprint. `documents` holds, for each source, documents seen, used and dropped by reason."""
+    """Everything but the fingerprint. `documents` counts for each source the documents seen, used and dropped by reason."""
     return {
         "settings": chosen,
         "reference": {"model": label(recipe.models[0]), "tokenizer": chosen["reference"]},
@@ -73,12 +76,13 @@ def counts(items: Sequence[ClozeItem]) -> dict[str, Any]:
     }
 
 
-def lines(manifest: Mapping[str, Any]) -> list[str]:
+def lines(manifest: SetManifest) -> list[str]:
     """The manifest as a table for the terminal."""
-    shown = [f"reference tokenizer {manifest['reference']['model']}, fingerprint {manifest['fingerprint']}"]
-    for source, seen in manifest["documents"].items():
+    model = manifest.get("reference", {}).get("model", "unknown")
+    shown = [f"reference tokenizer {model}, fingerprint {manifest['fingerprint']}"]
+    for source, seen in manifest.get("documents", {}).items():
         shown.append(f"{source}: {', '.join(f'{name} {count:,}' for name, count in seen.items())}")
-    for task, held in manifest["tasks"].items():
+    for task, held in manifest.get("tasks", {}).items():
         halves = ", ".join(f"{half} {count:,}" for half, count in held["halves"].items())
         shown.append(f"{task}: {held['items']:,} items in {held['clusters']:,} clusters ({halves})")
         shown.append(f"  by distance: {', '.join(f'{bucket}: {count:,}' for bucket, count in held['buckets'].items())}")
@@ -94,7 +98,7 @@ def reasons(drops: Mapping[str, int]) -> str:
 
 
 def difference(held: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """What a set was made from or with, and would not be today, as a clause; None where all is the same."""
+    """The first input or setting that has changed since the set was made, as a clause; None if none has."""
     before, after = held.get("inputs", {}), now["inputs"]
     for label, mark in after.items():
         if before.get(label) != mark:
@@ -113,7 +117,7 @@ def _shown(value: Any) -> str:
 
 
 def _by_label(marks: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Fingerprints by file name; of several files of one name, the later ones are numbered."""
+    """Fingerprints by file name; later files of the same name are numbered."""
     found: dict[str, str] = {}
     for label, mark in marks:
         same = sum(known == label or known.startswith(f"{label} (") for known in found)
@@ -126,18 +130,12 @@ def _inputs(name: str) -> list[tuple[str, str]]:
 
 
 def _annotations(name: str) -> list[tuple[str, str]]:
-    if name.startswith("bundled:") or _on_hub(name):
+    if name.startswith("bundled:") or name in ("ko-lambada", HUB):
         return [(name, "")]
     return [(path.name, store.fingerprint_files([path])) for path in files_of(name.removeprefix("local:"))]
 
 
-def _on_hub(name: str) -> bool:
-    from coref_automl.evaluation.lambada import HUB
-
-    return name in ("ko-lambada", HUB)
-
-
 def label(name: str) -> str:
-    """A file or folder by its last part: where it lies on one machine says nothing on another."""
+    """A file or folder by its last part: its place on this machine means nothing on another."""
     plain = name.removeprefix("local:")
     return name_of(plain) if name.startswith("local:") or Path(plain).exists() else name

@@ -1,7 +1,7 @@
 """The numbers, each defined once. In: item scores. Out: hits by item, and estimates with intervals.
 
-Lenient names are the short ones (`real1`, `real5`, `lambada_top1`, `score`), so that older tables can be read beside ours; strict
-and word numbers stand next to them.
+Lenient metrics have the short names (`real1`, `real5`, `lambada_top1`, `score`), so that older tables can be compared with ours;
+strict and word metrics are reported beside them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from coref_automl.config import choose
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.tasks import TASKS
+from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
+from coref_automl.evaluation.tasks.task import ClozeTask
 from coref_automl.records import Estimate, ItemScore, Task
 from coref_automl.statistics.intervals import DRAWS, bootstrap_mean, composite
 from coref_automl.statistics.resampling import Part
@@ -38,7 +41,7 @@ class Metric:
         return {"strict": score.strict_rank, "lenient": score.lenient_rank, "word": score.word_rank}[self.rule]
 
 
-_ALL = (
+_SHARES = (
     Metric("real1", "Real@1", "real", "lenient", 1),
     Metric("real5", "Real@5", "real", "lenient", 5),
     Metric("lambada_top1", "LAMBADA@1", "lambada", "lenient", 1),
@@ -48,17 +51,28 @@ _ALL = (
     Metric("real_word", "Real word", "real", "word", 1),
     Metric("lambada_word", "LAMBADA word", "lambada", "word", 1),
     Metric("gold_word", "Gold", "gold", "word", 1),
-    Metric("real_far1", "Real-far@1", "real-far", "lenient", 1),
-    Metric("real_far1_strict", "Real-far@1 strict", "real-far", "strict", 1),
-    Metric("real_far_word", "Real-far word", "real-far", "word", 1),
+)
+_COMPOSITES = (
     Metric("score", "Score", parts=(("real1", 0.4), ("real5", 0.3), ("lambada_top1", 0.3))),
     Metric("score_strict", "Score strict", parts=(("real1_strict", 0.4), ("real5_strict", 0.3), ("lambada_top1_strict", 0.3))),
 )
-METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
-PRIMARY = "real1_strict"
 
-BUCKETS: tuple[tuple[int, int], ...] = ((0, 128), (128, 512), (512, 1024), (1024, 1536), (1536, 2000))
-"""Distances of `real-far` in reference tokens, half open."""
+
+def _metrics_of(task: ClozeTask) -> tuple[Metric, ...]:
+    """The metrics of a task that names none above: lenient and strict at 1, and word."""
+    name = task.name.replace("-", "_")
+    return (
+        Metric(f"{name}1", f"{task.label}@1", task.name, "lenient", 1),
+        Metric(f"{name}1_strict", f"{task.label}@1 strict", task.name, "strict", 1),
+        Metric(f"{name}_word", f"{task.label} word", task.name, "word", 1),
+    )
+
+
+_OTHERS = [task for name, task in TASKS.items() if name not in {metric.task for metric in _SHARES}]
+METRICS: dict[str, Metric] = {
+    metric.name: metric for metric in (*_SHARES, *(own for task in _OTHERS for own in _metrics_of(task)), *_COMPOSITES)
+}
+PRIMARY = "real1_strict"
 
 GROUPINGS: dict[str, Callable[[ItemScore], str]] = {
     "source": lambda score: score.source,
@@ -92,7 +106,7 @@ def hits_of(scores: Sequence[ItemScore], metric: Metric) -> tuple[list[str], NDA
 
 
 def weighted_parts(scores: Sequence[ItemScore], metric: str) -> list[Part]:
-    """What `statistics.composite` adds up: a part a task, weights in the values; empty if any part of the metric was not run."""
+    """The terms of `statistics.composite`, one per task with weights in the values; empty if any part was not run."""
     chosen = choose(metric, METRICS, "metric")
     by_task: dict[Task | None, tuple[list[str], NDArray[np.float64], NDArray[np.str_]]] = {}
     for name, weight in chosen.parts or ((metric, 1.0),):
@@ -150,11 +164,6 @@ def breakdown(scores: Sequence[ItemScore], metric: str, by: str, *, seed: int = 
         _, hit, clusters = hits(groups[name], metric)
         out[name] = bootstrap_mean(hit, clusters, seed=seed, draws=draws)
     return out
-
-
-def bucket_of(distance: int) -> tuple[int, int] | None:
-    """The bucket of a distance; None beyond the last, or without an antecedent."""
-    return next((bucket for bucket in BUCKETS if bucket[0] <= distance < bucket[1]), None)
 
 
 def bucket(distance: int) -> str:

@@ -1,33 +1,42 @@
-"""Evaluate checkpoints. In: paths and a recipe. Out: one Evaluation a checkpoint and set, on disk and returned, in natural order.
+"""Evaluate checkpoints. In: paths and a recipe. Out: one Evaluation per checkpoint and set, on disk and returned.
+
+paths -> targets (which models) -> results (already finished?) -> scorer (what is not) -> results (write).
 
 Finished work is recognised by bytes (weights, items, noun table, scorer version, dtype, length), wherever its folder now is.
-Items are appended as they are scored, so that an interrupted evaluation goes on from the middle. Several GPUs, or a Ray cluster,
+Items are appended as they are scored, so that an interrupted evaluation resumes where it stopped. Several GPUs, or a Ray cluster,
 score several checkpoints at a time, each in a process of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coref_automl.config import as_paths, expect, from_mapping, to_mapping, typed
+from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError
+from coref_automl.evaluation.answers import table_fingerprint
+from coref_automl.evaluation.baselines import Selection, summarise_with_baselines
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
-from coref_automl.evaluation.keep import Desk
-from coref_automl.evaluation.one import evaluate_one, pick
-from coref_automl.evaluation.stored import StoredEvaluation, find_evaluations
-from coref_automl.evaluation.targets import Target, base_targets, find_targets, identity
-from coref_automl.evaluation.words import WordMode
+from coref_automl.evaluation.metrics import single_entry_share
+from coref_automl.evaluation.results import SCORER, Slot, Target, identity, model_prints
+from coref_automl.evaluation.targets import base_targets, find_targets
+from coref_automl.evaluation.words import LeftToRight, LeftToRightChecks, WordMode, check_left_to_right, wanted_ids
 from coref_automl.locks import locked
 from coref_automl.models.families import too_long
+from coref_automl.models.files import detect_seq_len
 from coref_automl.progress import Progress, quiet
-from coref_automl.records import Evaluation
-from coref_automl.store import claim_folder
+from coref_automl.records import ClozeItem, Evaluation, Half, ItemScore, Task
+from coref_automl.store import JsonlAppender, claim_folder, explained, write_json
 from coref_automl.workers import Engine, Outcome
 
-__all__ = ["EvaluateRecipe", "StoredEvaluation", "evaluate", "evaluate_one", "find_evaluations"]
+if TYPE_CHECKING:
+    from coref_automl.models.load import LoadedModel
 
 JOB = f"{__name__}:evaluate_job"
 """What a worker is given to run."""
@@ -37,7 +46,7 @@ JOB = f"{__name__}:evaluate_job"
 class EvaluateRecipe:
     """How to evaluate. No set: the bundled one. No length: each model's own. `base`: also the model training began from.
 
-    `engine`: processes of this machine, one a GPU, or tasks of a Ray cluster that sees the same folders.
+    `engine`: processes of this machine, one per GPU, or tasks of a Ray cluster that sees the same folders.
     """
 
     eval_sets: tuple[Path, ...] = ()
@@ -73,6 +82,7 @@ def evaluate(
 
     `on_result` is called with each evaluation of the first set as it is finished.
     """
+    from coref_automl.evaluation.scorer import pick
     from coref_automl.models.precision import rounding_note
 
     recipe = expect(recipe or EvaluateRecipe(), EvaluateRecipe, "evaluate")
@@ -82,7 +92,7 @@ def evaluate(
     if recipe.out:
         claim_folder(recipe.out, "evaluations")
     if recipe.engine == "local":
-        slow = rounding_note(*pick(recipe.device, recipe.dtype))  # what no checkpoint can be scored with is said once
+        slow = rounding_note(*pick(recipe.device, recipe.dtype))  # an impossible device or dtype is reported once
         if slow:
             progress.note(slow)
     devices = _devices(recipe, len(targets))
@@ -98,7 +108,7 @@ def evaluate(
 
 @dataclass(slots=True)
 class _Tally:
-    """What came of the targets. A failure is told at once where others go on; `alone`, the error itself tells it."""
+    """Evaluations and failures so far. A failure is noted at once if other targets follow; `alone`, the raised error says it."""
 
     progress: Progress
     on_result: Callable[[Evaluation], None] | None = None
@@ -121,8 +131,8 @@ class _Tally:
 def _evaluate_all(
     targets: Sequence[Target], sets: Sequence[EvalSet], recipe: EvaluateRecipe, devices: Sequence[str], tally: _Tally
 ) -> None:
-    """Every target, here or spread over workers; each is taken, or lost with its error."""
-    left = list(targets) if recipe.engine == "ray" else []  # only there is known which device and dtype `auto` stands for
+    """Every target, here or spread over workers; each ends as an evaluation or an error in the tally."""
+    left = list(targets) if recipe.engine == "ray" else []  # only the cluster knows which device and dtype `auto` means
     for target in targets if recipe.engine == "local" else ():
         try:
             found = _evaluate_target(target, sets, recipe, tally.progress, only_known=len(devices) > 1)
@@ -131,7 +141,7 @@ def _evaluate_all(
             else:
                 tally.take(found)
         except StorageError:
-            raise  # the next checkpoint would meet the same disk
+            raise  # the disk is the same for the next checkpoint
         except Exception as error:
             tally.lose(target.name, error)
     if left:
@@ -153,34 +163,76 @@ def _first_line(error: Exception) -> str:
 def _evaluate_target(
     target: Target, sets: Sequence[EvalSet], recipe: EvaluateRecipe, progress: Progress, *, only_known: bool = False
 ) -> list[Evaluation] | None:
-    """One model on every set; loaded once, and not at all when everything is known. `only_known`: None rather than load it."""
-    desk = Desk(target, recipe.out, new_head=recipe.new_head)
+    """One model on every set; loaded once, and only if an item must be scored. `only_known`: None rather than load it."""
+    from coref_automl.evaluation.scorer import pick
+
     device, dtype = pick(recipe.device, recipe.dtype)
-    seq_len = recipe.seq_len or desk.seq_len()
-    out = []
+    seq_len = recipe.seq_len or detect_seq_len(target.model)
+    load = cache(partial(_load, target.model, seq_len, device, recipe.new_head))
+    prints = cache(partial(model_prints, target.model))
+    done = []
     for number, evalset in enumerate(sets):
-        if only_known and desk.known(evalset, seq_len, dtype, recipe.words) is None:
+        slot = Slot(target, evalset, seq_len, dtype, prints, recipe.out)
+        if only_known and slot.find(recipe.words) is None:
             return None
-        with locked(target.folder(evalset.name, seq_len), on_wait=progress.note):  # what another process scores is waited for
-            target.sweep(evalset.name, seq_len)
-            evaluation = desk.known(evalset, seq_len, dtype, recipe.words)
-            if evaluation is None:
-                evaluation = desk.score(
-                    evalset, seq_len, device, dtype, recipe.words, budget=recipe.budget, seed=recipe.seed, progress=progress
-                )
-            evaluation = desk.with_base(evaluation, evalset, seq_len, dtype)
-            desk.write(evaluation, evalset, summary=number == 0)
+        with locked(target.folder(evalset.name, seq_len), on_wait=progress.note):  # wait if another process scores it
+            slot.sweep()
+            if (known := slot.find(recipe.words)) is not None:
+                evaluation = slot.stamp(known.evaluation)
+                folder = slot.write(evaluation, known, summary=number == 0)
+            else:
+                scored, scores = _score(slot, load(), recipe, progress)
+                evaluation = slot.stamp(scored)
+                folder = slot.write(evaluation, scores, summary=number == 0)
             if recipe.words == "l2r" and not only_known:
-                for check in desk.check_left_to_right(evalset, seq_len, device, dtype, recipe.budget, recipe.seed):
+                for check in _check_left_to_right(slot, folder, load, recipe):
                     progress.note(f"{target.name}, {check}")
-            out.append(evaluation)
-    return out
+            done.append(evaluation)
+    return done
+
+
+def _load(model: str, seq_len: int, device: str, new_head: bool) -> LoadedModel:
+    from coref_automl.models.load import load_masked_lm
+
+    return load_masked_lm(model, seq_len=seq_len, device=device, new_head=new_head)
+
+
+def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Progress) -> tuple[Evaluation, list[ItemScore]]:
+    """Score what is missing, appending items as they are scored; an interrupted call leaves them for the next one."""
+    for note in loaded.notes:
+        if not note.startswith("Attention"):  # the kernel does not change scores
+            progress.note(f"{slot.target.name}: {note}")
+    folder = slot.folder()
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    known = slot.half_done()
+    with JsonlAppender(slot.partial(folder)) as rows:
+        evaluation, scores = evaluate_one(
+            loaded, slot.evalset, seq_len=slot.seq_len, dtype=slot.dtype, words=recipe.words, budget=recipe.budget, known=known,
+            on_scores=lambda batch: rows.append(score.to_json() for score in batch), name=slot.target.name, seed=recipe.seed,
+            progress=progress,
+        )  # fmt: skip
+    return replace(evaluation, fingerprints={**evaluation.fingerprints, **slot.prints()}), scores
+
+
+def _check_left_to_right(
+    slot: Slot, folder: Path, load: Callable[[], LoadedModel], recipe: EvaluateRecipe
+) -> tuple[LeftToRight, ...]:
+    """`word` checked on a sample, stored beside the evaluation as l2r.json."""
+    path = folder / "l2r.json"
+    if path.is_file() and (held := read_stored(path, LeftToRightChecks, remedy="remove it, and check again")).key == slot.key:
+        return held.checks
+    checks = check_left_to_right(
+        load(), slot.evalset, seq_len=slot.seq_len, dtype=slot.dtype, budget=recipe.budget, seed=recipe.seed
+    )
+    write_json(path, LeftToRightChecks(slot.key, tuple(checks)).to_json())
+    return tuple(checks)
 
 
 def _evaluate_bases(
     targets: Sequence[Target], sets: Sequence[EvalSet], recipe: EvaluateRecipe, devices: Sequence[str], progress: Progress
 ) -> None:
-    """The models that the checkpoints started from, where they are at hand: every table shows them. Never a reason to fail."""
+    """The models that the checkpoints began from, if they are on this machine: every table shows them. Never a reason to fail."""
     wanted: dict[tuple[str, int], None] = {}
     mine = {identity(target.model) for target in targets}
     for target in targets:
@@ -188,10 +240,9 @@ def _evaluate_bases(
             provenance = target.provenance()
             if provenance is None or not _at_hand(provenance.base) or identity(provenance.base) in mine:
                 continue
-            seq_len = recipe.seq_len or Desk(target, recipe.out).seq_len()
-            wanted[provenance.base, seq_len] = None
+            wanted[provenance.base, recipe.seq_len or detect_seq_len(target.model)] = None
         except CorefError:
-            continue  # the target's own evaluation will say what is wrong
+            continue  # the target's own evaluation will report it
     bases = base_targets([name for name, _ in wanted], targets, recipe.out)
     for name, length in wanted:
         tally = _Tally(progress, alone=True)
@@ -201,12 +252,12 @@ def _evaluate_bases(
 
 
 def _at_hand(model: str) -> bool:
-    """Bases are only looked for on this machine: nobody asked for a download."""
+    """Whether a base is on this machine: nobody asked for a download."""
     return Path(model).is_dir() or model.startswith("bundled:")
 
 
 def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:
-    """The devices of this machine to spread over; a cluster has its own, and is only told what was asked for."""
+    """The devices of this machine to spread over; a cluster has its own and only gets the requested one."""
     if recipe.device not in ("auto", "cuda") or targets < 2 or recipe.engine == "ray":
         return [recipe.device]
     from coref_automl.workers import devices_here
@@ -215,7 +266,7 @@ def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:
 
 
 def _spread(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence[str], tally: _Tally) -> None:
-    """One worker process a GPU, or a task of the cluster, takes the next checkpoint. One that is killed goes on in another."""
+    """One worker process per GPU, or one cluster task per checkpoint. A killed one is resumed in another."""
     from coref_automl.workers import Job, run_jobs
 
     settings = {key: str(value) if isinstance(value, Path) else value for key, value in to_mapping(recipe).items()}
@@ -226,7 +277,7 @@ def _spread(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence
         def heard(outcome: Outcome) -> None:
             stage.advance()
             if outcome.error is not None:
-                tally.lose(outcome.job.name, EvaluationError(outcome.error.strip().splitlines()[-1]))
+                tally.lose(outcome.job.name, outcome.error)
             else:
                 tally.take([Evaluation.from_json(row) for row in outcome.value])
 
@@ -234,7 +285,7 @@ def _spread(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence
 
 
 def evaluate_job(target: dict[str, Any], recipe: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a worker runs: one model, on the one device it can see."""
+    """What a worker runs: one model, on the only device it sees."""
     settings = from_mapping(EvaluateRecipe, recipe, "evaluate")
     sets = [EvalSet.open(folder) for folder in settings.eval_sets or (bundled_eval_set(),)]
     chosen = Target(**{**target, "base": Path(target["base"])})
@@ -243,3 +294,84 @@ def evaluate_job(target: dict[str, Any], recipe: dict[str, Any]) -> list[dict[st
 
 def _plain(target: Target) -> dict[str, Any]:
     return {**asdict(target), "base": str(target.base)}
+
+
+def evaluate_one(
+    model: str | LoadedModel,
+    evalset: EvalSet,
+    *,
+    seq_len: int | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    words: WordMode = "all",
+    tasks: Sequence[Task] | None = None,
+    half: Half | None = None,
+    budget: int | None = None,
+    known: Mapping[str, ItemScore] | None = None,
+    on_scores: Callable[[list[ItemScore]], None] | None = None,
+    name: str = "",
+    new_head: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> tuple[Evaluation, list[ItemScore]]:
+    """Score one model on one set, in memory. `known` are scores of an earlier call; `on_scores` receives new ones in batches.
+
+    A loaded model is scored on its device and left in evaluation mode.
+    """
+    from coref_automl.evaluation.scorer import Scorer, pick
+    from coref_automl.models.load import load_masked_lm, tokenizer_fingerprint, weights_fingerprint
+
+    started = time.monotonic()
+    progress = progress or quiet()
+    weights, path = "", name
+    if isinstance(model, str):
+        device, dtype = pick(device, dtype)
+        weights, path = weights_fingerprint(model), model
+        loaded = load_masked_lm(model, seq_len=seq_len, device=device, new_head=new_head)
+    else:
+        loaded = model
+        dtype = pick(next(loaded.model.parameters()).device.type, dtype)[1]
+    seq_len = seq_len or loaded.seq_len
+    items = evalset.select(tasks, half)
+    ids = wanted_ids(items, words)
+    nouns = evalset.noun_table(loaded.tokenizer)
+    scores = dict(known or {})
+    todo = pending(items, scores, ids)
+    scorer = Scorer(loaded, nouns, seq_len=seq_len, dtype=dtype, budget=budget)
+    with progress.stage(f"scoring {name or path}", len(items), "items") as stage:
+        stage.skip(len(items) - len(todo))
+        for batch in scorer.score(todo, evalset.documents, words=ids):
+            scores |= {score.item: score for score in batch}
+            if on_scores:
+                on_scores(batch)
+            stage.advance(len(batch))
+    ordered = [scores[item.id] for item in items]
+    part = Selection(evalset, tuple(tasks) if tasks is not None else None, half, evalset.fingerprint)
+    estimates, baselines = summarise_with_baselines(ordered, part, seed=seed)
+    evaluation = Evaluation(
+        checkpoint=name or path,
+        path=path,
+        evalset=evalset.name,
+        seq_len=seq_len,
+        dtype=dtype,
+        scorer=SCORER,
+        evaluated_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - started, 3),
+        fingerprints={
+            "weights": weights,
+            "items": evalset.fingerprint,
+            "tokenizer": tokenizer_fingerprint(loaded.tokenizer),
+            "nouns": table_fingerprint(nouns),
+        },
+        estimates=estimates,
+        baselines=baselines,
+        single_entry_share=single_entry_share(ordered),
+        out_of_reach=sum(score.out_of_reach for score in ordered),
+        evalset_path=str(evalset.folder.resolve()),
+    )
+    return evaluation, ordered
+
+
+def pending(items: Sequence[ClozeItem], scores: Mapping[str, ItemScore], words: frozenset[str]) -> list[ClozeItem]:
+    """Items without a score, or without the word rank that is now wanted."""
+    return [item for item in items if item.id not in scores or (item.id in words and scores[item.id].word_rank is None)]

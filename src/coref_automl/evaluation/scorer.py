@@ -1,4 +1,4 @@
-"""Scores items with one model. In: a loaded model, items, their texts, a noun table. Out: one ItemScore an item, batch by batch.
+"""Scores items with one model. In: a loaded model, items, their texts, a noun table. Out: one ItemScore per item, in batches.
 
 Hidden states are gathered at the masked positions and only they reach the head; ranks and the top five come from that one pass,
 and so do the candidates' pieces. Nothing is decoded and no tagger runs here. The encoder may run in half precision; the head
@@ -7,10 +7,11 @@ never does, because rounded logits tie.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -19,11 +20,12 @@ from torch import Tensor
 
 from coref_automl.config import choose
 from coref_automl.errors import EvaluationError, ModelError
-from coref_automl.evaluation.batches import default_budget, in_batches
-from coref_automl.evaluation.matching import MatchTable
+from coref_automl.evaluation.answers import MatchTable
+from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.windows import Ids, Window, maker_for
 from coref_automl.evaluation.words import Ask, Candidates, Row, left_to_right_rows, masked_rows, read_candidates
 from coref_automl.models.heads import encode_at, predict
+from coref_automl.models.load import is_out_of_memory, pick_device
 from coref_automl.models.precision import products, rounded
 from coref_automl.models.vocabulary import entry_words, word_ids
 from coref_automl.records import ClozeItem, ItemScore, Task
@@ -32,15 +34,29 @@ if TYPE_CHECKING:
     from coref_automl.models.load import LoadedModel
 
 TOP = 5
+CPU_BUDGET = 4096
+"""Tokens of a batch on a CPU: more is slower there (page faults)."""
+GPU_BUDGET = 65_536
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _STEP = 64
 _HEAD_POSITIONS = 256
-"""Positions whose logits are alive at once: 133 MB of them with a vocabulary of 130,000."""
+"""Positions whose logits are in memory at once: 133 MB of them with a vocabulary of 130,000."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def pick(device: str = "auto", dtype: str = "auto") -> tuple[str, str]:
+    """The device and dtype that `auto` means: the GPU where there is one, and bfloat16 there."""
+    device = pick_device(device)
+    if dtype != "auto":
+        choose(dtype, DTYPES, "dtype")
+    return device, ("bfloat16" if device.startswith("cuda") else "float32") if dtype == "auto" else dtype
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An item ready to run: its window and its rows. The first row has one mask, and the ranks come from it."""
+    """An item ready to run: its window and its rows. The first row has one mask and gives the ranks."""
 
     item: ClozeItem
     window: Window
@@ -53,7 +69,7 @@ class Unit:
 
 
 class Scorer:
-    """One model on its device. `nouns` allows vocabulary entries; LAMBADA's answers need be no nouns: all words are allowed."""
+    """One model on its device. `nouns` says which vocabulary entries may answer; tasks with `any_word` allow all words."""
 
     def __init__(
         self, loaded: LoadedModel, nouns: NDArray[np.bool_], *, seq_len: int, dtype: str = "float32", budget: int | None = None
@@ -89,7 +105,7 @@ class Scorer:
         return self._maker.mask_id
 
     def table(self, task: Task) -> MatchTable:
-        return self._word_table if task == "lambada" else self._noun_table
+        return self._word_table if TASKS[task].any_word else self._noun_table
 
     def score(
         self,
@@ -129,7 +145,7 @@ class Scorer:
         for low in range(0, len(places), _HEAD_POSITIONS):
             part = places[low : low + _HEAD_POSITIONS]
             logits = predict(self._model, hidden[low : low + _HEAD_POSITIONS].float()).float()
-            if not torch.isfinite(logits.sum()):  # one that is no number makes the sum none
+            if not torch.isfinite(logits.sum()):  # any NaN makes the sum NaN
                 raise EvaluationError("The model's logits are not numbers; its weights are damaged or it diverged in training.")
             self._add_candidates(logits, part, sums)
             ranked = [units[place.unit] for place in part if place.ranked]
@@ -139,7 +155,7 @@ class Scorer:
         return [self._finish(unit, *rank, total) for unit, rank, total in zip(units, ranks, sums, strict=True)]
 
     def _hidden(self, units: list[Unit]) -> tuple[Tensor, list[Place]]:
-        """Hidden states at every place where the head runs; the single masks, which are ranked, come first."""
+        """Hidden states at every position where the head runs; the single masks, which are ranked, come first."""
         rows: list[Ids] = []
         places: list[Place] = []
         for number, unit in enumerate(units):
@@ -163,7 +179,7 @@ class Scorer:
             return encode_at(self._model, *batch, at[:, 0], at[:, 1]), places
 
     def _padded(self, length: int) -> int:
-        """Few different lengths on a GPU, where kernels are built for a shape; never beyond what the model reads."""
+        """Few different lengths on a GPU, where kernels are compiled per shape; never more than the model reads."""
         return length if self._device.type == "cpu" else max(length, min(self._seq_len, -(-length // _STEP) * _STEP))
 
     def _add_candidates(self, logits: Tensor, places: Sequence[Place], sums: list[NDArray[np.float64]]) -> None:
@@ -233,3 +249,49 @@ def rank_of(logits: Tensor, matches: Sequence[NDArray[np.int64]]) -> NDArray[np.
 def collect(batches: Iterable[list[ItemScore]]) -> dict[str, ItemScore]:
     """All scores by item id."""
     return {score.item: score for batch in batches for score in batch}
+
+
+def default_budget(device: str) -> int:
+    return CPU_BUDGET if device.startswith("cpu") else GPU_BUDGET
+
+
+def in_batches(
+    work: Iterable[T], size: Callable[[T], tuple[int, int]], budget: int, run: Callable[[list[T]], R]
+) -> Iterator[tuple[list[T], R]]:
+    """Run `run` over the work, longest first, each batch padded to at most `budget` tokens; yields each batch with its result.
+
+    `size` gives a unit's rows and the length of its longest row. If memory runs out, the budget is halved and the units run in
+    smaller batches; a single unit that does not fit is an error.
+    """
+    queue = deque(sorted(work, key=lambda unit: size(unit)[1], reverse=True))
+    while queue:
+        batch = _take(queue, size, budget)
+        try:
+            result = run(batch)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            if len(batch) == 1:
+                message = f"A single window of {size(batch[0])[1]} tokens does not fit in memory; pass a smaller --seq-len."
+                raise EvaluationError(message) from error
+            queue.extendleft(reversed(batch))
+            budget = max(1, sum(size(unit)[0] for unit in batch) * size(batch[0])[1] // 2)
+            _release()
+            continue
+        yield batch, result
+
+
+def _take(queue: deque[T], size: Callable[[T], tuple[int, int]], budget: int) -> list[T]:
+    batch = [queue.popleft()]
+    rows, longest = size(batch[0])
+    while queue and (rows + size(queue[0])[0]) * longest <= budget:
+        rows += size(queue[0])[0]
+        batch.append(queue.popleft())
+    return batch
+
+
+def _release() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,7 +1,8 @@
 """Whole words as answers, whatever the vocabulary. In: an item's candidates. Out: the rows to run, and the rank of the right one.
 
 A word of k pieces is scored with k masks in the gap: the mean log-probability of its pieces. A word of more than `MOST_MASKS`
-pieces is scored by its first `MOST_MASKS`, so that no candidate is ever left out. A word that needs an unknown piece comes last.
+pieces is scored by its first `MOST_MASKS`, so that no candidate is left out. A word with an unknown piece comes last. As a check,
+a fixed sample of each task is also scored piece by piece from left to right, at the cost of one row per piece of every candidate.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.evaluation.windows import MOST_MASKS
-from coref_automl.records import ClozeItem
+from coref_automl.records import ClozeItem, Estimate, Record, Task
+from coref_automl.statistics.intervals import bootstrap_mean
+
+if TYPE_CHECKING:
+    from coref_automl.evaluation.evalset import EvalSet
+    from coref_automl.models.load import LoadedModel
 
 WordMode = Literal["all", "gold", "sample", "none", "l2r"]
 SAMPLE = 200
-"""Items a task that `sample` scores, and on which `l2r` checks the masks' answer."""
+"""Items per task that `sample` scores, and on which `l2r` checks the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row to run: what stands in the gap, and what is asked there."""
+    """One row to run: the ids in the gap, and what is asked there."""
 
     middle: tuple[int, ...]
     asks: tuple[Ask, ...] = ()
@@ -80,7 +86,7 @@ def masked_rows(candidates: Candidates, mask: int) -> list[Row]:
 
 
 def left_to_right_rows(candidates: Candidates, mask: int) -> list[Row]:
-    """A row for each piece of each candidate: the pieces before it are shown, it and the later ones are masked."""
+    """One row per piece of each candidate: earlier pieces are shown, this and later ones are masked."""
     asks: dict[tuple[int, ...], list[Ask]] = {}
     for slot, pieces in enumerate(candidates.words):
         for at, piece in enumerate(pieces):
@@ -94,9 +100,58 @@ def sample(items: Iterable[ClozeItem], size: int = SAMPLE) -> frozenset[str]:
     return frozenset(ids[:size])
 
 
-def wanted(items: Sequence[ClozeItem], mode: WordMode) -> frozenset[str]:
-    """Ids of the items whose word rank is to be found."""
-    with_choice = [item for item in items if len(item.candidates) > 1 and (mode != "gold" or item.task == "gold")]
+def wanted_ids(items: Sequence[ClozeItem], mode: WordMode) -> frozenset[str]:
+    """Ids of the items whose word rank is wanted; a sample is drawn from each task separately."""
     if mode == "none":
         return frozenset()
-    return sample(with_choice) if mode == "sample" else frozenset(item.id for item in with_choice)
+    with_choice = [item for item in items if len(item.candidates) > 1 and (mode != "gold" or item.task == "gold")]
+    if mode != "sample":
+        return frozenset(item.id for item in with_choice)
+    tasks = {item.task for item in with_choice}
+    return frozenset().union(*(sample(item for item in with_choice if item.task == task) for task in tasks))
+
+
+@dataclass(frozen=True, slots=True)
+class LeftToRight(Record):
+    """`word` by masks and from left to right on the sample of one task, and the share of items on which they agree."""
+
+    task: Task
+    masks: Estimate
+    left_to_right: Estimate
+    agreement: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.task}: word by masks {self.masks}, left to right {self.left_to_right}, "
+            f"same answer on {100 * self.agreement:.1f}% of {self.masks.n} items"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LeftToRightChecks(Record):
+    """What l2r.json holds: the checks, and the key of the evaluation they belong to."""
+
+    key: str
+    checks: tuple[LeftToRight, ...]
+
+
+def check_left_to_right(
+    loaded: LoadedModel, evalset: EvalSet, *, seq_len: int, dtype: str = "float32", budget: int | None = None, seed: int = 0
+) -> list[LeftToRight]:
+    from coref_automl.evaluation.scorer import Scorer, collect
+
+    scorer = Scorer(loaded, evalset.noun_table(loaded.tokenizer), seq_len=seq_len, dtype=dtype, budget=budget)
+    checks = []
+    for task, items in evalset.items.items():
+        ids = sample(item for item in items if len(item.candidates) > 1)
+        chosen = [item for item in items if item.id in ids]
+        if not chosen:
+            continue
+        clusters = np.array([item.cluster for item in chosen])
+        ways = []
+        for stepwise in (False, True):
+            scores = collect(scorer.score(chosen, evalset.documents, words=ids, left_to_right=stepwise))
+            ways.append(np.array([scores[item.id].word_rank == 1 for item in chosen]))
+        estimates = [bootstrap_mean(hit, clusters, seed=seed) for hit in ways]
+        checks.append(LeftToRight(task, estimates[0], estimates[1], float((ways[0] == ways[1]).mean())))
+    return checks

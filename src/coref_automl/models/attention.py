@@ -35,6 +35,13 @@ def use_attention(model: Any, attention: str = "auto") -> list[str]:
     return [f"Attention: {chosen}."]
 
 
+def move(model: Any, device: str) -> Any:
+    """Move a model with an `encoder` to a device, and give the encoder the attention that runs best there."""
+    model.to(device)
+    use_attention(model.encoder)
+    return model
+
+
 @contextmanager
 def without_cudnn(length: int | None = None) -> Iterator[None]:
     """Training without cuDNN's attention where its gradients may be no numbers; others take its place at once.

@@ -1,7 +1,10 @@
 """ModernBERT's attention through FlexAttention. In: a loaded model. Out: the same weights under a kernel that skips tiles.
 
 Under SDPA a mask of pairs is written down and every score is computed, also those that a window of 128 or the end of a document
-forbids. At 2,048 tokens a local layer needs one tile in eight of them.
+forbids. At 2,048 tokens a local layer needs one tile in eight of them. The library's own way of finding those tiles asks every
+pair of places. Documents follow one another, so the first and the last document of a tile's rows and columns already say
+whether the tile holds a pair (compute it, and ask pair by pair), nothing else (compute it without asking) or none (skip it): no
+tensor of pairs is made.
 """
 
 from __future__ import annotations
@@ -15,7 +18,49 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from coref_automl.models.block_masks import document_blocks
+TILE = 128
+"""FlexAttention's default."""
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def document_blocks(segments: Tensor, window: int | None = None) -> BlockMask:
+    """Places of one document see each other, `window` apart at most; padding (0, behind the documents) sees padding."""
+    length = segments.shape[1]
+    numbers = segments.to(torch.int32)
+
+    def allowed(row: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        same = numbers[row, query] == numbers[row, key]
+        return same if window is None else same & ((query - key).abs() <= window)
+
+    some, whole = tiles(numbers, window)
+    return BlockMask.from_kv_blocks(*_ordered(some & ~whole), *_ordered(whole), TILE, allowed, (length, length))
+
+
+def tiles(segments: Tensor, window: int | None) -> tuple[Tensor, Tensor]:
+    """For every tile (B, rows, columns): may it hold an allowed pair, and is every pair in it allowed?"""
+    behind = segments.amax(1, keepdim=True) + 1  # padding as the document after the last, so that numbers only rise
+    rising = torch.where(segments > 0, segments, behind)
+    missing = -segments.shape[1] % TILE
+    rising = torch.cat([rising, rising[:, -1:].expand(-1, missing)], dim=1).unflatten(1, (-1, TILE))
+    first, last = rising[:, :, 0], rising[:, :, -1]
+    some = (first[:, :, None] <= last[:, None, :]) & (first[:, None, :] <= last[:, :, None])
+    single = first == last
+    whole = some & single[:, :, None] & single[:, None, :]
+    if window is not None:
+        place = torch.arange(first.shape[1], device=segments.device) * TILE
+        apart = (place[:, None] - place[None, :]).abs()
+        some = some & (apart - TILE < window)
+        whole = whole & (apart + TILE <= window + 1)
+    if missing:  # the last tiles reach beyond the row
+        whole[:, -1] = whole[:, :, -1] = False
+    return some, whole
+
+
+def _ordered(wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """How many columns each row of tiles has, and the columns, wanted ones first: (B, 1, rows) and (B, 1, rows, columns)."""
+    columns = torch.argsort(wanted.to(torch.int8), dim=-1, descending=True, stable=True)
+    return wanted.sum(-1).to(torch.int32)[:, None], columns.to(torch.int32)[:, None]
+
 
 LEAST_LENGTH = 512
 

@@ -16,11 +16,13 @@ from torch import Tensor
 from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2Encoder, DisentangledSelfAttention
 
 from coref_automl.errors import ModelError
-from coref_automl.models.disentangled.layout import Bounds, Distances, bounds_of
+from coref_automl.models.disentangled.layout import Bounds, Distances, bounds_of, geometry
 from coref_automl.models.documents import Documents
 
 LARGEST_HEAD = 128
 LEAST_CARD = (8, 0)
+PLACES_AT_ONCE = 65_536
+"""Pairs of a query and a key whose products are alive at once where single places are scored."""
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -44,25 +46,14 @@ class FusedSelfAttention(DisentangledSelfAttention):  # type: ignore[misc]
             raise ModelError("Fused attention does not keep attention weights; load the model with attention 'eager'.")
         from coref_automl.models.disentangled.operation import attend
 
-        query, key, value = (self._heads(p(hidden_states)) for p in (self.query_proj, self.key_proj, self.value_proj))
-        kinds = self.pos_att_type if self.relative_attention else []
-        position_key = position_query = None
-        if kinds:
-            table = self.pos_dropout(rel_embeddings)[: 2 * self.pos_ebd_size]
-            if "c2p" in kinds:
-                position_key = self._heads((self.key_proj if self.share_att_key else self.pos_key_proj)(table))
-            if "p2c" in kinds:
-                position_query = self._heads((self.query_proj if self.share_att_key else self.pos_query_proj)(table))
-        distances = _distances(self) if kinds else Distances(-1, 1)
-        factor = 1 + ("c2p" in self.pos_att_type) + ("p2c" in self.pos_att_type)
+        states = hidden_states if torch.is_grad_enabled() else _rounded_once(hidden_states)
+        query, key, value = (_heads(self, p(states)) for p in (self.query_proj, self.key_proj, self.value_proj))
         context = attend(
-            query, key, value, position_key, position_query, attention_mask, distances,
-            scale=1.0 / math.sqrt(self.attention_head_size * factor), dropout=self.dropout.p if self.training else 0.0,
+            query, key, value, *_position_tables(self, rel_embeddings), attention_mask,
+            _distances(self) if self.relative_attention and self.pos_att_type else Distances(-1, 1),
+            scale=_scale(self), dropout=self.dropout.p if self.training else 0.0,
         )  # fmt: skip
         return context.flatten(2), None
-
-    def _heads(self, states: Tensor) -> Tensor:
-        return states.unflatten(-1, (self.num_attention_heads, self.attention_head_size))
 
 
 class FusedEncoder(DebertaV2Encoder):  # type: ignore[misc]
@@ -77,6 +68,54 @@ class FusedEncoder(DebertaV2Encoder):  # type: ignore[misc]
     def get_rel_pos(self, _states: Tensor, _query_states: Tensor | None = None, relative_pos: Tensor | None = None) -> Any:
         """Kernels know distances by themselves; the library's code makes its own table where it is given none."""
         return relative_pos
+
+
+def scores_places(model: Any, attention_mask: Any) -> bool:
+    """May the last layer run at single places? Where nothing is learned, and a convolution does not follow it."""
+    on_device = isinstance(attention_mask, Tensor) and attention_mask.dim() == 2 and attention_mask.is_cuda
+    learning = torch.is_grad_enabled() or model.training
+    return on_device and not learning and installed(model) and len(model.base_model.encoder.layer) > 1
+
+
+def run_layer_at(layer: Any, hidden: Tensor, real: Tensor, rows: Tensor, columns: Tensor, table: Tensor | None) -> Tensor:
+    """One layer's output (N, H) at the places (rows[i], columns[i]); all real tokens of a row are one document."""
+    module = layer.attention.self
+    states, own = _rounded_once(hidden), hidden[rows, columns]
+    query, key, value = _heads(module, module.query_proj(own)), module.key_proj(states), module.value_proj(states)
+    key, value = _heads(module, key), _heads(module, value)
+    tables = _position_tables(module, table)
+    step = max(1, PLACES_AT_ONCE // hidden.shape[1])
+    context = torch.cat(
+        [
+            _attend_at(module, query[part], key, value, tables, real, rows[part], columns[part])
+            for part in (slice(low, low + step) for low in range(0, len(rows), step))
+        ]
+    )
+    attended = layer.attention.output(context.to(key.dtype).flatten(1), own)
+    found: Tensor = layer.output(layer.intermediate(attended), attended)
+    return found
+
+
+def _attend_at(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, tables: tuple[Tensor | None, Tensor | None], real: Tensor,
+    rows: Tensor, columns: Tensor,
+) -> Tensor:  # fmt: skip
+    """Contexts (N, H, D) of single queries, with scores in float32: a query meets the keys of its row, each at its distance."""
+    length = key.shape[1]
+    position_key, position_query = tables
+    left = query.float()[:, None]
+    by_distance = columns[:, None] - torch.arange(length, device=key.device)[None, :]
+    if position_key is not None or position_query is not None:
+        points = geometry(_distances(module), -(-length // 1024) * 1024, key.device)
+        index = points.rows[by_distance + points.center]
+    if position_query is not None:
+        left = left + position_query[index].float()  # both terms of a key in one product
+    scores = (left * key[rows].float()).sum(-1).transpose(1, 2)
+    if position_key is not None:
+        terms = torch.einsum("nhd,rhd->nhr", query.float(), position_key.float())
+        scores = scores + terms.gather(2, index[:, None, :].expand(-1, terms.shape[1], -1).long())
+    shares = (scores * _scale(module)).masked_fill(~real[rows][:, None, :], -torch.inf).softmax(-1)
+    return torch.einsum("nhl,nlhd->nhd", shares.to(value.dtype), value[rows]).float()
 
 
 def why_not(model: Any) -> str | None:
@@ -108,6 +147,32 @@ def install(model: Any) -> None:
 
 def installed(model: Any) -> bool:
     return isinstance(model.base_model.encoder, FusedEncoder)
+
+
+def _heads(module: Any, states: Tensor) -> Tensor:
+    return states.unflatten(-1, (module.num_attention_heads, module.attention_head_size))
+
+
+def _position_tables(module: Any, table: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """The projected position tables (rows, H, D) of c2p and of p2c; None for a term that this model does not have."""
+    kinds = module.pos_att_type if module.relative_attention else []
+    if not kinds:
+        return None, None
+    table = module.pos_dropout(table)[: 2 * module.pos_ebd_size]
+    own = not module.share_att_key
+    key = _heads(module, (module.pos_key_proj if own else module.key_proj)(table)) if "c2p" in kinds else None
+    query = _heads(module, (module.pos_query_proj if own else module.query_proj)(table)) if "p2c" in kinds else None
+    return key, query
+
+
+def _scale(module: Any) -> float:
+    return 1.0 / math.sqrt(module.attention_head_size * (1 + ("c2p" in module.pos_att_type) + ("p2c" in module.pos_att_type)))
+
+
+def _rounded_once(states: Tensor) -> Tensor:
+    """For several projections of the same states: autocast would round them for each."""
+    kind = states.device.type
+    return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states
 
 
 def _distances(attention: Any) -> Distances:

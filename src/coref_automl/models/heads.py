@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coref_automl.models import quick_deberta, quick_modernbert
+from coref_automl.models import fused_deberta, quick_deberta, quick_modernbert
 from coref_automl.models.attention import own_masks, packed_masks
 from coref_automl.models.documents import Documents
 from coref_automl.models.families import first_row
@@ -35,9 +35,11 @@ def encode(model: Any, input_ids: Tensor, attention_mask: Any, position_ids: Ten
 
 
 def encode_at(model: Any, input_ids: Tensor, attention_mask: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Hidden states (N, H) at the places (rows[i], columns[i]) alone; on a CPU some families need not run all layers for them."""
+    """Hidden states (N, H) at the places (rows[i], columns[i]) alone; some families need not run all layers for the others."""
     if model.config.model_type == "modernbert" and quick_modernbert.suits(model.base_model, attention_mask):
         return quick_modernbert.encode_at(model.base_model, input_ids, attention_mask, rows, columns)
+    if model.config.model_type == "deberta-v2" and fused_deberta.scores_places(model, attention_mask):
+        return _encode_deberta(model.base_model, input_ids, attention_mask, None, (rows, columns))
     return encode(model, input_ids, attention_mask)[rows, columns]
 
 
@@ -46,23 +48,29 @@ def predict(model: Any, hidden: Tensor) -> Tensor:
     return _HEADS[model.config.model_type](model, hidden)
 
 
-def _encode_deberta(base: Any, input_ids: Tensor, attention_mask: Any, position_ids: Tensor | None) -> Tensor:
+def _encode_deberta(
+    base: Any,
+    input_ids: Tensor,
+    attention_mask: Any,
+    position_ids: Tensor | None,
+    places: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
     """What the library's forward does, except that it takes a mask of pairs, with the convolution too, and does not keep the
-    hidden states of every layer alive."""
+    hidden states of every layer alive. With `places` the last layer runs there alone."""
     encoder = base.encoder
     real = _real_tokens(attention_mask)
     hidden: Tensor = base.embeddings(input_ids=input_ids, position_ids=position_ids, mask=real)
-    if quick_deberta.suits(base, attention_mask):
+    if places is None and quick_deberta.suits(base, attention_mask):
         return _score_deberta(encoder, hidden, attention_mask, real)
     pairs = encoder.get_attention_mask(attention_mask)
     distances = encoder.get_rel_pos(hidden)
     table = encoder.get_rel_embedding()
     first = hidden
-    for number, layer in enumerate(encoder.layer):
+    for number, layer in enumerate(encoder.layer if places is None else encoder.layer[:-1]):
         hidden = layer(hidden, pairs, relative_pos=distances, rel_embeddings=table)[0]
         if number == 0 and encoder.conv is not None:
             hidden = encoder.conv(first, hidden, real)
-    return hidden
+    return hidden if places is None else fused_deberta.run_layer_at(encoder.layer[-1], hidden, real.bool(), *places, table)
 
 
 def _score_deberta(encoder: Any, hidden: Tensor, attention_mask: Tensor, real: Tensor) -> Tensor:

@@ -262,5 +262,10 @@ def quiet_library(*, errors: bool = False) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Torch has an exception of its own on a GPU and only a sentence on a CPU."""
-    return type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+    """Torch has an exception of its own on a GPU, and only a sentence on a CPU and for some CUDA libraries."""
+    if isinstance(error, RuntimeError):
+        return type(error).__name__ == "OutOfMemoryError" or any(said in str(error) for said in _MEMORY)
+    return isinstance(error, MemoryError)
+
+
+_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED")

@@ -6,17 +6,190 @@ WordPiece, BPE with a prefix), or a mark on starts (`Ġ`: byte-level BPE; `▁`:
 
 from __future__ import annotations
 
+import json
+import re
+import unicodedata
+import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.models.entries import Entries, read_entries
+from coref_automl.errors import ModelError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+
+
+def _byte_letters() -> dict[int, str]:
+    """GPT-2's alphabet: a printable character for each byte."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    rest = [byte for byte in range(256) if byte not in plain]
+    return {**{byte: chr(byte) for byte in plain}, **{byte: chr(256 + place) for place, byte in enumerate(rest)}}
+
+
+_LETTER = _byte_letters()
+_BYTE_OF = {letter: byte for byte, letter in _LETTER.items()}
+
+
+@dataclass(slots=True)
+class Entries:
+    """One vocabulary, read once. `inner_mark` opens continuations, `start_mark` opens starts; exactly one of the two is set."""
+
+    vocabulary: dict[str, int]
+    model: Any
+    normaliser: Any
+    inner_mark: str
+    start_mark: str
+    byte_level: bool
+    unknown: int | None
+    special: frozenset[int]
+    words: list[str | None] = field(init=False)
+    starts: NDArray[np.bool_] = field(init=False)
+    longest: int = field(init=False)
+    lone_mark: int = field(init=False)
+    reserved: list[int] = field(init=False)
+    parts: dict[tuple[str, bool], list[tuple[int, int, int]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.longest = max(map(len, self.vocabulary), default=0)
+        self.lone_mark = self.vocabulary.get(self.start_mark, -1) if self.start_mark else -1
+        self.reserved = sorted(self.special - {self.unknown})
+        self.words = [None] * (1 + max(self.vocabulary.values(), default=-1))
+        self.starts = np.zeros(len(self.words), np.bool_)
+        for entry, number in self.vocabulary.items():
+            self.starts[number] = number in self.special or self._opens(entry)
+            if self.starts[number] and number not in self.special:
+                self.words[number] = self._word(entry)
+
+    def _opens(self, entry: str) -> bool:
+        return entry.startswith(self.start_mark) if self.start_mark else not entry.startswith(self.inner_mark)
+
+    def _word(self, entry: str) -> str | None:
+        word = entry[len(self.start_mark) :]
+        if self.byte_level:
+            try:
+                word = bytes(_BYTE_OF[letter] for letter in word).decode("utf-8")
+            except (KeyError, UnicodeDecodeError):
+                return None
+        if _BYTE.fullmatch(word):
+            return None
+        return unicodedata.normalize("NFC", word) or None
+
+    def begins_word(self, number: int, text: str, start: int) -> bool:
+        if number != self.unknown:
+            return bool(self.starts[number])
+        # An unknown piece carries no mark. It is a start unless letters run on into it.
+        return not self.start_mark and not (start > 0 and text[start - 1].isalnum() and text[start].isalnum())
+
+    def read_part(self, part: str, *, initial: bool) -> list[tuple[int, int, int]]:
+        """A part of a word as rows (id, start, end): the start of a word, or the continuation of one."""
+        found = self.parts.get((part, initial))
+        if found is None:
+            found = self.parts[part, initial] = self._read(part, initial)
+        return found
+
+    def _read(self, part: str, initial: bool) -> list[tuple[int, int, int]]:
+        """Ids, each with the characters of the part it stands for."""
+        if not part:
+            return []
+        plain = str(self.normaliser.normalize_str(part)) if self.normaliser else part
+        plain = plain.strip(" " + self.start_mark)
+        found = self._by_model(plain, initial) if self.start_mark or initial else self._longest_first(plain)
+        if not found:
+            return [(self._unknown(), 0, len(part))]
+        if len(plain) == len(part):
+            return found
+        # The tokenizer writes these characters as more or fewer of its own: every piece stands for all of them.
+        return [(number, 0, len(part)) for number, _, _ in found]
+
+    def _by_model(self, plain: str, initial: bool) -> list[tuple[int, int, int]]:
+        """As the tokenizer's own model reads a word, or the rest of one where starts carry the mark."""
+        lead = self.start_mark if initial else ""
+        if self.byte_level:
+            letters = "".join(_LETTER[byte] for byte in plain.encode("utf-8", "surrogatepass"))
+            sizes = [len(character.encode("utf-8", "surrogatepass")) for character in plain]
+        else:
+            letters = plain.replace(" ", self.start_mark) if self.start_mark else plain
+            sizes = [1] * len(plain)
+        # The model counts UTF-8 bytes of the letters it is given; `owner` leads each of them back to a character of the part.
+        per_letter = [place for place, size in enumerate(sizes) for _ in range(size)]
+        widths = [len(letter.encode("utf-8", "surrogatepass")) for letter in letters]
+        owner = [-1] * len(lead.encode()) + [p for p, width in zip(per_letter, widths, strict=True) for _ in range(width)]
+        found = []
+        for token in self.model.tokenize(lead + letters):
+            low, high = token.offsets
+            held = [place for place in owner[low:high] if place >= 0]
+            found.append((int(token.id), held[0], held[-1] + 1) if held else (int(token.id), 0, 0))
+        return found
+
+    def _longest_first(self, plain: str) -> list[tuple[int, int, int]]:
+        """WordPiece's own rule, from the middle of a word. Byte pairs take it too: their merges are only defined from a start."""
+        found, at = [], 0
+        while at < len(plain):
+            for end in range(min(len(plain), at + self.longest), at, -1):
+                if (number := self.vocabulary.get(self.inner_mark + plain[at:end])) is not None:
+                    found.append((number, at, end))
+                    at = end
+                    break
+            else:
+                if type(self.model).__name__ == "WordPiece":
+                    return []
+                found.append((self._unknown(), at, at + 1))
+                at += 1
+        return found
+
+    def _unknown(self) -> int:
+        if self.unknown is None:
+            raise ModelError("The tokenizer has no unknown entry for a character it does not know; give it an unk_token.")
+        return self.unknown
+
+
+_READ: weakref.WeakKeyDictionary[Any, Entries] = weakref.WeakKeyDictionary()
+
+
+def read_entries(tokenizer: PreTrainedTokenizerFast) -> Entries:
+    """The entries of a tokenizer, read once for as long as it lives; entries added later are noticed."""
+    entries = _READ.get(tokenizer)
+    if entries is None or len(entries.words) < len(tokenizer):
+        entries = _READ[tokenizer] = _read_vocabulary(tokenizer)
+    return entries
+
+
+def _read_vocabulary(tokenizer: PreTrainedTokenizerFast) -> Entries:
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(
+            f"{type(tokenizer).__name__} has no fast version, and character offsets need one; convert it to tokenizer.json."
+        )
+    model = backend.model
+    stages = [json.dumps(json.loads(stage.__getstate__())) for stage in (backend.pre_tokenizer, backend.normalizer) if stage]
+    byte_level = any('"ByteLevel"' in stage for stage in stages)
+    inner_mark = getattr(model, "continuing_subword_prefix", None) or ""
+    metaspace = any('"Metaspace"' in stage or "\\u2581" in stage for stage in stages)
+    start_mark = "" if inner_mark else "Ġ" if byte_level else "▁" if metaspace else ""
+    if not inner_mark and not start_mark:
+        if type(model).__name__ != "WordLevel":
+            raise ModelError(
+                f"The tokenizer ({type(model).__name__}) marks neither the starts of words nor their continuations, so its "
+                "entries cannot be read as words; use one with ##, Ġ or ▁."
+            )
+        inner_mark = "##"
+    return Entries(
+        vocabulary=tokenizer.get_vocab(),
+        model=model,
+        normaliser=backend.normalizer,
+        inner_mark=inner_mark,
+        start_mark=start_mark,
+        byte_level=byte_level and bool(start_mark),
+        unknown=tokenizer.unk_token_id,
+        special=frozenset(tokenizer.all_special_ids),
+    )
+
 
 _IS_BLANK = np.array([chr(code).isspace() for code in range(0x3001)] + [False])
 """For every code up to the ideographic space, the last blank there is; one more place stands for all codes beyond."""

@@ -13,16 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.errors import InputError, ModelError
+from coref_automl.decoder import read_stored
+from coref_automl.errors import ModelError
 from coref_automl.locks import locked
 from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import Progress, quiet
-from coref_automl.relation.cache import RowCache
-from coref_automl.relation.data import RelationData, sentence_key, sentence_mark
-from coref_automl.relation.intervals import Scored, estimates
+from coref_automl.relation.data import RelationData, RowCache, sentence_key, sentence_mark
 from coref_automl.relation.labels import LABELS, NO_RELATION, LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
-from coref_automl.relation.metrics import Scores, label_table, score
+from coref_automl.relation.metrics import Scored, Scores, estimates, label_table, score
 from coref_automl.relation.results import RESULTS, ROWS, RelationResult, SeedResult, read_probabilities
 from coref_automl.relation.scoring import (
     has_predictions,
@@ -33,12 +32,11 @@ from coref_automl.relation.scoring import (
     seed_probabilities,
     settings_of,
 )
+from coref_automl.relation.stored import AGAIN, RunManifest, read_manifest
 from coref_automl.store import (
     fingerprint,
     kind_of_folder,
     natural_order,
-    read_json,
-    read_object,
     write_json,
     write_jsonl,
     written_whole,
@@ -135,13 +133,10 @@ def keep_result(run: Path, data: RelationData, result: RelationResult) -> None:
 
 def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> RelationResult:
     """The mean over the seeds that have predictions for these rows. `chosen_here`: the same rows also chose the epoch."""
-    told = {"model": str, "scheme": str, "head": str, "train": str, "train_rows": int, "validation_rows": int, "label_mask": str}
-    manifest = read_object(run / "manifest.json", **told, notes=list, binding=dict, train_sentences=list)
-    if not all(isinstance(mark, str) for mark in (*manifest["train_sentences"], *manifest["notes"])):
-        raise InputError(f"{run / 'manifest.json'} holds a sentence that is no text; it is damaged or belongs to something else.")
+    manifest = read_manifest(run)
     seeds = [folder for folder in finished_seeds(run) if has_predictions(folder, data)]
     stacked = np.stack([read_probabilities(seed / "predictions", data.split) for seed in seeds])
-    held = [SeedResult.from_json(read_json(seed / "result.json")) for seed in seeds]
+    held = [read_stored(seed / "result.json", SeedResult, remedy=AGAIN) for seed in seeds]
     return _sum_up(run, data, manifest, held, stacked, chosen_here=chosen_here)
 
 
@@ -152,15 +147,16 @@ def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationR
         f"{folder} is the model of seed {settings['seed']} alone: it does not say what it was trained on, so rows whose sentence "
         "is in train are not counted."
     )
-    manifest = {
+    manifest: RunManifest = {
         "model": settings["base"],
         "scheme": settings["scheme"],
         "head": settings["head"],
+        "train": "",
         "train_rows": None,
         "validation_rows": None,
         "notes": [alone, *([UNDER_PRIOR] if settings.get("prior") else [])],
         "binding": None,
-        "label_mask": settings["label_mask"],
+        "label_mask": settings.get("label_mask", "off"),
         "mask_bias": settings.get("mask_bias"),
         "train_sentences": [],
     }
@@ -170,7 +166,7 @@ def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationR
 def _sum_up(
     run: Path,
     data: RelationData,
-    manifest: dict[str, Any],
+    manifest: RunManifest,
     held: Sequence[SeedResult],
     stacked: Any,
     *,
@@ -207,13 +203,13 @@ def _sum_up(
     )
 
 
-def _fingerprints(data: RelationData, manifest: dict[str, Any]) -> dict[str, str]:
+def _fingerprints(data: RelationData, manifest: RunManifest) -> dict[str, str]:
     """Which rows, and which settings: only runs that share both can be compared for their start alone."""
     rows, binding = {"data": rows_fingerprint(data.rows)}, manifest["binding"]
     return {**binding["fingerprints"], **rows, "settings": fingerprint(binding["settings"])} if binding else rows
 
 
-def _notes(data: RelationData, manifest: dict[str, Any], *, overlap: bool) -> tuple[str, ...]:
+def _notes(data: RelationData, manifest: RunManifest, *, overlap: bool) -> tuple[str, ...]:
     """What a reader of numbers on these rows should know."""
     notes = []
     if data.problems:

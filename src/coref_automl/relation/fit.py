@@ -19,19 +19,26 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from coref_automl.errors import TrainingError
+from coref_automl.errors import NotFinite
 from coref_automl.models.attention import without_cudnn
 from coref_automl.progress import Progress, Stage
-from coref_automl.relation.averaging import Average, pushed
-from coref_automl.relation.batches import Chosen, training_order
-from coref_automl.relation.forward import Side, logits_of, matmuls, probabilities
+from coref_automl.relation.graphs import Recorded, Step, recordable
 from coref_automl.relation.labels import LABELS
-from coref_automl.relation.losses import LOSSES, LossSettings, effective_number_weights, masked, r_drop
 from coref_automl.relation.metrics import Scores, score
 from coref_automl.relation.model import RelationModel
-from coref_automl.relation.negatives import hard_negatives, margins
 from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.relation.recorded import Recorded, Step, recordable
+from coref_automl.relation.techniques import (
+    LOSSES,
+    Average,
+    LossSettings,
+    effective_number_weights,
+    hard_negatives,
+    margins,
+    masked,
+    pushed,
+    r_drop,
+)
+from coref_automl.relation.tensors import Chosen, Side, logits_of, matmuls, probabilities, training_order
 from coref_automl.store import written_whole
 from coref_automl.training.optimizer import adamw, groups_of
 from coref_automl.training.schedule import rate_factor
@@ -174,7 +181,7 @@ def _epoch(run: _Run, step: Step, state: State) -> None:
         if number % _LOOK_EVERY == 0 or number == len(order):
             value = float(loss.detach())
             if not math.isfinite(value):
-                raise TrainingError(f"The loss is not a number at step {state.step}; lower --lr or pass --precision float32.")
+                raise NotFinite(f"The loss is NaN or infinite at step {state.step}; lower --lr or pass --precision float32.")
             run.stage.advance(begin + round(number / len(order) * (total // recipe.epochs)) - run.stage.done, loss=value)
     state.margins = seen.cpu() if recipe.hard_negatives else None
 

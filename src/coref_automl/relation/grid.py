@@ -1,4 +1,4 @@
-"""A grid. In: backbones x rates x batch sizes x epochs x schemes. Out: a run a cell, and a table as CSV, Markdown and a page.
+"""A grid. In: backbones x rates x batch sizes x epochs x schemes. Out: one run per cell, and a table of them.
 
 Finished cells are not run again; the error of one cell is written down and does not stop the others; a later call tries it anew.
 Cells are ranked on the slice of train that chose their epoch: the scored split chooses nothing. Only the best cell keeps weights,
@@ -7,61 +7,40 @@ unless all are asked for. manifest.json says what the folder was begun with; a c
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-from coref_automl.comparison.sentences import Lang
 from coref_automl.config import from_mapping, to_mapping, to_yaml
+from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, EvaluationError, FolderError, RecipeError
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.relation.cache import RowCache
-from coref_automl.relation.grid_page import write_grid
-from coref_automl.relation.recipe import FREE, RelationRecipe
+from coref_automl.relation.data import RowCache
+from coref_automl.relation.recipe import FREE, GridRecipe, RelationRecipe
 from coref_automl.relation.results import RESULTS, RelationResult
 from coref_automl.relation.scoring import rows_fingerprint
 from coref_automl.relation.train import VALIDATION, train_relation
-from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, read_json, remove, write_json, write_text
+from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, remove, write_json, write_text
 
 KIND = "relation grid"
 SIDES = ("model", "train", "dev", "out", "learning_rate", "batch_size", "epochs", "scheme")
 """What of a relation recipe the grid itself sets, cell by cell."""
+COLUMNS = ("model", "learning_rate", "epochs", "train_batch", "best_step", "micro_f1", "auprc", "accuracy", "val_loss")
+"""The columns of the table that this grid answers; ours follow them. micro_f1, auprc and accuracy are points of 100."""
+MORE = ("scheme", "split", "n", "seeds", "spread", "val_micro_f1", "error")
 Corner = tuple[str, str, int, int, float]
 """Model, scheme, epochs, batch size, rate."""
-
-
-@dataclass(frozen=True, slots=True)
-class GridRecipe:
-    """Each list is one side of the grid; `settings` holds what all cells share, in the words of a relation recipe.
-
-    `keep_weights` keeps those of every cell, so that other rows can be scored later; without it the best cell alone has some.
-    """
-
-    models: tuple[str, ...]
-    train: str
-    out: str
-    dev: str | None = None
-    learning_rates: tuple[float, ...] = (5e-5,)
-    batch_sizes: tuple[int, ...] = (32,)
-    epochs: tuple[int, ...] = (5,)
-    schemes: tuple[str, ...] = ("typed",)
-    settings: dict[str, Any] = field(default_factory=dict)
-    keep_weights: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("models", "learning_rates", "batch_sizes", "epochs", "schemes"):
-            if not getattr(self, name):
-                raise RecipeError(f"The grid's {name} are empty; name at least one.")
-        if self.keep_weights and self.settings.get("keep_weights") is False:
-            raise RecipeError("The grid keeps weights and its settings say keep_weights: false; leave one of the two out.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +61,31 @@ class GridCell(Record):
         """What ranks cells: the mean validation micro-F1 of the seeds."""
         return float(np.mean([seed.validation.micro_f1 for seed in self.result.seeds])) if self.result else -1.0
 
+    def values(self) -> dict[str, Any]:
+        """The cell as a row of the table."""
+        line: dict[str, Any] = {
+            "model": self.model,
+            "learning_rate": self.learning_rate,
+            "epochs": self.epochs,
+            "train_batch": self.batch_size,
+            "scheme": self.scheme,
+            "error": self.error,
+        }
+        if (result := self.result) is not None:
+            line |= {
+                "best_step": round(float(np.mean([seed.best_step for seed in result.seeds]))),
+                "micro_f1": round(result.micro_f1, 4),
+                "auprc": round(result.auprc, 4),
+                "accuracy": round(result.accuracy, 4),
+                "val_loss": round(float(np.mean([seed.validation_loss for seed in result.seeds])), 6),
+                "split": result.split,
+                "n": result.n,
+                "seeds": len(result.seeds),
+                "spread": round(result.spread["micro_f1"], 4) if result.spread else "",
+                "val_micro_f1": round(self.validation, 4),
+            }
+        return line
+
 
 @dataclass(frozen=True, slots=True)
 class GridResult(Record):
@@ -89,9 +93,17 @@ class GridResult(Record):
     cells: tuple[GridCell, ...]
 
     @property
+    def ranked(self) -> list[GridCell]:
+        return sorted(self.cells, key=lambda cell: -cell.validation)
+
+    @property
     def best(self) -> GridCell | None:
         done = [cell for cell in self.cells if cell.result is not None]
         return max(done, key=lambda cell: cell.validation) if done else None
+
+
+Draw = Callable[[GridResult], None]
+"""Draws a page of the grid as far as it has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +165,16 @@ def _names(corners: list[Corner]) -> dict[str, Corner]:
     }
 
 
-def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, lang: Lang = "ko") -> GridResult:
-    """Run what is not done yet; the table is written after every cell, so that it can be read while the grid runs."""
+def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, draw: Draw | None = None) -> GridResult:
+    """Run what is not done yet. After every cell the table is written and `draw` called, so both can be read meanwhile."""
     out, progress, cache = Path(recipe.out), progress or quiet(), RowCache()
     recipes = cells_of(recipe)
     with claimed(out, KIND):
-        return _run(recipe, recipes, out, cache, progress, lang)
+        return _run(recipe, recipes, out, cache, progress, draw)
 
 
 def _run(
-    recipe: GridRecipe, recipes: dict[str, RelationRecipe], out: Path, cache: RowCache, progress: Progress, lang: Lang
+    recipe: GridRecipe, recipes: dict[str, RelationRecipe], out: Path, cache: RowCache, progress: Progress, draw: Draw | None
 ) -> GridResult:
     begun = _begin(recipe, cache)
     cells: dict[str, GridCell] = {}
@@ -175,7 +187,9 @@ def _run(
             result = GridResult(str(out), tuple(cells.values()))
             if not recipe.keep_weights:
                 _keep_best_weights(result)
-            write_grid(result, out, lang=lang)
+            _write_table(result, out)
+            if draw is not None:
+                draw(result)
             if cells[name].error:
                 progress.note(f"{name} failed: {cells[name].error}")
             stage.advance()
@@ -205,10 +219,14 @@ def _begin(recipe: GridRecipe, cache: RowCache) -> Begun:
     return now
 
 
+class _GridManifest(TypedDict):
+    begun: Begun
+
+
 def _held(out: Path) -> Begun | None:
     """What the folder was begun with; None while no cell of it has come as far as its own manifest."""
     begun = any(out.glob(f"cells/*/{MANIFEST}"))
-    return Begun.from_json(read_json(out / MANIFEST)["begun"]) if begun else None
+    return read_stored(out / MANIFEST, _GridManifest)["begun"] if begun else None
 
 
 def _without_weights(out: Path) -> Path | None:
@@ -234,9 +252,19 @@ def _finished(recipe: RelationRecipe, dev: Rows | None) -> RelationResult | None
     run = Path(recipe.out)
     if not is_done(run):
         return None
-    result = RelationResult.from_json(read_json(run / RESULTS))
-    same = result.split == VALIDATION if dev is None else result.fingerprints["data"] == dev.rows
+    result = read_stored(run / RESULTS, RelationResult)
+    same = result.split == VALIDATION if dev is None else result.fingerprints.get("data") == dev.rows
     return result if same and len(result.seeds) == recipe.seeds else None
+
+
+def _write_table(result: GridResult, out: Path) -> None:
+    """results.csv and results.json."""
+    table = io.StringIO()
+    writer = csv.DictWriter(table, (*COLUMNS, *MORE), restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(cell.values() for cell in result.ranked)
+    write_text(out / "results.csv", table.getvalue())
+    write_json(out / "results.json", result.to_json())
 
 
 def _keep_best_weights(result: GridResult) -> None:

@@ -11,14 +11,15 @@ import torch
 from torch import nn
 
 from coref_automl.errors import ModelError
-from coref_automl.models.attention import packed_masks
+from coref_automl.models.attention import move, packed_masks
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder
 from coref_automl.models.vocabulary import word_ids
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import ROLE_WORDS, TYPE_WORDS, Marker, special_tokens
 from coref_automl.relation.rows import TYPES
-from coref_automl.store import obey_umask, read_object, write_json
+from coref_automl.relation.stored import ModelSettings, read_settings
+from coref_automl.store import obey_umask, write_json
 from coref_automl.training.loss import with_dropout
 
 HeadKind = Literal["cls", "starts", "both"]
@@ -90,7 +91,7 @@ def build_model(
 
     `encoder_dropout` is the encoder's everywhere, attention included; None leaves what its makers chose.
     """
-    encoder, tokenizer = load_encoder(model)  # on the CPU: at a sentence's length, DeBERTa's compiled attention does not pay
+    encoder, tokenizer = load_encoder(model)
     marker = Marker(tokenizer, scheme, max_length)
     if encoder_dropout is not None:
         encoder = with_dropout(encoder, encoder_dropout)
@@ -116,7 +117,7 @@ def _add_marks(encoder: Any, tokenizer: Any, scheme: str) -> None:
         table[tokenizer.convert_tokens_to_ids(token)] = table[pieces].mean(0) + _NOISE * spread * torch.randn(table.shape[1])
 
 
-def save_model(folder: Path, model: RelationModel, marker: Marker, settings: dict[str, Any]) -> None:
+def save_model(folder: Path, model: RelationModel, marker: Marker, settings: ModelSettings) -> None:
     """The encoder and tokenizer in the library's own layout, the head and the settings beside them."""
     from safetensors.torch import save_file
 
@@ -127,7 +128,7 @@ def save_model(folder: Path, model: RelationModel, marker: Marker, settings: dic
     own = model.head.state_dict() | ({_DISTANCE: model.distance.weight} if model.distance is not None else {})
     save_file({name: value.detach().cpu().contiguous() for name, value in own.items()}, folder / "head.safetensors")
     obey_umask(folder)
-    write_json(folder / "relation.json", {**settings, "max_length": marker.max_length, "labels": list(LABELS)})
+    write_json(folder / "relation.json", settings)
 
 
 @contextmanager
@@ -144,14 +145,14 @@ def _without_bars() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker, dict[str, Any]]:
+def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker, ModelSettings]:
     """What `save_model` wrote, ready to predict."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     if not (folder / "relation.json").is_file():
         raise ModelError(f"{folder} holds no trained relation model; pass the RUN folder of `coref-automl re train`.")
-    settings = read_object(folder / "relation.json", scheme=str, head=str, dropout=float, max_length=int, labels=list)
+    settings = read_settings(folder / "relation.json")
     if settings["labels"] != list(LABELS):
         raise ModelError(f"{folder} was trained for other labels; train it again with this version.")
     _check_mask(folder, settings)
@@ -164,15 +165,13 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker
     if model.distance is not None:
         model.distance.weight.data.copy_(own.pop(_DISTANCE))
     model.head.load_state_dict(own)
-    return model.to(device).eval(), Marker(tokenizer, settings["scheme"], settings["max_length"]), settings
+    return move(model, device).eval(), Marker(tokenizer, settings["scheme"], settings["max_length"]), settings
 
 
-def _check_mask(folder: Path, settings: dict[str, Any]) -> None:
+def _check_mask(folder: Path, settings: ModelSettings) -> None:
     """A label mask is off, or a number for each pair of types and each label."""
     if settings.get("label_mask", "off") == "off":
         return
-    bias = settings.get("mask_bias")
-    rows = bias if isinstance(bias, list) else []
-    whole = len(rows) == len(TYPES) ** 2 and all(isinstance(row, list) and len(row) == len(LABELS) for row in rows)
-    if not whole or not all(isinstance(value, int | float) for row in rows for value in row):
+    rows = settings.get("mask_bias", [])
+    if len(rows) != len(TYPES) ** 2 or any(len(row) != len(LABELS) for row in rows):
         raise ModelError(f"{folder / 'relation.json'} has a damaged label mask; train that seed again.")

@@ -18,20 +18,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.decoder import read_stored
 from coref_automl.errors import FolderError, RelationDataError
 from coref_automl.locks import claimed
 from coref_automl.models.load import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.relation.cache import RowCache
-from coref_automl.relation.data import Problem, read_relations
+from coref_automl.relation.data import Problem, RowCache, read_relations
 from coref_automl.relation.evaluate import seeds_of
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import SCHEMES
 from coref_automl.relation.results import SeedResult
 from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow, parse_row
 from coref_automl.relation.scoring import rows_fingerprint, run_model, run_settings, settings_of
-from coref_automl.store import MANIFEST, fingerprint_files, read_json, read_object, write_json, write_text
+from coref_automl.relation.stored import AGAIN, SubmissionManifest
+from coref_automl.store import MANIFEST, fingerprint_files, write_json, write_text
 
 KIND = "relation predictions"
 SUBMISSION = "submission.csv"
@@ -196,7 +197,7 @@ def _refuse_another(out: Path, made_from: dict[str, str]) -> None:
         return
     if not (out / MANIFEST).is_file():
         raise FolderError(f"{path} stands there and does not say what it was made from; {remedy}.")
-    held = read_object(out / MANIFEST, binding=dict, seeds=list, run=str, data=str)
+    held = read_stored(out / MANIFEST, SubmissionManifest)
     if other := [name for name, value in made_from.items() if held["binding"].get(name) != value]:
         seeds = ", ".join(map(str, held["seeds"]))
         raise FolderError(
@@ -214,11 +215,11 @@ def _seeds(run: Path, ensemble: bool) -> list[Path]:
     seeds = seeds_of(run)
     if ensemble or len(seeds) == 1:
         return seeds
-    return [max(seeds, key=lambda seed: SeedResult.from_json(read_json(seed / "result.json")).validation.micro_f1)]
+    return [max(seeds, key=lambda seed: read_stored(seed / "result.json", SeedResult, remedy=AGAIN).validation.micro_f1)]
 
 
 def _numbers(seeds: list[Path]) -> tuple[int, ...]:
-    return tuple(int(settings_of(seed)["seed"]) for seed in seeds)
+    return tuple(settings_of(seed)["seed"] for seed in seeds)
 
 
 def _reader_of_types(seeds: list[Path]) -> str:
@@ -226,7 +227,7 @@ def _reader_of_types(seeds: list[Path]) -> str:
     settings = settings_of(seeds[0])
     if SCHEMES[settings["scheme"]].marks in ("typed", "typed-punct"):
         return f"scheme {settings['scheme']}"
-    return f"label mask {settings['label_mask']}" if settings.get("label_mask", "off") != "off" else ""
+    return f"label mask {settings.get('label_mask')}" if settings.get("label_mask", "off") != "off" else ""
 
 
 def _entity(sentence: str, word: str, kind: str | None, start: int | None, role: str) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from coref_automl.config import choose, typed
 from coref_automl.errors import RecipeError
@@ -14,6 +14,9 @@ Head = Literal["auto", "cls", "starts", "both"]
 Loss = Literal["cross-entropy", "focal", "class-balanced"]
 Prior = Literal["off", "em"]
 ChooseBy = Literal["micro_f1", "auprc", "loss"]
+
+FILE = "a .json, .jsonl, .csv or .parquet file (also .xz, .gz), hub:klue/re:train, hub:OWNER/NAME:SPLIT, or bundled:relations"
+"""Where relation rows can come from."""
 
 FREE = ("out", "seeds", "device", "graphs", "epoch_checkpoints", "keep_weights", "compact", "dev")
 """What may change between two calls on one folder: it decides where and how often, not what one seed computes."""
@@ -113,3 +116,88 @@ _RANGES = (
     ("encoder_dropout", 0.0, 0.9),
     ("first_seed", 0, 2**31),
 )
+
+HELP = {
+    "model": "Hub id, folder, or bundled:ko-mini.",
+    "train": f"Training rows: {FILE}.",
+    "dev": "Rows to score at the end; never used for selection.",
+    "out": "Folder of the run; must be empty or from the same command.",
+    "scheme": "Marker scheme.",
+    "head": "Input of the classification head: auto, cls, starts or both.",
+    "seeds": "Number of seeds.",
+    "first_seed": "First seed.",
+    "epochs": "Maximum number of epochs.",
+    "batch_size": "Rows per step.",
+    "learning_rate": "Peak learning rate. Default 3e-4 for small encoders, else 5e-5.",
+    "weight_decay": "Weight decay.",
+    "warmup": "Fraction of steps with a rising learning rate.",
+    "layer_decay": "Factor between the learning rates of a layer and the one above it.",
+    "dropout": "Dropout of the head.",
+    "max_length": "Tokens per row; longer rows are cut around the entities.",
+    "max_rows": "Use at most this many training rows, always the same ones.",
+    "holdout": "Fraction of training sentences held out to choose the epoch.",
+    "choose_by": "Metric on the held-out sentences: micro_f1, auprc or loss.",
+    "patience": "Epochs without improvement before stopping; 0 never stops.",
+    "threshold": "Smallest improvement that counts, in points.",
+    "loss": "cross-entropy, focal or class-balanced.",
+    "focal_gamma": "Focusing parameter of the focal loss.",
+    "balance_beta": "Beta of the class-balanced loss (effective number of samples).",
+    "label_smoothing": "Label smoothing.",
+    "r_drop": "Weight of the R-Drop loss; 0 turns it off.",
+    "label_mask": "Mask labels by entity-type pair: off, hard or soft.",
+    "mask_support": "Training rows a label needs with a type pair to be allowed.",
+    "hard_negatives": "Fraction of no_relation rows, the hardest, repeated in the next epoch.",
+    "fgm": "Length of the adversarial perturbation (FGM) of word embeddings; 0 turns it off.",
+    "ema": "Decay of the moving average of weights that is scored, e.g. 0.999; 0 turns it off.",
+    "distance": "Give the head the distance between the entities.",
+    "encoder_dropout": "Override the encoder's dropout.",
+    "prior": "em: correct the label prior of the rows scored; or off.",
+    "skip_bad": "Skip bad rows; they are counted and listed.",
+    "device": "cpu, cuda, cuda:1, or auto.",
+    "precision": "auto, float32, tf32 or bfloat16.",
+    "graphs": "On CUDA, record a step once and replay it (CUDA graphs).",
+    "keep_weights": "Keep the best weights of each seed.",
+    "epoch_checkpoints": "Save after each epoch, so that an interrupted seed resumes there.",
+    "compact": "Store only the probabilities of the scored file, in a small array.",
+}
+"""What each field means: the help of `coref-automl re train`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GridRecipe:
+    """Each list is one side of the grid; `settings` holds what all cells share, in the words of a relation recipe.
+
+    `keep_weights` keeps those of every cell, so that other rows can be scored later; without it the best cell alone has some.
+    """
+
+    models: tuple[str, ...]
+    train: str
+    out: str
+    dev: str | None = None
+    learning_rates: tuple[float, ...] = (5e-5,)
+    batch_sizes: tuple[int, ...] = (32,)
+    epochs: tuple[int, ...] = (5,)
+    schemes: tuple[str, ...] = ("typed",)
+    settings: dict[str, Any] = field(default_factory=dict)
+    keep_weights: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("models", "learning_rates", "batch_sizes", "epochs", "schemes"):
+            if not getattr(self, name):
+                raise RecipeError(f"The grid's {name} are empty; name at least one.")
+        if self.keep_weights and self.settings.get("keep_weights") is False:
+            raise RecipeError("The grid keeps weights and its settings say keep_weights: false; leave one of the two out.")
+
+
+GRID_HELP = {
+    "models": "Model; repeatable.",
+    "train": f"Training rows: {FILE}.",
+    "out": "Folder of the grid; must be empty or from the same command.",
+    "dev": "Rows to score; never used for selection.",
+    "learning_rates": "Learning rate; repeatable.",
+    "batch_sizes": "Rows per step; repeatable.",
+    "epochs": "Maximum number of epochs; repeatable.",
+    "schemes": "Marker scheme; repeatable.",
+    "keep_weights": "Keep the weights of every cell, not just the best, to score another --dev later.",
+}
+"""What each side of the grid means: the help of `coref-automl re grid`; `settings` stands in a recipe alone."""

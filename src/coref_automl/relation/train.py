@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from coref_automl.config import expect, to_mapping, to_yaml
+from coref_automl.decoder import read_stored
 from coref_automl.errors import FolderError
 from coref_automl.locks import claimed
+from coref_automl.models.attention import move
 from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device, weights_fingerprint
 from coref_automl.progress import Progress, quiet
-from coref_automl.relation.cache import RowCache
-from coref_automl.relation.data import RelationData, sentence_mark, split_by_sentence
+from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
 from coref_automl.relation.evaluate import KIND, UNDER_PRIOR, keep_result, list_problems, summarise
-from coref_automl.relation.labels import LabelMask, gold_indices
+from coref_automl.relation.labels import LABELS, LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Scores
 from coref_automl.relation.recipe import FREE, RelationRecipe
@@ -36,7 +36,8 @@ from coref_automl.relation.scoring import (
     settle_prior,
     store_predictions,
 )
-from coref_automl.store import MANIFEST, is_done, mark_done, read_json, read_object, write_json, write_text
+from coref_automl.relation.stored import AGAIN, ModelSettings, read_manifest
+from coref_automl.store import MANIFEST, is_done, mark_done, write_json, write_text
 
 VALIDATION = "train-holdout"
 
@@ -120,7 +121,7 @@ def _run_seed(work: _Work, seed: int, progress: Progress, cache: RowCache) -> Se
         _train_seed(work, folder, seed, progress, cache)
     elif work.dev and not has_predictions(folder, work.dev):
         predict_seed(folder, work.dev, device=work.recipe.device, progress=progress, cache=cache)
-    return SeedResult.from_json(read_json(folder / "result.json"))
+    return read_stored(folder / "result.json", SeedResult, remedy=AGAIN)
 
 
 def _usable(name: str, marker: Marker, recipe: RelationRecipe, cache: RowCache, *, max_rows: int | None = None) -> RelationData:
@@ -131,10 +132,9 @@ def _usable(name: str, marker: Marker, recipe: RelationRecipe, cache: RowCache, 
 
 
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache) -> None:
-    from coref_automl.relation.batches import RowTensors
     from coref_automl.relation.fit import RESUME, fit
-    from coref_automl.relation.forward import Side
     from coref_automl.relation.model import build_model, save_model
+    from coref_automl.relation.tensors import RowTensors, Side
 
     recipe, mask, device = work.recipe, work.mask, pick_device(work.recipe.device)
     model, marker = build_model(
@@ -147,7 +147,7 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
         distance=recipe.distance,
         encoder_dropout=recipe.encoder_dropout,
     )
-    model.to(device)
+    move(model, device)
 
     def side(data: RelationData) -> Side:
         _, marked, _ = cache.mark(data.rows, marker, progress=quiet())
@@ -155,7 +155,7 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
         return Side(tensors, gold_indices(data.rows), mask_rows(mask, data.rows, device) if mask else None)
 
     state = fit(model, side(work.train), side(work.valid), recipe, seed, folder, progress, work.on_epoch)
-    settings: dict[str, Any] = {
+    settings: ModelSettings = {
         "scheme": recipe.scheme,
         "head": recipe.head_kind,
         "dropout": recipe.dropout,
@@ -164,6 +164,8 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
         "label_mask": recipe.label_mask,
         "base": recipe.model,
         "seed": seed,
+        "max_length": marker.max_length,
+        "labels": list(LABELS),
     }
     if mask:
         settings["mask_bias"] = mask.bias.tolist()
@@ -199,7 +201,7 @@ def _bind(work: _Work) -> None:
     prints = {"weights": weights_fingerprint(recipe.model), "train": rows_fingerprint(rows)}
     path = work.run / MANIFEST
     if path.is_file():
-        held = read_object(path, binding=dict)["binding"]
+        held = read_manifest(work.run)["binding"] or {"settings": {}, "fingerprints": {}}
         for name, value in {**settings, **prints}.items():
             before = {**held["settings"], **held["fingerprints"]}.get(name)
             if before != value:

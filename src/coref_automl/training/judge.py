@@ -16,21 +16,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from coref_automl.comparison.doubles import of_weights_today
-from coref_automl.comparison.groups import group_of
-from coref_automl.comparison.pairing import settle_metric
-from coref_automl.comparison.recommend import Choice, choose_entry
+from coref_automl.comparison.groups import group_of, of_weights_today, settle_metric
+from coref_automl.comparison.recommendation import Choice, choose_entry
 from coref_automl.errors import CorefError
+from coref_automl.evaluation.results import find_evaluations, identity
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
-from coref_automl.evaluation.stored import find_evaluations
-from coref_automl.evaluation.targets import identity
 from coref_automl.progress import Progress, read_events
 from coref_automl.records import Evaluation
 from coref_automl.store import natural_order, read_json, write_json
-from coref_automl.training.card import add_results
-from coref_automl.training.crew import Crew
-from coref_automl.training.folder import BEST, checkpoints_of, remove_checkpoint
+from coref_automl.training.folder import BEST, add_results, checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe
+from coref_automl.training.trainer import Crew
 
 PATIENCE = 2
 """Checkpoints that must follow the chosen one before training stops."""

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from coref_automl.config import expect
-from coref_automl.errors import DatasetError, ModelError, TrainingError
+from coref_automl.errors import DatasetError, ModelError, OutOfMemory
 from coref_automl.locks import claimed
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.load import quiet_library
@@ -24,19 +24,15 @@ from coref_automl.models.precision import software_rounding
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance
 from coref_automl.store import is_done, mark_done, read_json, read_object, write_json
-from coref_automl.training.callbacks import RunCallback
-from coref_automl.training.card import write_card
-from coref_automl.training.collation import Collator, MaskedRows, expected_share
-from coref_automl.training.crew import Crew
-from coref_automl.training.folder import KIND, best_of, checkpoints_of, claim_run, give_up, resumable, standing
+from coref_automl.training.batches import Collator, MaskedRows, expected_share, micro_batch
+from coref_automl.training.folder import KIND, best_of, checkpoints_of, claim_run, give_up, resumable, standing, write_card
 from coref_automl.training.judge import Judge
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
-from coref_automl.training.plan import micro_batch
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.schedule import OPEN_END, Clock
 from coref_automl.training.setup import Prepared, arguments_of, known, load_model, masking_of, prepare_run
-from coref_automl.training.trainer import MaskedTrainer
+from coref_automl.training.trainer import Crew, MaskedTrainer, RunCallback
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +113,11 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
             raise
         except torch.OutOfMemoryError as error:
             if work.processes > 1:  # the other processes wait inside the step and cannot begin again with this one
-                raise TrainingError(
+                raise OutOfMemory(
                     f"Out of memory with {micro} rows a process; pass --micro-batch {max(1, micro // 2)}."
                 ) from error
             if micro == 1:
-                raise TrainingError(
+                raise OutOfMemory(
                     f"One row of {work.dataset.seq_len:,} tokens does not fit in memory; "
                     f"pass --gradient-checkpointing, or prepare shorter blocks."
                 ) from error

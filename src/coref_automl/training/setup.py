@@ -18,10 +18,9 @@ from coref_automl.errors import DatasetError, ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.models.attention import use_attention
-from coref_automl.models.build import SHAPES, build_masked_lm, shapes_as_wide
+from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words, shapes_as_wide
 from coref_automl.models.context import lengthen
 from coref_automl.models.files import config_of, folder_of, has_tokenizer
-from coref_automl.models.inherit import inherit_words
 from coref_automl.models.load import (
     LoadedModel,
     load_masked_lm,
@@ -34,10 +33,10 @@ from coref_automl.models.precision import rounding_note
 from coref_automl.models.vocabulary import word_starts
 from coref_automl.progress import duration
 from coref_automl.store import kind_of_folder
+from coref_automl.training.batches import Plan, micro_batch
 from coref_automl.training.folder import KIND, WRITING, best_of, checkpoints_of
 from coref_automl.training.loss import with_dropout
 from coref_automl.training.masking import Masking
-from coref_automl.training.plan import Plan, micro_batch
 from coref_automl.training.recipe import TrainRecipe, check, settle
 from coref_automl.training.schedule import OPEN_END, even_steps, save_steps, total_steps
 from coref_automl.workers import usable_cores

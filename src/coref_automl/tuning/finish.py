@@ -11,19 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coref_automl.comparison.page import Say
 from coref_automl.errors import InputError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.methods import MethodVerdict
-from coref_automl.tuning.follow import Follower
-from coref_automl.tuning.launch import Launcher, Running
-from coref_automl.tuning.problem import Job, Problem
+from coref_automl.tuning.problem import Follower, Job, Problem
 from coref_automl.tuning.pruning import RECOMMENDED
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.storage import counts
 from coref_automl.tuning.study import completed
-from coref_automl.tuning.trial import read_outcome
+from coref_automl.tuning.trial import Launcher, Running, read_outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +98,7 @@ def finish(
         )
     found.sort(key=lambda one: (-one.mean, one.number))
     verdict = found[0].against_reference
-    sentence = sentence_of(found[0], against.number if against else None, problem, recipe.seeds, Say("en"))
+    sentence = sentence_of(found[0], against.number if against else None, problem, recipe.seeds)
     return Final(tuple(found), against.number if against else None, verdict, sentence, tuple(dict.fromkeys(notes)))
 
 
@@ -146,50 +143,26 @@ def last_value(problem: Problem, job: Job) -> float:
     return values[-1]
 
 
-def sentence_of(winner: Finalist, reference: int | None, problem: Problem, seeds: int, say: Say) -> str:
+def sentence_of(winner: Finalist, reference: int | None, problem: Problem, seeds: int) -> str:
     """Is the winner better than the recommended settings, or is it noise?"""
     one, verdict = winner.number, winner.against_reference
-    where = say(
-        f"{problem.confirm_name}, 시드 {seeds}개", f"on {problem.confirm_name} over {seeds} seed{'s' if seeds > 1 else ''}"
-    )
-    reached = f"{problem.label} {100 * winner.confirmed:.2f}%" + say(f", {where}", f" {where}")
+    where = f"on {problem.confirm_name} over {seeds} seed{'s' if seeds > 1 else ''}"
+    reached = f"{problem.label} {100 * winner.confirmed:.2f}% {where}"
     if reference is None:
-        return say(
-            f"시도 {one}: select에서 가장 좋습니다 ({reached}). 비교할 추천 설정은 끝까지 가지 못했습니다.",
-            f"Trial {one} is the best on select ({reached}); no recommended settings completed to compare it with.",
-        )
+        return f"Trial {one} is the best on select ({reached}); no recommended settings completed to compare it with."
     if verdict is None:
-        return say(
-            f"추천 설정이 찾은 것 가운데 가장 좋습니다 ({reached}). 그대로 쓰세요.",
-            f"The recommended settings are the best found ({reached}): keep them.",
-        )
-    change = f"{100 * verdict.difference:+.2f}"
-    gain = say(f"{problem.label} {change}점 ({where})", f"{change} points of {problem.label} {where}")
-    spans = say("문서 구간 ", "over documents ") + _span(verdict.over_documents)
+        return f"The recommended settings are the best found ({reached}): keep them."
+    gain = f"{100 * verdict.difference:+.2f} points of {problem.label} {where}"
+    spans = f"over documents {_span(verdict.over_documents)}"
     if verdict.over_seeds is None:
-        if seeds < 2:
-            why = say("시드 하나로는 알 수 없으니 --seeds 3을 주세요", "one seed cannot tell, pass --seeds 3")
-        else:
-            why = say("시드마다 차이가 똑같아 흩어짐을 알 수 없습니다", "every seed gives the same, so their spread is unknown")
-        return say(
-            f"시도 {one}: 추천 설정과의 차이는 {gain}, {spans}. {why}.",
-            f"Trial {one} against the recommended settings: {gain}, {spans}; {why}.",
-        )
-    spans = f"{say('시드 구간', 'over seeds')} {_span(verdict.over_seeds)}, {spans}"
+        why = "one seed cannot tell, pass --seeds 3" if seeds < 2 else "every seed gives the same, so their spread is unknown"
+        return f"Trial {one} against the recommended settings: {gain}, {spans}; {why}."
+    spans = f"over seeds {_span(verdict.over_seeds)}, {spans}"
     if verdict.shown and verdict.difference > 0:
-        return say(
-            f"시도 {one}: 추천 설정보다 낫습니다. {gain}, {spans}.",
-            f"Trial {one} is better than the recommended settings: {gain} ({spans}).",
-        )
+        return f"Trial {one} is better than the recommended settings: {gain} ({spans})."
     if verdict.shown:
-        return say(
-            f"시도 {one}: select에서 이겼지만 추천 설정보다 못합니다. {gain}, {spans}. 추천 설정을 쓰세요.",
-            f"Trial {one} won on select and is worse than the recommended settings: {gain} ({spans}); keep those.",
-        )
-    return say(
-        f"시도 {one}: 추천 설정과의 차이는 우연일 수 있습니다. {gain}, {spans}. 어느 쪽도 낫다고 할 수 없습니다.",
-        f"Trial {one} against the recommended settings may be noise: {gain} ({spans}); neither is shown better.",
-    )
+        return f"Trial {one} won on select and is worse than the recommended settings: {gain} ({spans}); keep those."
+    return f"Trial {one} against the recommended settings may be noise: {gain} ({spans}); neither is shown better."
 
 
 def nothing_completed(study: Any, recipe: TuneRecipe) -> str:
@@ -209,24 +182,24 @@ def pause() -> None:
     time.sleep(0.2)
 
 
-def against_other_arms(problem: Problem, recipe: TuneRecipe, finals: Mapping[str, Final], say: Say) -> str | None:
-    """Does the tuner win against random search at the same count of trials? Winners paired by seed, on the confirming half."""
+def against_other_arms(problem: Problem, recipe: TuneRecipe, finals: Mapping[str, Final]) -> dict[str, MethodVerdict]:
+    """The winner against the winner of every other arm (random search), paired by seed, on the confirming half."""
     mine = finals[recipe.arm].winner
-    lines = []
+    found = {}
     for name, other in finals.items():
-        if name == recipe.arm:
-            continue
-        seeds = range(recipe.seed, recipe.seed + min(len(mine.confirm), len(other.winner.confirm)))
-        ours, theirs = ([problem.job(one.params, seed, confirm=True) for seed in seeds] for one in (mine, other.winner))
-        verdict = problem.verdict(ours, theirs, recipe.seed)
-        points = f"{100 * verdict.difference:+.2f}"
-        told = say("보임", "shown") if verdict.shown else say("보이지 않음: 우연일 수 있음", "not shown: it may be noise")
+        if name != recipe.arm:
+            seeds = range(recipe.seed, recipe.seed + min(len(mine.confirm), len(other.winner.confirm)))
+            ours, theirs = ([problem.job(one.params, seed, confirm=True) for seed in seeds] for one in (mine, other.winner))
+            found[name] = problem.verdict(ours, theirs, recipe.seed)
+    return found
+
+
+def rival_sentence(arm: str, verdicts: Mapping[str, MethodVerdict]) -> str | None:
+    """Does the tuner win against random search with the same number of trials?"""
+    lines = []
+    for name, verdict in verdicts.items():
+        told = "shown" if verdict.shown else "not shown: it may be noise"
         if verdict.over_seeds is None:
-            told = say("시드가 흩어짐을 알려 주지 않아 알 수 없음", "the seeds show no spread, so this cannot tell")
-        lines.append(
-            say(
-                f"{recipe.arm}의 승자 - {name}의 승자: {points}점 ({told}).",
-                f"Winner of {recipe.arm} - winner of {name}: {points} points ({told}).",
-            )
-        )
+            told = "the seeds show no spread, so this cannot tell"
+        lines.append(f"Winner of {arm} - winner of {name}: {100 * verdict.difference:+.2f} points ({told}).")
     return " ".join(lines) or None

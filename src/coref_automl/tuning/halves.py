@@ -1,12 +1,17 @@
-"""The two halves of an evaluation set, each a set of its own. In: a frozen set. Out: `select` for trials, `confirm` for the end.
+"""The halves of an evaluation set, and hits on them. In: a frozen set. Out: `select` and `confirm`, and hits as text.
 
-A trial is handed `select` alone: what it never sees it cannot be chosen by. Only the tasks that the metric asks for are kept.
+A trial is handed `select` alone: what it never sees it cannot be chosen by; `confirm` is for the end. Only the tasks that the
+metric asks for are kept.
+
+What a trial got right is a letter per item, items in the order of their ids: ten times the item's share of the metric. It
+travels through a storage, so that two trials on two machines can be compared by the paired test though neither sees the other's
+disk.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +19,8 @@ from numpy.typing import NDArray
 
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.evalset import EvalSet, freeze
-from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import ClozeItem, Document, Half, Task
+from coref_automl.evaluation.metrics import METRICS, hits
+from coref_automl.records import ClozeItem, Document, Half, ItemScore, Task
 from coref_automl.store import claim_folder, fingerprint, is_done, read_json
 
 HALVES: tuple[Half, ...] = ("select", "confirm")
@@ -75,3 +80,22 @@ def clusters_of(evalset: EvalSet, metric: str) -> tuple[NDArray[np.str_], ...]:
         np.array([item.cluster for item in sorted(evalset.items[task], key=lambda entry: entry.id)], np.str_)
         for task in tasks_of(metric)
     )
+
+
+_LETTERS = "0123456789a"
+
+
+def encode_hits(scores: Iterable[ItemScore], metric: str) -> tuple[str, ...]:
+    ordered = sorted(scores, key=lambda score: score.item)
+    out = []
+    for task in tasks_of(metric):
+        values = np.zeros(sum(score.task == task for score in ordered))
+        for name, weight in METRICS[metric].parts or ((metric, 1.0),):
+            if METRICS[name].task == task:
+                values += weight * hits(ordered, name)[1]
+        out.append("".join(_LETTERS[round(10 * value)] for value in values))
+    return tuple(out)
+
+
+def decode_hits(texts: Sequence[str]) -> tuple[NDArray[np.float64], ...]:
+    return tuple(np.array([_LETTERS.index(letter) for letter in text], np.float64) / 10 for text in texts)

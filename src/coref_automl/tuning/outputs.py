@@ -1,4 +1,4 @@
-"""What a study leaves behind. In: its finalists. Out: best-recipe.yaml, best-model/, result.json, trials.csv, study.html.
+"""What a study leaves behind. In: its finalists. Out: best-recipe.yaml, best-model/, result.json, trials.csv, FinishedStudy.
 
 Random search in the same folder has files of its own (best-recipe-random.yaml ...) and overwrites nothing; the table and the
 pages show both.
@@ -7,20 +7,22 @@ pages show both.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coref_automl.comparison.page import Say
 from coref_automl.config import to_yaml
 from coref_automl.errors import FolderError
 from coref_automl.records import Record
+from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import read_json, remove, write_json, write_text
-from coref_automl.tuning.finish import Final, Finalist, against_other_arms
+from coref_automl.tuning.finish import Final, Finalist, against_other_arms, rival_sentence
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import Sampler, TuneRecipe
+from coref_automl.tuning.space import Space
 from coref_automl.tuning.storage import arms, counts
+from coref_automl.tuning.table import Arm, arm_of, write_table
 
 TABLE = "trials.csv"
 _ONLY_FOR_RESUMING = ("optimizer*", "scheduler*", "rng_state*", "scaler*")
@@ -49,6 +51,25 @@ class StudyResult(Record):
         return lines + [f"{name} {path}" for name, path in named if path]
 
 
+@dataclass(frozen=True, slots=True)
+class FinishedStudy:
+    """All that a page of a study shows: its result, the arms of its folder beside it, and the winners against each other."""
+
+    result: StudyResult
+    recipe: TuneRecipe
+    label: str
+    confirm_name: str
+    space: Space
+    arms: tuple[Arm, ...]
+    finals: Mapping[str, Final]
+    rivals: Mapping[str, MethodVerdict]
+    page: Path
+
+
+Draw = Callable[[FinishedStudy], None]
+"""Draws a study's page."""
+
+
 def states(study: Any) -> dict[str, int]:
     """How many trials ended how, in words."""
     words = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL", "running": "RUNNING"}
@@ -56,27 +77,26 @@ def states(study: Any) -> dict[str, int]:
     return {word: ended.count(name) for word, name in words.items()}
 
 
-def write_outputs(study: Any, problem: Problem, recipe: TuneRecipe, final: Final, out: Path) -> StudyResult:
-    """Write everything; pages of other arms in the folder are written again, so that each shows all."""
-    from coref_automl.tuning.table import write_table
-
+def write_outputs(
+    study: Any, problem: Problem, recipe: TuneRecipe, final: Final, out: Path, *, draw: Draw | None = None
+) -> StudyResult:
+    """Write everything; pages of other arms in the folder are drawn again, so that each shows all."""
     recipe_path, model_path = out / named("best-recipe", recipe, ".yaml"), out / named("best-model", recipe)
     _keep_winner(problem, recipe, final.winner, recipe_path, model_path, out)
-    page = out / named("study", recipe, ".html")
+    page = str(out / named("study", recipe, ".html")) if draw is not None else None
     result = StudyResult(
         recipe.arm, recipe.sampler, problem.metric, states(study), final.sentence, final, str(recipe_path), str(model_path),
-        str(page),
+        page,
     )  # fmt: skip
     write_json(out / named("result", recipe, ".json"), result.to_json())
-    studies = arms(recipe, out, problem.binding)
-    write_table(studies, problem, out / TABLE)
-    return _write_pages(studies, problem, recipe, out)
+    shown = [arm_of(one) for one in arms(recipe, out, problem.binding)]
+    write_table(shown, problem, out / TABLE)
+    return _write_results(shown, problem, recipe, out, draw)
 
 
-def _write_pages(studies: Sequence[Any], problem: Problem, recipe: TuneRecipe, out: Path) -> StudyResult:
-    from coref_automl.tuning.page import write_page
-
-    names = {study.study_name for study in studies}
+def _write_results(shown: Sequence[Arm], problem: Problem, recipe: TuneRecipe, out: Path, draw: Draw | None) -> StudyResult:
+    """result.json of every arm, each with its verdict against the others, and their pages."""
+    names = {arm.name for arm in shown}
     found = [StudyResult.from_json(read_json(path)) for path in sorted(out.glob("result*.json"))]
     finals = {result.study: result.final for result in found if result.study in names and result.final is not None}
     results = {}
@@ -84,9 +104,14 @@ def _write_pages(studies: Sequence[Any], problem: Problem, recipe: TuneRecipe, o
         if result.study not in finals:
             continue
         arm = replace(recipe, sampler=result.sampler)
-        results[result.study] = replace(result, rival=against_other_arms(problem, arm, finals, Say("en")))
-        write_json(out / named("result", arm, ".json"), results[result.study].to_json())
-        write_page(results[result.study], studies, problem, arm, finals, out / named("study", arm, ".html"))
+        rivals = against_other_arms(problem, arm, finals)
+        result = results[result.study] = replace(result, rival=rival_sentence(arm.arm, rivals))
+        write_json(out / named("result", arm, ".json"), result.to_json())
+        if draw is not None:
+            page = out / named("study", arm, ".html")
+            draw(
+                FinishedStudy(result, arm, problem.label, problem.confirm_name, problem.space, tuple(shown), finals, rivals, page)
+            )
     return results[recipe.arm]
 
 

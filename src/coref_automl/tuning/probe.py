@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.config import from_mapping, to_mapping
-from coref_automl.errors import TrainingError
+from coref_automl.errors import OutOfMemory
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.store import JsonlAppender, read_jsonl
@@ -74,7 +74,7 @@ class ProbeResult(Record):
 
 def probe(recipe: TrainRecipe, *, largest: int = 256, steps: int = 3, progress: Progress | None = None) -> ProbeResult:
     """Climb until memory, the limit, or (on a CPU) the gain runs out."""
-    from coref_automl.training.plan import micro_batch
+    from coref_automl.training.batches import micro_batch
     from coref_automl.training.setup import known, prepare_run
 
     progress = progress or quiet()
@@ -87,7 +87,7 @@ def probe(recipe: TrainRecipe, *, largest: int = 256, steps: int = 3, progress: 
         outcome = run_jobs([Job("probe", f"{__name__}:climb", arguments)], devices=[_visible(work.device)], retries=0)[0]
         sizes = tuple(Size.from_json(row) for row in read_jsonl(kept)) if kept.is_file() else ()
     if not sizes:
-        raise TrainingError(
+        raise OutOfMemory(
             f"Not even one row of {work.dataset.seq_len:,} tokens trains here ({outcome.error or outcome.value}); pass "
             f"--gradient-checkpointing, or prepare shorter blocks."
         )
@@ -129,7 +129,7 @@ def _try(work: Any, rows: int, steps: int) -> Size:
     import torch
 
     from coref_automl.models.attention import without_cudnn
-    from coref_automl.training.collation import Collator, MaskedRows, expected_share
+    from coref_automl.training.batches import Collator, MaskedRows, expected_share
     from coref_automl.training.loss import prepare_model
     from coref_automl.training.optimizer import adamw, groups_of
     from coref_automl.training.setup import load_model, masking_of

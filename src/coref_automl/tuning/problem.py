@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,39 @@ from numpy.typing import NDArray
 from coref_automl.records import Record
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import fingerprint
-from coref_automl.tuning.hits import Report
 from coref_automl.tuning.space import Space
+
+
+class Follower:
+    """Reads a file that another process appends to. A line that a kill cut in two is passed over, as `watch` does.
+
+    Every row carries how far the run had come: what it says itself, or else what the last step said.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = 0
+        self._progress = 0.0
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        try:
+            with self._path.open("rb") as handle:
+                handle.seek(self._at)
+                new = handle.read()
+        except FileNotFoundError:
+            return
+        whole = new[: new.rfind(b"\n") + 1]
+        self._at += len(whole)
+        for line in whole.splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(row, dict) and "event" in row:
+                if row["event"] == "step":
+                    self._progress = row.get("progress", self._progress)
+                row.setdefault("progress", self._progress)
+                yield row
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +69,15 @@ class Job(Record):
     @property
     def log(self) -> Path:
         return Path(self.folder) / "log.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One report of a trial: the eighth of its budget, the metric on `select`, and its hits (a text a task; none for `re`)."""
+
+    step: int
+    value: float
+    hits: tuple[str, ...] = ()
 
 
 class Problem(Protocol):

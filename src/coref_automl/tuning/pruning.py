@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from coref_automl.statistics.intervals import sign_flip_ps
 from coref_automl.statistics.resampling import Part
-from coref_automl.tuning.hits import Report, decode_hits
+from coref_automl.tuning.halves import decode_hits
+from coref_automl.tuning.problem import Report
 from coref_automl.tuning.recipe import REPORTS
 
 ALPHA = 0.05 / REPORTS

@@ -81,6 +81,8 @@ class TuneRecipe:
         for name in ("trials", "finalists", "seeds", "workers"):
             if getattr(self, name) < 1:
                 raise RecipeError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        if not 0 <= self.seed < 2**63:
+            raise RecipeError(f"seed should be 0 or more and below 2**63, not {self.seed}; correct --seed.")
         for name in ("epochs", "max_tokens", "max_minutes", "eval_items"):
             value = getattr(self, name)
             if value is not None and value <= 0:
@@ -110,3 +112,32 @@ class TuneRecipe:
 
 def _twice(entries: tuple[str, ...]) -> str:
     return next(entry for entry in entries if entries.count(entry) > 1)
+
+
+HELP = {
+    "models": "Model; several become a dimension.",
+    "out": "Folder of the study; must be empty or from the same command.",
+    "task": "mlm, or re for relation extraction.",
+    "study": "Name of the study in its storage.",
+    "datasets": "Prepared dataset; several become a dimension.",
+    "eval_set": "Evaluation set. Default: the bundled one.",
+    "eval_items": "Maximum number of items per task in each half.",
+    "metric": "Metric to maximise. Default real1_strict; micro_f1 for re.",
+    "train": "Relation rows to train on (task re).",
+    "dev": "Relation rows for the verdict (task re).",
+    "trials": "Number of trials.",
+    "epochs": "Budget of a trial in epochs.",
+    "max_tokens": "Budget of a trial in real tokens.",
+    "max_minutes": "Budget of a trial in minutes.",
+    "sampler": "tpe, or random for a baseline in the same table.",
+    "prune": "Prune trials that fall behind.",
+    "finalists": "Trials retrained with further seeds at the end.",
+    "seeds": "Seeds per finalist.",
+    "seed": "Random seed.",
+    "workers": "Parallel trials; they share the GPUs.",
+    "engine": "local or ray.",
+    "storage": "postgresql://... for several machines. Default: a file.",
+    "device": "auto, cpu or cuda.",
+    "lang": "Language of study.html: ko or en.",
+}
+"""What each field means: the help of `coref-automl tune`; `texts`, `settings` and `space` stand in a recipe alone."""

@@ -19,21 +19,17 @@ from coref_automl.config import choose, from_mapping, to_mapping
 from coref_automl.errors import RecipeError
 from coref_automl.progress import Progress
 from coref_automl.relation.data import RelationData, read_relations, sentence_key, split_by_sentence
-from coref_automl.relation.intervals import Scored, method_verdict
 from coref_automl.relation.labels import gold_indices
-from coref_automl.relation.metrics import Scores
+from coref_automl.relation.metrics import Scored, Scores, method_verdict
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.results import read_predictions
 from coref_automl.relation.scoring import rows_fingerprint
 from coref_automl.relation.train import VALIDATION
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import read_json, remove
-from coref_automl.tuning.defaults import relation_space
-from coref_automl.tuning.follow import Follower
-from coref_automl.tuning.hits import Report
-from coref_automl.tuning.problem import Job, job_key
+from coref_automl.tuning.problem import Follower, Job, Report, job_key
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.space import Space, read_space
+from coref_automl.tuning.space import Space, read_space, relation_space
 
 METRICS = {"micro_f1": "micro-F1", "auprc": "AUPRC"}
 

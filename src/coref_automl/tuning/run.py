@@ -12,19 +12,19 @@ from typing import Any, get_args
 
 import yaml
 
-from coref_automl.config import from_mapping, nearest, read_yaml, to_mapping
+from coref_automl.config import from_mapping, nearest, read_yaml, shown, to_mapping
 from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.store import check_folder, is_done, remove, write_text
 from coref_automl.tuning.finish import finish, pause
-from coref_automl.tuning.launch import Launcher, launcher_of
-from coref_automl.tuning.outputs import StudyResult, named, states, write_outputs
+from coref_automl.tuning.outputs import Draw, StudyResult, named, states, write_outputs
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import Sampler, TuneRecipe
 from coref_automl.tuning.space import read_space, refuse_idle
 from coref_automl.tuning.storage import arms, open_study
 from coref_automl.tuning.study import Search, running_elsewhere
+from coref_automl.tuning.trial import Launcher, launcher_of
 
 __all__ = ["StudyResult", "read_tune_recipe", "recipe_text", "run_study", "settled"]
 
@@ -37,7 +37,7 @@ def read_tune_recipe(path: Path | None, given: Mapping[str, Any]) -> TuneRecipe:
     known = [field.name for field in fields(TuneRecipe)]
     for key in values:
         if key not in known:
-            raise RecipeError(f"{path}: unknown key {key!r}. {nearest(key, known)}")
+            raise RecipeError(f"{path}: unknown key {shown(key)}. {nearest(key, known)}")
     values |= {key: str(value) if isinstance(value, Path) else value for key, value in given.items() if value not in (None, [])}
     if given.get("datasets"):
         values.pop("texts", None)
@@ -77,8 +77,9 @@ def run_study(
     progress: Progress | None = None,
     launcher: Launcher | None = None,
     wait: Callable[[], None] = pause,
+    draw: Draw | None = None,
 ) -> StudyResult:
-    """Search, or go on searching, then finish: everything that is done already is recognised."""
+    """Search, or resume searching, then finish; what is done already is recognised. `draw` gets every study of the folder."""
     out = Path(recipe.out)
     progress = progress or quiet()
     _check_first(recipe, out)
@@ -101,7 +102,7 @@ def run_study(
             told = f"{elsewhere} trials of {recipe.arm} still run elsewhere; whoever ends last compares the best."
             return StudyResult(recipe.arm, recipe.sampler, problem.metric, states(study), told)
         final = finish(study, problem, recipe, launcher, progress, wait=wait)
-        return write_outputs(study, problem, recipe, final, out)
+        return write_outputs(study, problem, recipe, final, out, draw=draw)
 
 
 def _check_first(recipe: TuneRecipe, out: Path) -> None:

@@ -5,16 +5,23 @@
     ratio: {low: 0.2, high: 0.8, when: {objective: [combined]}}
 
 A dimension with `when` is drawn only where it does something: no trial differs from another in a value that has no effect.
+
+Where no space is given, `masked_space` and `relation_space` make one around the recommended settings. The seed ranges are those
+of the search behind the published runs; length and family narrow or move them, and what would do nothing is left out (noun chains
+that are not there, memory that nobody is short of).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from coref_automl.config import nearest, shown
 from coref_automl.errors import RecipeError
+from coref_automl.models.families import PRE_NORM
+from coref_automl.training.recipe import FROM_SCRATCH, recommended
 from coref_automl.tuning.recipe import TuneRecipe, TuneTask
 
 TUNABLE: dict[TuneTask, dict[str, type]] = {
@@ -160,7 +167,7 @@ def read_space(data: Mapping[str, Any], task: TuneTask, where: str = "space") ->
         known = {earlier.name: earlier for earlier in dimensions}
         for other, values in dimension.when:
             if other not in TUNABLE[task]:
-                raise RecipeError(f"{where}: {name} depends on the unknown {other!r}. {nearest(other, TUNABLE[task])}")
+                raise RecipeError(f"{where}: {name} depends on the unknown {shown(other)}. {nearest(other, TUNABLE[task])}")
             if other in known and not set(values) & set(known[other].choices):
                 raise RecipeError(
                     f"{where}: {name} counts only when {other} is {values[0]!r}, which {other} never is; correct its `when`."
@@ -196,7 +203,7 @@ def refuse_idle(space: Space, fixed: Mapping[str, Any], recipe: TuneRecipe) -> N
 
 def _dimension(name: str, entry: Any, task: TuneTask, where: str) -> Dimension:
     if name not in TUNABLE[task]:
-        raise RecipeError(f"{where}: unknown name {name!r}. {nearest(name, TUNABLE[task])}")
+        raise RecipeError(f"{where}: unknown name {shown(name)}. {nearest(name, TUNABLE[task])}")
     kind = TUNABLE[task][name]
     if isinstance(entry, list | tuple):
         entry = {"choices": list(entry)}
@@ -204,12 +211,11 @@ def _dimension(name: str, entry: Any, task: TuneTask, where: str) -> Dimension:
         raise RecipeError(f"{where}: {name} should be a list of choices or {{low: ..., high: ...}}, not {shown(entry)}.")
     for key in entry:
         if key not in _KEYS:
-            raise RecipeError(f"{where}: {name} has the unknown key {key!r}. {nearest(str(key), _KEYS)}")
-    when = tuple(
-        (str(other), tuple(values) if isinstance(values, list | tuple) else (values,))
-        for other, values in (entry.get("when") or {}).items()
-    )
+            raise RecipeError(f"{where}: {name} has the unknown key {shown(key)}. {nearest(key, _KEYS)}")
+    when = _condition(entry.get("when") or {}, f"{where}: {name}")
     if "choices" in entry:
+        if not isinstance(entry["choices"] or [], list | tuple):
+            raise RecipeError(f"{where}: the choices of {name} should be a list, not {shown(entry['choices'])}.")
         choices = tuple(_typed(value, kind, f"{where}: {name}") for value in entry["choices"] or ())
         if not choices or len(set(choices)) != len(choices):
             raise RecipeError(f"{where}: {name} {'has no choices' if not choices else 'names a choice twice'}; correct its list.")
@@ -225,13 +231,25 @@ def _dimension(name: str, entry: Any, task: TuneTask, where: str) -> Dimension:
     return Dimension(name, kind, low=low, high=high, log=log, when=when)
 
 
+def _condition(when: Any, where: str) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    if not isinstance(when, Mapping):
+        raise RecipeError(f"{where} has a `when` that is {shown(when)}; write it as {{name: value}} or {{name: [values]}}.")
+    pairs = tuple(
+        (str(other), tuple(values) if isinstance(values, list | tuple) else (values,)) for other, values in when.items()
+    )
+    for other, values in pairs:
+        if not values or any(isinstance(value, list | tuple | Mapping) for value in values):
+            raise RecipeError(f"{where} counts when {other} is {shown(values)}; name one value or a list of values.")
+    return pairs
+
+
 def _typed(value: Any, kind: type, where: str) -> Any:
     try:
-        if kind is float and not isinstance(value, bool):
+        if kind is float and not isinstance(value, bool) and math.isfinite(float(value)):
             return float(value)
         if kind is int and not isinstance(value, bool) and float(value) == int(float(value)):
             return int(float(value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     if kind in (str, bool) and isinstance(value, kind):
         return value
@@ -244,3 +262,62 @@ def _check_rates(space: Space, where: str) -> None:
     known = {dimension.name: dimension for dimension in space}
     if {"min_prob", "max_prob"} <= set(known) and max(known["min_prob"].ends()) > min(known["max_prob"].ends()):
         raise RecipeError(f"{where}: the ranges of min_prob and max_prob overlap; end min_prob where max_prob begins.")
+
+
+_LONG = 1024
+
+
+def masked_space(
+    *, lengths: Sequence[int], rows: int, families: Sequence[str], scratch: bool, chains: bool, minutes: bool
+) -> dict[str, Any]:
+    """What to vary in continued pretraining (or, with `scratch`, in training from random weights).
+
+    `rows` are those of the smallest dataset: a batch of all of them leaves a step an epoch, and a larger one changes nothing.
+    """
+    longest = max(lengths)
+    batch = min((FROM_SCRATCH if scratch else recommended(longest)).batch, 1 << max(1, max(4, rows // 4).bit_length() - 1))
+    when_masked = {"when": {"objective": ["mlm", "combined"]}} if chains else {}
+    when_entity = {"when": {"objective": ["entity", "combined"]}}
+    space: dict[str, Any] = {"objective": ["mlm", "entity", "combined"]} if chains else {}
+    space |= {
+        "learning_rate": {**_rates(longest, families, scratch), "log": True},
+        "weight_decay": {"low": 0.0, "high": 0.1},
+        "warmup": {"low": 0.0, "high": 0.2},
+        "min_prob": {"low": 0.05, "high": 0.2 if scratch else 0.15, **when_masked},
+        "max_prob": {"low": 0.2, "high": 0.35 if longest <= 512 else 0.5, **when_masked},
+        "batch": [batch // 2, batch, batch * 2],
+    }
+    if not scratch:
+        space["layer_decay"] = {"low": 0.85, "high": 1.0}
+    if chains:
+        space |= {
+            "entity_rate": {"low": 0.15, "high": 0.6, **when_entity},
+            "background": {"low": 0.02, "high": 0.15, **when_entity},
+            "ratio": {"low": 0.2, "high": 0.8, "when": {"objective": ["combined"]}},
+        }
+    if minutes and longest >= _LONG:
+        space["gradient_checkpointing"] = [False, True]  # changes how far a budget in minutes goes, and nothing else
+    return space
+
+
+def _rates(longest: int, families: Sequence[str], scratch: bool) -> dict[str, float]:
+    gentle = any(name not in PRE_NORM for name in families)
+    if scratch:
+        return {"low": 2e-5, "high": 4e-4} if gentle else {"low": 1e-4, "high": 4e-3}
+    high = 2e-4 if gentle else 1e-3
+    return {"low": 5e-6, "high": high / 2 if longest > 1536 else high}
+
+
+def relation_space(hidden: int) -> dict[str, Any]:
+    """What to vary in relation extraction; small encoders want a larger rate."""
+    small = hidden < 512
+    return {
+        "learning_rate": {"low": 5e-5 if small else 1e-5, "high": 1e-3 if small else 1e-4, "log": True},
+        "weight_decay": {"low": 0.0, "high": 0.1},
+        "warmup": {"low": 0.0, "high": 0.2},
+        "layer_decay": {"low": 0.75, "high": 1.0},
+        "dropout": {"low": 0.0, "high": 0.3},
+        "batch_size": [16, 32, 64],
+        "scheme": ["typed", "typed-punct", "punct"],
+        "label_smoothing": {"low": 0.0, "high": 0.1},
+    }

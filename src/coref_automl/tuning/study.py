@@ -14,13 +14,11 @@ from typing import Any
 
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
-from coref_automl.tuning.follow import Follower
-from coref_automl.tuning.launch import Launcher, Running
-from coref_automl.tuning.problem import Job, Problem
+from coref_automl.tuning.problem import Follower, Job, Problem
 from coref_automl.tuning.pruning import RECOMMENDED, reason_to_cut
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.storage import SIGN_EVERY, closed_elsewhere, counts, queue_again, recover, sign_of_life
-from coref_automl.tuning.trial import death, read_outcome
+from coref_automl.tuning.trial import Launcher, Running, death, read_outcome
 
 ALIKE = 3
 """So many trials in a row that fail the same way stop the study: the next would, too."""

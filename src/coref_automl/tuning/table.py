@@ -1,104 +1,115 @@
-"""Every trial as a line. In: studies of one storage. Out: trials.csv; the tuner and random search stand in the same table.
-
-The storage and the table keep the English words of states and reasons; for study.html they are told in its reader's language.
-"""
+"""Every trial as a row. In: studies of one storage. Out: an Arm per study, and trials.csv with all of them."""
 
 from __future__ import annotations
 
 import csv
 import io
-import re
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coref_automl.comparison.page import Say
+from coref_automl.records import Record
 from coref_automl.store import write_text
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import REPORTS
 from coref_automl.tuning.storage import counts
 
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
-_KOREAN = {"complete": "끝까지", "pruned": "중단", "failed": "실패", "running": "진행 중"}
-
-_REASONS = (
-    (
-        r"worse than trial (\d+) at (\d+)/(\d+) of the budget: ([\d.]+) points, p ([\d.]+) \(paired test on select\)",
-        r"예산의 \2/\3에서 시도 \1보다 \4점 낮음, p \5 (select의 짝지은 검정)",
-    ),
-    (
-        r"not in the better half at (\d+)/(\d+) of the budget \(successive halving\)",
-        r"예산의 \1/\2에서 나은 절반에 들지 못함 (연속 절반 줄이기)",
-    ),
-    (r"its process was killed \(signal (\d+)\)", r"프로세스가 강제로 끝남 (신호 \1)"),
-    (r"its process ended twice without a word", "프로세스가 두 번 말없이 끝남"),
-    (r"its process ended with status (\d+)", r"프로세스가 상태 \1로 끝남"),
-    (r"^(프로세스가 .*) twice", r"\1 (두 번)"),
-    (r"it ended without a score", "점수 없이 끝남"),
-    (r"Trial (\d+) is left out of the end: ", r"마지막 비교에서 빠진 시도 \1: "),
-    (r"\(log: ", "(기록: "),
-)
-"""What the engine itself says; the words of an error in training stay as they are."""
+_LEAST = 5
+"""Fewer completed trials say nothing about which dimension matters."""
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
-    """One study in the table: how many trials ended how, what they cost, and the best of them on select."""
+class TrialRow(Record):
+    """One trial. `value` is None unless it completed; `reports` holds the metric at each eighth of the budget."""
+
+    number: int
+    state: str
+    value: float | None
+    origin: str
+    params: dict[str, Any]
+    reports: dict[int, float]
+    tokens: int | None
+    wall: float | None
+    reason: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arm(Record):
+    """One study in the table: its trials, and how important each dimension was (empty if the trials cannot tell)."""
 
     name: str
-    states: dict[str, int]
-    tokens: int
-    seconds: float
-    best: float | None
-    best_number: int | None
+    trials: tuple[TrialRow, ...]
+    importance: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def states(self) -> dict[str, int]:
+        """How many trials ended how."""
+        ended = [trial.state for trial in self.trials]
+        return {name: ended.count(name) for name in STATES.values()}
+
+    @property
+    def completed(self) -> list[TrialRow]:
+        return [trial for trial in self.trials if trial.state == "complete"]
+
+    @property
+    def best(self) -> float | None:
+        return max((trial.value for trial in self.completed if trial.value is not None), default=None)
 
 
 def arm_of(study: Any) -> Arm:
-    trials = shown(study)
-    ended = [STATES[trial.state.name] for trial in trials]
-    done = [trial for trial in trials if trial.state.name == "COMPLETE"]
-    top = max(done, key=lambda trial: (trial.value, -trial.number), default=None)
-    return Arm(
-        study.study_name,
-        {name: ended.count(name) for name in STATES.values()},
-        int(sum(trial.user_attrs.get("tokens", 0) for trial in trials)),
-        float(sum(trial.user_attrs.get("wall", 0) for trial in trials)),
-        top.value if top else None,
-        top.number if top else None,
+    """The trials that were asked for and have started."""
+    trials = [trial for trial in study.get_trials(deepcopy=False) if counts(trial) and trial.state.name in STATES]
+    return Arm(study.study_name, tuple(map(_row, trials)), _importance(study, trials))
+
+
+def _row(trial: Any) -> TrialRow:
+    known, state = trial.user_attrs, STATES[trial.state.name]
+    return TrialRow(
+        number=trial.number,
+        state=state,
+        value=trial.value if state == "complete" else None,
+        origin=str(known.get("origin", "")),
+        params=dict(trial.params),
+        reports=dict(trial.intermediate_values),
+        tokens=known.get("tokens"),
+        wall=known.get("wall"),
+        reason=str(known.get("reason", "")),
+        log=str(known.get("log", "")),
     )
 
 
-def shown(study: Any) -> list[Any]:
-    """The trials that were asked for and have begun."""
-    return [trial for trial in study.get_trials(deepcopy=False) if counts(trial) and trial.state.name in STATES]
+def _importance(study: Any, trials: Sequence[Any]) -> dict[str, float]:
+    """PED-ANOVA: how much each dimension separates the best quarter from the rest."""
+    import optuna
+
+    values = [trial.value for trial in trials if trial.state.name == "COMPLETE"]
+    if len(values) < _LEAST or len(set(values)) < 2:
+        return {}  # equal values have no best quarter
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns of dimensions that few trials drew; the page shows how few there were
+            found = optuna.importance.get_param_importances(study)
+    except (ValueError, RuntimeError):
+        return {}
+    return {name: float(share) for name, share in found.items()}
 
 
-def write_table(studies: Sequence[Any], problem: Problem, path: Path) -> None:
+def write_table(arms: Sequence[Arm], problem: Problem, path: Path) -> None:
     head = ["study", "trial", "state", problem.metric, "origin", *problem.space.names, "tokens", "wall", "reason", "log"]
     head += [f"at {step}/{REPORTS}" for step in range(1, REPORTS + 1)]
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(head)
-    for study in studies:
-        for trial in shown(study):
-            known = trial.user_attrs
-            value = trial.value if trial.state.name == "COMPLETE" else ""
-            line = [study.study_name, trial.number, STATES[trial.state.name], value, known.get("origin", "drawn")]
+    for arm in arms:
+        for trial in arm.trials:
+            value = "" if trial.value is None else trial.value
+            line = [arm.name, trial.number, trial.state, value, trial.origin or "drawn"]
             line += [trial.params.get(name, "") for name in problem.space.names]
-            line += [known.get(name, "") for name in ("tokens", "wall", "reason", "log")]
-            line += [trial.intermediate_values.get(step, "") for step in range(1, REPORTS + 1)]
+            line += ["" if known is None else known for known in (trial.tokens, trial.wall, trial.reason, trial.log)]
+            line += [trial.reports.get(step, "") for step in range(1, REPORTS + 1)]
             rows.writerow(line)
     write_text(path, text.getvalue())
-
-
-def state_word(state: str, say: Say) -> str:
-    return say(_KOREAN[state], state)
-
-
-def reason_words(reason: str, say: Say) -> str:
-    """Why a trial was cut, failed or was left out."""
-    if say.lang == "ko":
-        for english, korean in _REASONS:
-            reason = re.sub(english, korean, reason)
-    return reason

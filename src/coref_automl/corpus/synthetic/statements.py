@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from coref_automl.corpus.synthetic import names
-from coref_automl.corpus.synthetic.particles import last_sound
 from coref_automl.corpus.synthetic.phrasebook import leads, relations, unrelated
-from coref_automl.corpus.synthetic.templates import Placed, Rendered, render
-from coref_automl.corpus.synthetic.world import Entity, World
+from coref_automl.corpus.synthetic.templates import Placed, Rendered, last_sound, render
+from coref_automl.corpus.synthetic.world import Entity, World, count_of_people, work_title
 
 NO_RELATION = "no_relation"
 NO_RELATION_SHARE = 0.35
@@ -123,9 +121,9 @@ MAKERS: dict[str, Callable[[World], Entity]] = {
     "league": lambda world: world.organisation(world.rng.choice(("school", "group", "club"))),
     "place": World.place,
     "date": lambda world: world.date(world.rng.randrange(1901, 2025)),
-    "number": lambda world: world.new("NOH", lambda: names.count_of_people(world.rng)),
+    "number": lambda world: world.new("NOH", lambda: count_of_people(world.rng)),
     "creed": lambda world: world.pick("ORG", "creed"),
     "title": lambda world: world.pick("POH", "titles"),
     "product": lambda world: world.fact(world.company(), "product"),
-    "work": lambda world: world.new("POH", lambda: names.work_title(world.rng)),
+    "work": lambda world: world.new("POH", lambda: work_title(world.rng)),
 }

@@ -1,4 +1,4 @@
-"""An invented world. In: a random generator. Out: people, companies and places whose facts, once told, never change."""
+"""An invented world. In: a random generator. Out: people, companies and places whose names and facts never change."""
 
 from __future__ import annotations
 
@@ -6,8 +6,73 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from coref_automl.corpus.synthetic import names
 from coref_automl.corpus.synthetic.phrasebook import sectors, words
+
+FOREIGN_SHARE = 0.06
+
+
+def person_name(rng: Random, surname: str | None = None, *, old: bool = False) -> str:
+    """A Korean name, or now and then a foreign one, unless a family name is asked for or the world is an old one."""
+    if surname is None and not old and rng.random() < FOREIGN_SHARE:
+        return f"{rng.choice(words('foreign_first'))} {rng.choice(words('foreign_last'))}"
+    family = surname or rng.choice(words("surnames"))
+    first, second = rng.choice(words("given_first")), rng.choice(words("given_second"))
+    while second == first or first == family:
+        first, second = rng.choice(words("given_first")), rng.choice(words("given_second"))
+    return family + first + second
+
+
+def place_stem(rng: Random) -> str:
+    """Two syllables that do not name a well-known place."""
+    while True:
+        stem = rng.choice(words("place_first")) + rng.choice(words("place_second"))
+        if stem not in words("real_places") and stem[0] != stem[1]:
+            return stem
+
+
+def place_name(rng: Random, *, old: bool = False) -> str:
+    """A town, county, island or village."""
+    return place_stem(rng) + rng.choice(words("old_place_ending" if old else "place_ending"))
+
+
+def brand(rng: Random) -> str:
+    """The first half of a company's name."""
+    if rng.random() < 0.4:
+        return rng.choice(words("company_stem"))
+    head = rng.choice(words("company_head"))
+    return head + rng.choice([tail for tail in words("company_tail") if tail != head])
+
+
+def work_title(rng: Random) -> str:
+    """The name of a book, film or song."""
+    return f"{rng.choice(words('work_first'))} {rng.choice(words('work_second'))}"
+
+
+def count_of_people(rng: Random) -> str:
+    return f"{rng.choice((rng.randrange(12, 990), rng.randrange(1000, 24000))):,}명"
+
+
+def number(sort: str, rng: Random, era: int) -> str:
+    """A number of the asked sort; years lie within a generation after the document's era."""
+    match sort:
+        case "year":
+            return str(min(2024, era + rng.randrange(0, 30)))
+        case "month":
+            return f"{rng.randrange(1, 13)}월"
+        case "day":
+            return f"{rng.randrange(1, 13)}월 {rng.randrange(1, 29)}일"
+        case "money":
+            billions, tens = f"{rng.randrange(2, 95)}억", f"{rng.randrange(1, 10)}억 {rng.randrange(1, 10)}천만"
+            return rng.choice((f"{billions} 원", f"{tens} 원", f"{rng.randrange(11, 99)}00만 원"))
+        case "percent":
+            return f"{rng.randrange(2, 10)}0%"
+        case "years":
+            return str(rng.randrange(4, 45))
+        case "count":
+            return str(rng.randrange(41, 980))
+        case _:
+            raise KeyError(sort)
+
 
 PRESENT = 2024
 _ATTEMPTS = 200
@@ -56,7 +121,7 @@ class World:
         return self.new(kind, lambda: self.rng.choice(words(pool)))
 
     def person(self, surname: str | None = None) -> Entity:
-        return self.new("PER", lambda: names.person_name(self.rng, surname, old=self.old))
+        return self.new("PER", lambda: person_name(self.rng, surname, old=self.old))
 
     def relative(self, person: Entity) -> Entity:
         """Someone of the same family name; a foreign name has it at the end."""
@@ -67,15 +132,15 @@ class World:
 
     def company(self) -> Entity:
         sector = self.rng.choice(list(sectors()))
-        return self.new("ORG", lambda: names.brand(self.rng) + sector)
+        return self.new("ORG", lambda: brand(self.rng) + sector)
 
     def organisation(self, sort: str) -> Entity:
         """A school, group or club; its name is a place's or a brand's."""
         ending = self.rng.choice(words(sort))
-        return self.new("ORG", lambda: self.rng.choice((names.place_stem, names.brand))(self.rng) + ending)
+        return self.new("ORG", lambda: self.rng.choice((place_stem, brand))(self.rng) + ending)
 
     def place(self) -> Entity:
-        return self.new("LOC", lambda: names.place_name(self.rng, old=self.old))
+        return self.new("LOC", lambda: place_name(self.rng, old=self.old))
 
     def date(self, year: int) -> Entity:
         year = min(year, PRESENT)
@@ -127,7 +192,7 @@ def _trade(company: Entity) -> tuple[str, ...]:
 
 
 def _product(world: World, company: Entity) -> Entity:
-    return world.new("POH", lambda: f"{names.brand(world.rng)} {world.rng.choice(_trade(company)[1:])}")
+    return world.new("POH", lambda: f"{brand(world.rng)} {world.rng.choice(_trade(company)[1:])}")
 
 
 FACTS: dict[str, Fact] = {
@@ -140,7 +205,7 @@ FACTS: dict[str, Fact] = {
     "school": lambda world, _: world.organisation("school"),
     "firm": lambda world, _: world.company(),
     "title": _word("POH", "titles"),
-    "work": lambda world, _: world.new("POH", lambda: names.work_title(world.rng)),
+    "work": lambda world, _: world.new("POH", lambda: work_title(world.rng)),
     "pen": _word("PER", "pen_names"),
     "creed": _word("ORG", "creed"),
     "leaning": lambda world, _: world.pick("ORG", world.rng.choice(("creed", "party"))),
@@ -157,8 +222,8 @@ FACTS: dict[str, Fact] = {
     "founded": lambda world, company: world.date(world.first_year(company)),
     "dissolved": _later(4, 60),
     "product": _product,
-    "staff": lambda world, _: world.new("NOH", lambda: names.count_of_people(world.rng)),
-    "alias": lambda world, _: world.new("ORG", lambda: names.brand(world.rng) + world.rng.choice(words("company_alias"))),
+    "staff": lambda world, _: world.new("NOH", lambda: count_of_people(world.rng)),
+    "alias": lambda world, _: world.new("ORG", lambda: brand(world.rng) + world.rng.choice(words("company_alias"))),
     "group": lambda world, _: world.organisation("group"),
     "member": lambda world, _: world.company(),
     "field": lambda world, company: world.new("TRADE", lambda: _trade(company)[0]),

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from random import Random
 
 from coref_automl.config import nearest
-from coref_automl.corpus.synthetic.names import number
 from coref_automl.corpus.synthetic.phrasebook import REGISTERS, Scene, register, relations
 from coref_automl.corpus.synthetic.templates import Placed, render
-from coref_automl.corpus.synthetic.world import Entity, World
+from coref_automl.corpus.synthetic.world import Entity, World, number
 from coref_automl.errors import RecipeError
 from coref_automl.records import Document
 

@@ -29,6 +29,10 @@ _VARYING = [
     "high_reach", "low_reach", "behind", "ahead",
 ]  # fmt: skip
 """Numbers that change with the length of a batch: no kernel is built anew for them."""
+_BEHIND = tl.constexpr(0)
+_BAND = tl.constexpr(1)
+_AHEAD = tl.constexpr(2)
+"""Zones of a block of rows: columns so far behind that all distances share a row of the table, the band, columns as far ahead."""
 _SHIFT = tl.constexpr(1 << 20)
 """Added before an integer division and taken off after it: Triton rounds towards zero, and positions may be negative here."""
 
@@ -69,7 +73,7 @@ def _solid(INNER, LAST, b, rows, length):
 
 @triton.jit
 def _zones(FIRST, LAST, b, rows, length, start, ROW_BLOCK: tl.constexpr, COLUMN_BLOCK: tl.constexpr, behind, ahead):
-    """The columns that a block of rows may see, in whole blocks: far behind [0, 1), band [1, 2), far ahead [2, 3)."""
+    """The columns that a block of rows may see, in whole blocks: the four limits of three zones."""
     inside = rows < length
     first = tl.load(FIRST + b * length + rows, mask=inside, other=length)
     last = tl.load(LAST + b * length + rows, mask=inside, other=0)
@@ -81,6 +85,18 @@ def _zones(FIRST, LAST, b, rows, length, start, ROW_BLOCK: tl.constexpr, COLUMN_
     left = tl.minimum(tl.maximum(left, low), high)
     right = tl.minimum(tl.maximum(right, left), high)
     return low, left, right, high
+
+
+@triton.jit
+def _limits(low, left, right, high, ZONE: tl.constexpr):
+    """First column of a zone, and the one after its last."""
+    if ZONE == _BEHIND:
+        start, stop = low, left
+    elif ZONE == _BAND:
+        start, stop = left, right
+    else:
+        start, stop = right, high
+    return start, stop
 
 
 @triton.jit
@@ -100,15 +116,39 @@ def _class_columns(FIRST, LAST, b, rows, length, E, SHARED: tl.constexpr):
     return first // CLASS, (last + CLASS - 1) // CLASS, low, high
 
 
+@triton.jit
+def _write_band(
+    X, T, BAND, FAR, bh, first, last, low, high, m, a, x_row, t_row, length, E, stride, offset, center, scale,
+    SIGN: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_U: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One position term of rows of one class, and its values beyond both ends."""
+    rows, d = a * CLASS + m, tl.arange(0, BLOCK_D)
+    x = _load_rows(X, x_row, rows, d, length, D, BLOCK_D)
+    for end in tl.static_range(2):
+        row = tl.load(T + end * 2 * center * t_row + d, mask=d < D, other=0.0)
+        beyond = tl.sum(x.to(tl.float32) * row.to(tl.float32)[None, :], 1) * scale
+        tl.store(FAR + (end * tl.num_programs(1) + bh).to(tl.int64) * length + rows, beyond, mask=rows < length)
+    out = BAND + rows.to(tl.int64)[:, None] * stride + (a * CLASS)[:, None]
+    words = tl.arange(0, BLOCK_U) // CLASS
+    for start in range(low // BLOCK_U * BLOCK_U, high, BLOCK_U):
+        start = tl.multiple_of(start, BLOCK_U)
+        u = start + tl.arange(0, BLOCK_U)
+        t = tl.load(T + (center + SIGN * (m + E - u))[:, None] * t_row + d[None, :], mask=(d < D)[None, :], other=0.0)
+        value = tl.dot(x, tl.trans(t), input_precision=PRECISION)
+        word = a[:, None] + (start // CLASS - E // CLASS + words)[None, :]
+        keep = (word >= first[:, None]) & (word < last[:, None]) & (start // CLASS + words < 2 * E // CLASS)[None, :]
+        tl.store(out + (offset - E + u)[None, :], value.to(BAND.dtype.element_ty), mask=keep)
+
+
 @triton.jit(do_not_specialize=_VARYING)
-def band_kernel(
-    X, T, BLOCK_FIRST, BLOCK_LAST, BAND, FAR,
-    x_batch, x_head, x_row, t_head, t_row, band_words,
-    length, heads, E_words, stride_words, offset_words, center, scale,
-    SIGN: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_U: tl.constexpr,
+def bands_kernel(
+    Q, K, KEY_TABLE, QUERY_TABLE, BLOCK_FIRST, BLOCK_LAST, C, P, QUERY_FAR, KEY_FAR,
+    q_batch, q_head, q_row, k_batch, k_head, k_row, t_head, t_row, s_head, s_row,
+    length, heads, E_words, stride_words, offset_words, band_words, center, scale,
+    C2P: tl.constexpr, P2C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_U: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One position term as a band (rows: positions of X; columns: the other side's), and its values beyond both ends.
+    """Both position terms as bands (c2p: rows are queries; p2c: rows are keys), and their values beyond both ends.
 
     Every place that a tile of scores may touch is written, so that none holds NaN.
     """
@@ -117,24 +157,20 @@ def band_kernel(
     a = tl.program_id(0) // CLASS * BLOCK_A + tl.arange(0, BLOCK_A)
     bh = tl.program_id(1)
     b, h = bh // heads, bh % heads
-    rows, d = a * CLASS + m, tl.arange(0, BLOCK_D)
-    x = _load_rows(X + b.to(tl.int64) * x_batch + h * x_head, x_row, rows, d, length, D, BLOCK_D)
-    table = T + h * t_head
-    for end in tl.static_range(2):
-        row = tl.load(table + end * 2 * center * t_row + d, mask=d < D, other=0.0)
-        beyond = tl.sum(x.to(tl.float32) * row.to(tl.float32)[None, :], 1) * scale
-        tl.store(FAR + (end * tl.num_programs(1) + bh).to(tl.int64) * length + rows, beyond, mask=rows < length)
-    first, last, low, high = _class_columns(BLOCK_FIRST, BLOCK_LAST, b, rows, length, E, BLOCK)
-    out = BAND + bh.to(tl.int64) * band_head + rows.to(tl.int64)[:, None] * stride + (a * CLASS)[:, None]
-    words = tl.arange(0, BLOCK_U) // CLASS
-    for start in range(low // BLOCK_U * BLOCK_U, high, BLOCK_U):
-        start = tl.multiple_of(start, BLOCK_U)
-        u = start + tl.arange(0, BLOCK_U)
-        t = tl.load(table + (center + SIGN * (m + E - u))[:, None] * t_row + d[None, :], mask=(d < D)[None, :], other=0.0)
-        value = tl.dot(x, tl.trans(t), input_precision=PRECISION)
-        word = a[:, None] + (start // CLASS - E // CLASS + words)[None, :]
-        keep = (word >= first[:, None]) & (word < last[:, None]) & (start // CLASS + words < 2 * E // CLASS)[None, :]
-        tl.store(out + (offset - E + u)[None, :], value.to(BAND.dtype.element_ty), mask=keep)
+    first, last, low, high = _class_columns(BLOCK_FIRST, BLOCK_LAST, b, a * CLASS + m, length, E, BLOCK)
+    begin, b = bh.to(tl.int64) * band_head, b.to(tl.int64)
+    if tl.program_id(2) == 0:
+        if C2P:
+            _write_band(
+                Q + b * q_batch + h * q_head, KEY_TABLE + h * t_head, C + begin, QUERY_FAR, bh, first, last, low, high, m, a,
+                q_row, t_row, length, E, stride, offset, center, scale, 1, D, BLOCK_D, BLOCK_U, PRECISION,
+            )  # fmt: skip
+    else:
+        if P2C:
+            _write_band(
+                K + b * k_batch + h * k_head, QUERY_TABLE + h * s_head, P + begin, KEY_FAR, bh, first, last, low, high, m, a,
+                k_row, s_row, length, E, stride, offset, center, scale, -1, D, BLOCK_D, BLOCK_U, PRECISION,
+            )  # fmt: skip
 
 
 @triton.jit
@@ -157,11 +193,10 @@ def _scores(
 ):  # fmt: skip
     """Logits (base 2) of a tile whose rows are `left` and whose columns are `right`; ROW_BAND lies along the rows.
 
-    ZONE 0: the band. 1, 2: beyond the table's last and first row, where the rows' own term is one number for all columns and is
-    left to the caller.
+    Outside the band the rows' own term is one number for all columns and is left to the caller.
     """
     value = tl.dot(left, tl.trans(right), input_precision=PRECISION)
-    if ZONE == 0:
+    if ZONE == _BAND:
         base = bh.to(tl.int64) * band_head + offset
         if COLUMN_TERM:  # times the identity: tensor cores transpose a tile where it lies, which registers do slowly
             at = columns.to(tl.int64)[:, None] * stride + rows[None, :]
@@ -171,7 +206,7 @@ def _scores(
             at = rows.to(tl.int64)[:, None] * stride + columns[None, :]
             value += tl.load(ROW_BAND + base + at).to(tl.float32)
     value = value * scale
-    if ZONE != 0 and COLUMN_TERM:
+    if ZONE != _BAND and COLUMN_TERM:
         value += tl.load(COLUMN_FAR + bh.to(tl.int64) * length + columns, mask=columns < length, other=0.0)[None, :]
     start = tl.min(columns, 0)
     if (start < solid_low) | (start + columns.shape[0] > solid_high):
@@ -183,7 +218,7 @@ def _scores(
 @triton.jit
 def _far_of(FAR, bh, rows, length, TERM: tl.constexpr, ZONE: tl.constexpr):
     """The rows' own term beyond an end of the table; 0 within the band."""
-    if TERM and ZONE != 0:
+    if TERM and ZONE != _BAND:
         far = tl.load(FAR + bh.to(tl.int64) * length + rows, mask=rows < length, other=0.0)
     else:
         far = tl.zeros(rows.shape, tl.float32)
@@ -247,21 +282,14 @@ def forward_kernel(
     total = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     top = tl.full([BLOCK_M], float("-inf"), tl.float32)
     weight = tl.zeros([BLOCK_M], tl.float32)
-    total, top, weight = _forward_zone(
-        total, top, weight, low, left, q, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset, band_head, scale,
-        C, P, QUERY_FAR + far, KEY_FAR + far, own, SEGMENTS, solid_low, solid_high,
-        C2P, P2C, 1, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
-    )  # fmt: skip
-    total, top, weight = _forward_zone(
-        total, top, weight, left, right, q, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset, band_head, scale,
-        C, P, QUERY_FAR, KEY_FAR, own, SEGMENTS, solid_low, solid_high,
-        C2P, P2C, 0, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
-    )  # fmt: skip
-    total, top, weight = _forward_zone(
-        total, top, weight, right, high, q, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset, band_head, scale,
-        C, P, QUERY_FAR, KEY_FAR, own, SEGMENTS, solid_low, solid_high,
-        C2P, P2C, 2, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
-    )  # fmt: skip
+    for zone in tl.static_range(3):
+        end = far if zone == _BEHIND else 0  # keys behind their query are far beyond the table's last row
+        start, stop = _limits(low, left, right, high, zone)
+        total, top, weight = _forward_zone(
+            total, top, weight, start, stop, q, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset, band_head,
+            scale, C, P, QUERY_FAR + end, KEY_FAR + end, own, SEGMENTS, solid_low, solid_high,
+            C2P, P2C, zone, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
+        )  # fmt: skip
     total = total / tl.where(weight > 0, weight, 1.0)[:, None]
     _store_rows(OUT + b * o_batch + h * o_head, o_row, rows, d, total, length, D, BLOCK_D)
     tl.store(LSE + bh.to(tl.int64) * length + rows, top + tl.log2(weight), mask=rows < length)
@@ -269,7 +297,7 @@ def forward_kernel(
 
 @triton.jit
 def _query_zone(
-    total, outer, low, high, q, slope, delta, lse, rows, bh, seed, share,
+    total, low, high, q, slope, delta, lse, rows, bh, seed, share,
     K, V, k_row, v_row, length, stride, offset, band_head, scale,
     C, P, QUERY_FAR, KEY_FAR, DC, row_segments, SEGMENTS, solid_low, solid_high,
     C2P: tl.constexpr, P2C: tl.constexpr, ZONE: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -277,6 +305,7 @@ def _query_zone(
 ):  # fmt: skip
     d = tl.arange(0, BLOCK_D)
     base = lse - _far_of(QUERY_FAR, bh, rows, length, C2P, ZONE)
+    outer = tl.zeros(rows.shape, tl.float32)
     for start in range(low, high, BLOCK_N):
         start = tl.multiple_of(start, BLOCK_N)
         columns = start + tl.arange(0, BLOCK_N)
@@ -295,7 +324,7 @@ def _query_zone(
         small = ds.to(k.dtype)
         total = tl.dot(small, k, total, input_precision=PRECISION)
         if C2P:
-            if ZONE == 0:
+            if ZONE == _BAND:
                 at = rows.to(tl.int64)[:, None] * stride + columns[None, :] + offset
                 tl.store(DC + bh.to(tl.int64) * band_head + at, small, mask=(rows < length)[:, None])
             else:
@@ -333,32 +362,23 @@ def query_slopes_kernel(
     solid_low, solid_high = _solid(INNER, LAST, b, rows, length)
     seed = tl.load(SEED) if DROPOUT else 0
     total = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
-    none = tl.zeros([BLOCK_M], tl.float32)
-    total, outer_high = _query_zone(
-        total, none, low, left, q, slope, delta, lse, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset,
-        band_head, scale, C, P, QUERY_FAR + far, KEY_FAR + far, DC, own, SEGMENTS, solid_low, solid_high,
-        C2P, P2C, 1, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
-    )  # fmt: skip
-    total, none = _query_zone(
-        total, none, left, right, q, slope, delta, lse, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset,
-        band_head, scale, C, P, QUERY_FAR, KEY_FAR, DC, own, SEGMENTS, solid_low, solid_high,
-        C2P, P2C, 0, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
-    )  # fmt: skip
-    total, outer_low = _query_zone(
-        total, none, right, high, q, slope, delta, lse, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset,
-        band_head, scale, C, P, QUERY_FAR, KEY_FAR, DC, own, SEGMENTS, solid_low, solid_high,
-        C2P, P2C, 2, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
-    )  # fmt: skip
+    for zone in tl.static_range(3):
+        end = far if zone == _BEHIND else 0
+        start, stop = _limits(low, left, right, high, zone)
+        total, outer = _query_zone(
+            total, start, stop, q, slope, delta, lse, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset,
+            band_head, scale, C, P, QUERY_FAR + end, KEY_FAR + end, DC, own, SEGMENTS, solid_low, solid_high,
+            C2P, P2C, zone, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
+        )  # fmt: skip
+        if C2P and zone != _BAND:
+            tl.store(OUTER + end + place, outer, mask=rows < length)
     keep = (rows < length)[:, None] & (d < D)[None, :]
     tl.store(DQ + place[:, None] * D + d[None, :], total, mask=keep)
-    if C2P:
-        tl.store(OUTER + place, outer_low, mask=rows < length)
-        tl.store(OUTER + far + place, outer_high, mask=rows < length)
 
 
 @triton.jit
 def _key_zone(
-    total, gained, outer, low, high, k, v, rows, bh, seed, share,
+    total, gained, low, high, k, v, rows, bh, seed, share,
     Q, DOUT, LSE, DELTA, q_row, g_row, length, stride, offset, band_head, scale,
     C, P, QUERY_FAR, KEY_FAR, DP, row_segments, SEGMENTS, solid_low, solid_high,
     C2P: tl.constexpr, P2C: tl.constexpr, ZONE: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -366,6 +386,7 @@ def _key_zone(
 ):  # fmt: skip
     d = tl.arange(0, BLOCK_D)
     far = _far_of(KEY_FAR, bh, rows, length, P2C, ZONE)
+    outer = tl.zeros(rows.shape, tl.float32)
     for start in range(low, high, BLOCK_M):
         start = tl.multiple_of(start, BLOCK_M)
         columns = start + tl.arange(0, BLOCK_M)
@@ -378,7 +399,7 @@ def _key_zone(
             k, q, rows, columns, bh, length, stride, offset, band_head, scale, P, C, QUERY_FAR, row_segments, SEGMENTS,
             solid_low, solid_high, P2C, C2P, ZONE, PRECISION,
         )  # fmt: skip
-        share_of = tl.exp2(scores - lse[None, :] + far[:, None] if P2C and ZONE != 0 else scores - lse[None, :])
+        share_of = tl.exp2(scores - lse[None, :] + far[:, None] if P2C and ZONE != _BAND else scores - lse[None, :])
         gain = tl.dot(v, tl.trans(slope), input_precision=PRECISION)
         dropped = share_of
         if DROPOUT:
@@ -390,7 +411,7 @@ def _key_zone(
         small = ds.to(q.dtype)
         total = tl.dot(small, q, total, input_precision=PRECISION)
         if P2C:
-            if ZONE == 0:
+            if ZONE == _BAND:
                 at = rows.to(tl.int64)[:, None] * stride + columns[None, :] + offset
                 tl.store(DP + bh.to(tl.int64) * band_head + at, small, mask=(rows < length)[:, None])
             else:
@@ -425,28 +446,19 @@ def key_slopes_kernel(
     seed = tl.load(SEED) if DROPOUT else 0
     total = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     gained = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
-    none = tl.zeros([BLOCK_N], tl.float32)
-    total, gained, outer_low = _key_zone(
-        total, gained, none, low, left, k, v, rows, bh, seed, share, Q, DOUT, LSE, DELTA, q_row, g_row, length, stride, offset,
-        band_head, scale, C, P, QUERY_FAR, KEY_FAR, DP, own, SEGMENTS, solid_low, solid_high,
-        C2P, P2C, 2, DROPOUT, D, BLOCK_D, BLOCK_M, PRECISION,
-    )  # fmt: skip
-    total, gained, none = _key_zone(
-        total, gained, none, left, right, k, v, rows, bh, seed, share, Q, DOUT, LSE, DELTA, q_row, g_row, length, stride, offset,
-        band_head, scale, C, P, QUERY_FAR, KEY_FAR, DP, own, SEGMENTS, solid_low, solid_high,
-        C2P, P2C, 0, DROPOUT, D, BLOCK_D, BLOCK_M, PRECISION,
-    )  # fmt: skip
-    total, gained, outer_high = _key_zone(
-        total, gained, none, right, high, k, v, rows, bh, seed, share, Q, DOUT, LSE, DELTA, q_row, g_row, length, stride, offset,
-        band_head, scale, C, P, QUERY_FAR + far, KEY_FAR + far, DP, own, SEGMENTS, solid_low, solid_high,
-        C2P, P2C, 1, DROPOUT, D, BLOCK_D, BLOCK_M, PRECISION,
-    )  # fmt: skip
+    for zone in tl.static_range(3):
+        end = far if zone == _AHEAD else 0  # queries ahead of their key are far beyond the table's last row
+        start, stop = _limits(low, left, right, high, zone)
+        total, gained, outer = _key_zone(
+            total, gained, start, stop, k, v, rows, bh, seed, share, Q, DOUT, LSE, DELTA, q_row, g_row, length, stride, offset,
+            band_head, scale, C, P, QUERY_FAR + end, KEY_FAR + end, DP, own, SEGMENTS, solid_low, solid_high,
+            C2P, P2C, zone, DROPOUT, D, BLOCK_D, BLOCK_M, PRECISION,
+        )  # fmt: skip
+        if P2C and zone != _BAND:
+            tl.store(OUTER + end + place, outer, mask=rows < length)
     keep = (rows < length)[:, None] & (d < D)[None, :]
     tl.store(DK + place[:, None] * D + d[None, :], total, mask=keep)
     _store_rows(DV + b * w_batch + h * w_head, w_row, rows, d, gained, length, D, BLOCK_D)
-    if P2C:
-        tl.store(OUTER + place, outer_low, mask=rows < length)
-        tl.store(OUTER + far + place, outer_high, mask=rows < length)
 
 
 @triton.jit

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from coref_automl.models.disentangled import kernels
 from coref_automl.models.disentangled.layout import CLASS, Bounds, Distances, band_of, geometry
 
 _LOG2E = math.log2(math.e)
+Settings = tuple[int, int, float, float]
+"""Buckets, longest distance, scale, dropout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,32 +87,46 @@ def attend(
     return out
 
 
-class _Launch:
-    """What the launches of one call share: shapes, strides, the band, the options that kernels are built for."""
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What decides how kernels are launched."""
 
-    def __init__(
-        self,
-        query: Tensor,
-        position_key: Tensor,
-        position_query: Tensor,
-        buckets: int,
-        longest: int,
-        scale: float,
-        dropout: float,
-    ) -> None:
-        self.batch, self.length, self.heads, self.size = query.shape
-        distances = Distances(buckets, longest)
-        reach = 2 * distances.longest + 2
-        points = geometry(distances, reach, query.device)
-        self.plan = plan_for(query.dtype, self.size, query.device.type)
+    query: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    c2p: bool
+    p2c: bool
+    distances: Distances
+    scale: float
+    dropout: float
+
+
+@lru_cache(maxsize=256)
+def _launch(shape: _Shape) -> _Launch:
+    return _Launch(shape)
+
+
+def _launch_for(query: Tensor, tables: tuple[Tensor, Tensor], settings: Settings) -> _Launch:
+    buckets, longest, scale, dropout = settings
+    c2p, p2c = (table.numel() > 0 for table in tables)
+    return _launch(_Shape(query.shape, query.dtype, query.device, c2p, p2c, Distances(buckets, longest), scale, dropout))
+
+
+class _Launch:
+    """What the launches of one shape share: the band, distances on the device, the options that kernels are built for."""
+
+    def __init__(self, shape: _Shape) -> None:
+        self.batch, self.length, self.heads, self.size = shape.query
+        self.c2p, self.p2c, self.scale, self.dropout = shape.c2p, shape.p2c, shape.scale, shape.dropout
+        reach = 2 * shape.distances.longest + 2
+        points = geometry(shape.distances, reach, shape.device)
+        self.plan = plan_for(shape.dtype, self.size, shape.device.type)
         self.band = band_of(self.length, points.high, points.low, self.plan.pairs)
         needed = self.band.reach + max(self.plan.band.columns, self.plan.sums.columns) + CLASS
-        self.points = points if needed <= reach else geometry(distances, -(-needed // 1024) * 1024, query.device)
-        self.c2p, self.p2c = position_key.numel() > 0, position_query.numel() > 0
-        self.rows = 2 * distances.span
-        self.scale, self.dropout = scale, dropout
+        self.points = points if needed <= reach else geometry(shape.distances, -(-needed // 1024) * 1024, shape.device)
+        self.rows = 2 * shape.distances.span
         self.far = self.length > min(points.high, points.low)
-        self.precision = "ieee" if query.dtype == torch.float32 else "tf32"
+        self.precision = "ieee" if shape.dtype == torch.float32 else "tf32"
         self.block_d = max(16, 1 << (self.size - 1).bit_length())
 
     def new_band(self, like: Tensor, wanted: bool) -> Tensor:
@@ -117,22 +134,23 @@ class _Launch:
 
     def by_distance(self, table: Tensor) -> Tensor:
         """A position table with a row for every distance."""
-        return table.index_select(0, self.points.rows) if table.numel() else table
+        return table.index_select(0, self.points.rows) if table.numel() else table[None, None]
 
-    def fill(self, x: Tensor, table: Tensor, bounds: list[Tensor], sign: int, wanted: bool) -> tuple[Tensor, Tensor]:
-        """One term as a band, and its values beyond both ends."""
-        band = self.new_band(x, wanted)
-        far = x.new_empty(2 * self.batch * self.heads * self.length if wanted else 0, dtype=torch.float32)
-        if wanted:
+    def bands(self, query: Tensor, key: Tensor, tables: tuple[Tensor, Tensor], bounds: list[Tensor]) -> tuple[Tensor, ...]:
+        """Both position terms as bands, and their values beyond both ends: c2p, p2c, of queries, of keys."""
+        far = query.new_empty(2, 2 * self.batch * self.heads * self.length, dtype=torch.float32)
+        found = (self.new_band(query, self.c2p), self.new_band(key, self.p2c), far[0], far[1])
+        if self.c2p or self.p2c:
             tiles = self.plan.band
-            grid = (CLASS * -(-self.length // (CLASS * tiles.rows)), self.batch * self.heads)
-            kernels.band_kernel[grid](
-                x, table, *bounds[4:], band, far, *_strides(x), table.stride(1), table.stride(0), self.band.size // CLASS,
-                self.length, self.heads, *self.band.words, self.points.center, self.scale * _LOG2E,
-                SIGN=sign, D=self.size, BLOCK_D=self.block_d, BLOCK_A=tiles.rows, BLOCK_U=tiles.columns,
+            grid = (CLASS * -(-self.length // (CLASS * tiles.rows)), self.batch * self.heads, 2)
+            kernels.bands_kernel[grid](
+                query, key, *tables, *bounds[4:], *found, *_strides(query), *_strides(key),
+                *(stride for table in tables for stride in (table.stride(1), table.stride(0))),
+                self.length, self.heads, *self.band.words, self.band.size // CLASS, self.points.center, self.scale * _LOG2E,
+                C2P=self.c2p, P2C=self.p2c, D=self.size, BLOCK_D=self.block_d, BLOCK_A=tiles.rows, BLOCK_U=tiles.columns,
                 PRECISION=self.precision, num_warps=tiles.warps, num_stages=tiles.stages,
             )  # fmt: skip
-        return band, far
+        return found
 
     def far_sums(self, outer: Tensor, x: Tensor) -> Tensor:
         """Sums of `x` over all positions, weighted by what lies beyond both ends: (2, H, D)."""
@@ -173,14 +191,14 @@ def _forward(
     query: Tensor, key: Tensor, value: Tensor, position_key: Tensor, position_query: Tensor, bounds: list[Tensor], seed: Tensor,
     buckets: int, longest: int, scale: float, dropout: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    work = _Launch(query, position_key, position_query, buckets, longest, scale, dropout)
-    c2p, query_far = work.fill(query, work.by_distance(position_key), bounds, 1, work.c2p)
-    p2c, key_far = work.fill(key, work.by_distance(position_query), bounds, -1, work.p2c)
+    work = _launch_for(query, (position_key, position_query), (buckets, longest, scale, dropout))
+    tables = work.by_distance(position_key), work.by_distance(position_query)
+    terms = work.bands(query, key, tables, bounds)
     out = query.new_empty(query.shape)
     lse = query.new_empty(work.batch, work.heads, work.length, dtype=torch.float32)
     grid = (-(-work.length // work.plan.forward.rows), work.batch * work.heads)
     kernels.forward_kernel[grid](
-        query, key, value, c2p, p2c, query_far, key_far, *bounds[:4], out, lse, seed, *_strides(query), *_strides(key),
+        query, key, value, *terms, *bounds[:4], out, lse, seed, *_strides(query), *_strides(key),
         *_strides(value), *_strides(out), *work.numbers(), **work.options(work.plan.forward, "BLOCK_M", "BLOCK_N"),
     )  # fmt: skip
     return out, lse
@@ -191,15 +209,14 @@ def _backward(
     position_query: Tensor, bounds: list[Tensor], seed: Tensor, buckets: int, longest: int, scale: float, dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     slope = _side_by_side(slope)  # that of a sum is one number, repeated
-    work = _Launch(query, position_key, position_query, buckets, longest, scale, dropout)
+    work = _launch_for(query, (position_key, position_query), (buckets, longest, scale, dropout))
     key_table, query_table = work.by_distance(position_key), work.by_distance(position_query)
-    c2p, query_far = work.fill(query, key_table, bounds, 1, work.c2p)
-    p2c, key_far = work.fill(key, query_table, bounds, -1, work.p2c)
+    terms = work.bands(query, key, (key_table, query_table), bounds)
     grid = (-(-work.length // work.plan.query.rows), work.batch * work.heads)
     delta, content = torch.empty_like(lse), lse.new_empty(*lse.shape, work.size)
     dband, outer = work.new_band(query, work.c2p), lse.new_empty(2, *lse.shape)
     kernels.query_slopes_kernel[grid](
-        query, key, value, c2p, p2c, query_far, key_far, *bounds[:4], out, slope, lse, seed, delta, content, dband, outer,
+        query, key, value, *terms, *bounds[:4], out, slope, lse, seed, delta, content, dband, outer,
         *_strides(query), *_strides(key), *_strides(value), *_strides(out), *_strides(slope), *work.numbers(),
         **work.options(work.plan.query, "BLOCK_M", "BLOCK_N"),
     )  # fmt: skip
@@ -211,7 +228,7 @@ def _backward(
     dvalue = torch.empty_like(value)
     grid = (-(-work.length // work.plan.key.rows), work.batch * work.heads)
     kernels.key_slopes_kernel[grid](
-        query, key, value, c2p, p2c, query_far, key_far, *bounds[:4], slope, lse, seed, delta, content, dvalue, dband,
+        query, key, value, *terms, *bounds[:4], slope, lse, seed, delta, content, dvalue, dband,
         outer, *_strides(query), *_strides(key), *_strides(value), *_strides(slope), *_strides(dvalue), *work.numbers(),
         **work.options(work.plan.key, "BLOCK_N", "BLOCK_M"),
     )  # fmt: skip
@@ -227,7 +244,7 @@ def _finish(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of one side and of its position table, from the gradients of its band."""
     if not wanted:
-        return torch.empty_like(x).copy_(content.transpose(1, 2) * work.scale), torch.empty_like(table)
+        return torch.empty_like(x).copy_(content.transpose(1, 2) * work.scale), table.new_empty(0)
     dx, band, points, sums = torch.empty_like(x), work.band, work.points, work.plan.sums
     shapes = {
         "D": work.size, "BLOCK_D": work.block_d, "BLOCK_A": sums.rows, "BLOCK_U": sums.columns, "ROW_BLOCK": tiles.rows,

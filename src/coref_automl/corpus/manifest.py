@@ -1,0 +1,135 @@
+"""The JSON files of preparation, typed. In: manifests, and the facts of shards and inputs. Out: checked objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypedDict
+
+from coref_automl.decoder import decode_stored, read_stored
+from coref_automl.errors import DatasetError
+from coref_automl.store import MANIFEST, read_json
+
+AGAIN = "prepare it again in another folder"
+SHARE = "copy the shares again, or prepare them anew"
+
+
+class InputFacts(TypedDict, total=False):
+    """One file or hub source: its label, the fingerprint of its bytes, its rows, and a fingerprint of what was read."""
+
+    label: str
+    bytes: str
+    rows: int
+    fingerprint: str
+    shards: int
+
+
+class EvalSetFacts(TypedDict, total=False):
+    name: str
+    fingerprint: str
+    bytes: str
+
+
+class MadeFrom(TypedDict, total=False):
+    """Everything that decides a dataset's bytes beside its settings; datasets of earlier versions name less."""
+
+    inputs: list[InputFacts]
+    tokenizer_fingerprint: str
+    eval_sets: list[EvalSetFacts]
+
+
+class _Arrays(TypedDict):
+    seq_len: int
+    blocks: int
+    fingerprint: str
+
+
+class DatasetManifest(_Arrays, MadeFrom, total=False):
+    """What training reads of a dataset's manifest."""
+
+    kind: str
+    tokenizer: str
+    pad_id: int
+    checksums: dict[str, Any]
+
+
+SourceCounts = TypedDict(
+    "SourceCounts", {"name": str, "in": int, "kept": int, "dropped": dict[str, int], "characters": int, "tokens": int}
+)
+
+
+class PreparedManifest(_Arrays, MadeFrom):
+    """What `prepare` prints of a finished dataset."""
+
+    sources: list[SourceCounts]
+    tokens: int
+    padding_share: float
+    mentions: int
+    chains: int
+    settings: dict[str, Any]
+
+
+class _PartCounts(TypedDict):
+    kind: str
+    settings: dict[str, Any]
+
+
+class PartManifest(_PartCounts, MadeFrom, total=False):
+    """A finished share of a dataset."""
+
+    documents: int
+    shards: int
+
+
+class Begun(MadeFrom, total=False):
+    """What an unfinished dataset was begun from."""
+
+    allow_missing: bool
+
+
+class MergeFacts(TypedDict):
+    """What the shares of a dataset have in common."""
+
+    missing: list[str]
+    hub: list[str]
+    made: MadeFrom
+
+
+class ShardFacts(TypedDict):
+    """What reading counted in one shard."""
+
+    rows_so_far: int
+    rows: int
+    documents: int
+    characters: int
+    sources: list[str]
+    dropped: dict[str, dict[str, int]]
+    examples: dict[str, list[tuple[int, str]]]
+
+
+class EncodedFacts(TypedDict):
+    """What encoding found in one shard; `overlap` lists (place, run, source, id, words)."""
+
+    documents: int
+    overlap: list[tuple[int, Any, str, str, str]]
+
+
+def kind_of(folder: Path) -> str:
+    """The kind in a folder's manifest; empty where it says none."""
+    held = read_json(folder / MANIFEST)
+    return str(held.get("kind", "")) if isinstance(held, dict) else ""
+
+
+def read_prepared(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished dataset or share, as `prepare` prints it."""
+    path = folder / MANIFEST
+    held: Any = read_json(path)
+    kind: Any = PreparedManifest if isinstance(held, dict) and "blocks" in held else PartManifest
+    return dict(decode_stored(kind, held, str(path), error=DatasetError, remedy=AGAIN))
+
+
+def read_share(folder: Path) -> PartManifest:
+    return read_stored(folder / MANIFEST, PartManifest, error=DatasetError, remedy=SHARE)
+
+
+def read_shard(path: Path) -> ShardFacts:
+    return read_stored(path, ShardFacts, error=DatasetError, remedy=SHARE)

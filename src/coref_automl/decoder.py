@@ -1,0 +1,310 @@
+"""One typed decoder for records, recipes and stored results. In: plain values and a type. Out: that type, or a `Misfit`.
+
+A `Misfit` says which field is wrong, what was expected and what was found. `config` turns it into an error about a recipe,
+`Record.from_json` and `read_stored` into one about a file. Types: str, int, float, bool, Path, None, Any, Literal, unions,
+tuples, lists, dicts, dataclasses (no unknown keys) and TypedDicts (unknown keys are kept). Numbers are finite and below 2**63.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import operator
+import reprlib
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from coref_automl.errors import InputError
+from coref_automl.store import read_json, read_jsonl
+
+T = TypeVar("T")
+
+SCHEMA = 1
+"""Version of the stored shapes. A file of another version is refused with the command that makes it anew."""
+
+EDITED = "the file was edited, or written by another version"
+_LARGEST = 2**63
+_NAMES: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
+
+Decode = Callable[[Any], Any]
+
+
+class Misfit(Exception):
+    """A value that does not fit its type. `place` grows from the value outwards; `advice` is for whoever wrote the value."""
+
+    def __init__(self, problem: str, advice: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.advice = advice
+        self.place = ""
+
+    def inside(self, part: str) -> Misfit:
+        self.place = part + self.place
+        return self
+
+    def at(self, where: str) -> str:
+        """The clause that names the field and the problem; `where` names the file or the recipe."""
+        place = self.place.removeprefix(".")
+        return f"{f'{where}: {place}' if place else where}{self.problem}"
+
+
+def decode(kind: type[T], value: Any, *, lenient: bool = False) -> T:
+    """The value as this type. `lenient` converts what people write in recipes: text to numbers and paths, lists to tuples."""
+    wanted: Any = kind
+    return typing.cast(T, _decoder(wanted, lenient)(value))
+
+
+def decoder_of(kind: Any) -> Decode:
+    """The function that decodes one stored value of this type, for columns of many; it raises `Misfit`."""
+    return _decoder(kind, False)
+
+
+def decode_stored(kind: type[T], value: Any, where: str, *, error: type[InputError] = InputError, remedy: str = EDITED) -> T:
+    """The value as this type, or an error of one sentence that ends with `remedy`."""
+    if isinstance(value, dict) and type(held := value.get("schema")) is int and held > SCHEMA:
+        raise error(f"{where} was written by a newer version (schema {held}, this one reads {SCHEMA}); update coref-automl.")
+    try:
+        return decode(kind, value)
+    except Misfit as misfit:
+        raise error(f"{misfit.at(where)}; {remedy}.") from misfit
+
+
+def read_stored(path: Path, kind: type[T], *, error: type[InputError] = InputError, remedy: str = EDITED) -> T:
+    """A JSON file that this package wrote, as this type."""
+    try:
+        value = read_json(path)
+    except InputError as unread:
+        raise error(str(unread)) from unread
+    return decode_stored(kind, value, str(path), error=error, remedy=remedy)
+
+
+def read_stored_rows(path: Path, kind: type[T], *, error: type[InputError] = InputError, remedy: str = EDITED) -> Iterator[T]:
+    """The rows of a JSONL file that this package wrote, as this type."""
+    wanted: Any = kind
+    one = _decoder(wanted, False)
+    try:
+        for number, row in enumerate(read_jsonl(path), 1):
+            try:
+                yield one(row)
+            except Misfit as misfit:
+                raise error(f"{misfit.at(f'{path}, line {number}')}; {remedy}.") from misfit
+    except InputError as unread:
+        raise unread if isinstance(unread, error) else error(str(unread)) from unread
+
+
+def nearest(name: Any, known: Iterable[str]) -> str:
+    """A closing sentence for an unknown name, which in YAML may be a date or a number: the nearest known one, or all of them."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name if isinstance(name, str) else shown(name), known, n=1, cutoff=0.5)
+    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."
+
+
+def shown(value: Any) -> str:
+    """A value in an error, however large it is."""
+    try:
+        return reprlib.repr(value) if not isinstance(value, str) else repr(value if len(value) <= 120 else value[:117] + "...")
+    except ValueError:  # Python does not print numbers of more than 4,300 digits
+        return "a number of thousands of digits"
+
+
+@cache
+def hints_of(kind: Any) -> dict[str, Any]:
+    """The types of a dataclass's fields or of a function's arguments."""
+    return typing.get_type_hints(kind)
+
+
+@cache
+def _decoder(kind: Any, lenient: bool) -> Decode:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return _union(arguments, lenient)
+    if origin is typing.Literal:
+        return _literal(arguments)
+    if origin is tuple:
+        return _sequence(arguments, lenient, tuple)
+    if origin is list:
+        return _sequence((*arguments, ...), lenient, list)
+    if origin in (dict, Mapping):
+        return _mapping(arguments, lenient)
+    if typing.is_typeddict(kind):
+        return _open_object(kind, lenient)
+    if dataclasses.is_dataclass(kind):
+        return _record(kind, lenient)
+    return (_lenient if lenient else _strict)(kind)
+
+
+def _unlike(kind: Any, value: Any) -> Misfit:
+    return Misfit(f" should be {_NAMES.get(kind, getattr(kind, '__name__', kind))}, not {shown(value)}")
+
+
+def _strict(kind: Any) -> Decode:
+    """A plain value that JSON holds; it is kept as it is."""
+
+    def decode_plain(value: Any) -> Any:
+        found = type(value)
+        if found is not kind and not (kind is float and found is int):
+            raise _unlike(kind, value)
+        if (found is int and abs(value) >= _LARGEST) or (found is float and not math.isfinite(value)):
+            raise _unlike(kind, value)
+        return value
+
+    def decode_path(value: Any) -> Any:
+        return Path(decode_text(value))
+
+    def decode_none(value: Any) -> Any:
+        if value is not None:
+            raise Misfit(f" should be null, not {shown(value)}")
+
+    if kind is Any:
+        return lambda value: value
+    if kind is types.NoneType:
+        return decode_none
+    if kind is Path:
+        decode_text = _strict(str)
+        return decode_path
+    return decode_plain
+
+
+def _lenient(kind: Any) -> Decode:
+    """A plain value as a recipe or a caller gives it, converted."""
+
+    def decode_plain(value: Any) -> Any:
+        if kind is float and isinstance(value, int | float | str) and not isinstance(value, bool):
+            try:
+                number = float(value)  # YAML reads 5e-5 as text
+            except (ValueError, OverflowError):
+                raise _unlike(kind, value) from None
+            if math.isfinite(number):
+                return number
+        elif kind is Path and isinstance(value, str | Path):
+            return Path(value)
+        elif kind is int and not isinstance(value, bool) and hasattr(value, "__index__"):
+            whole = operator.index(value)  # numpy's integers too
+            if abs(whole) < _LARGEST:
+                return whole
+        elif kind is not int and isinstance(value, kind):
+            return value
+        raise _unlike(kind, value)
+
+    return (lambda value: value) if kind is Any else decode_plain
+
+
+def _union(arguments: tuple[Any, ...], lenient: bool) -> Decode:
+    optional = types.NoneType in arguments
+    inner = [_decoder(kind, lenient) for kind in arguments if kind is not types.NoneType]
+
+    def decode_any(value: Any) -> Any:
+        if value is None and optional:
+            return None
+        for one in inner[:-1]:
+            try:
+                return one(value)
+            except Misfit:
+                continue
+        return inner[-1](value)
+
+    return decode_any
+
+
+def _literal(known: tuple[Any, ...]) -> Decode:
+    def decode_literal(value: Any) -> Any:
+        for one in known:
+            if type(one) is type(value) and one == value:
+                return one
+        raise Misfit(f" cannot be {shown(value)}", nearest(value, map(str, known)))
+
+    return decode_literal
+
+
+def _sequence(arguments: tuple[Any, ...], lenient: bool, build: type) -> Decode:
+    endless = arguments[1:] == (...,)
+    inner = [_decoder(kind, lenient) for kind in (arguments[:1] if endless else arguments)]
+
+    def decode_sequence(value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            raise Misfit(f" should be a list, not {shown(value)}")
+        if not endless and len(value) != len(inner):
+            raise Misfit(f" should have {len(inner)} entries, not {len(value)}")
+        kinds = inner * len(value) if endless else inner
+        at = 0
+        found = []
+        try:
+            for at, one in enumerate(kinds):
+                found.append(one(value[at]))
+        except Misfit as misfit:
+            raise misfit.inside(f"[{at}]") from None
+        return build(found)
+
+    return decode_sequence
+
+
+def _mapping(arguments: tuple[Any, ...], lenient: bool) -> Decode:
+    inner = _decoder(arguments[1], lenient)
+
+    def decode_mapping(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise _no_object(value, lenient)
+        return {key: _inside(inner, entry, key) for key, entry in value.items()}
+
+    return decode_mapping
+
+
+def _inside(inner: Decode, value: Any, key: Any) -> Any:
+    try:
+        return inner(value)
+    except Misfit as misfit:
+        raise misfit.inside(f".{key}") from None
+
+
+def _no_object(value: Any, lenient: bool) -> Misfit:
+    return Misfit(f" should {'hold `key: value` lines' if lenient else 'be an object'}, not {shown(value)}")
+
+
+def _open_object(kind: Any, lenient: bool) -> Decode:
+    inner = {key: _decoder(hint, lenient) for key, hint in hints_of(kind).items()}
+    required = sorted(kind.__required_keys__)
+
+    def decode_open(value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise _no_object(value, lenient)
+        for key in required:
+            if key not in value:
+                raise _missing(key)
+        return {key: _inside(inner[key], entry, key) if key in inner else entry for key, entry in value.items()}
+
+    return decode_open
+
+
+def _record(kind: Any, lenient: bool) -> Decode:
+    fields = dataclasses.fields(kind)
+    inner = {field.name: _decoder(hints_of(kind)[field.name], lenient) for field in fields}
+    required = [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+
+    def decode_record(value: Any) -> Any:
+        if lenient and isinstance(value, kind):
+            return value
+        if not isinstance(value, Mapping):
+            raise _no_object(value, lenient)
+        found = {}
+        for key, entry in value.items():
+            if (one := inner.get(key)) is None:
+                raise Misfit(f": unknown key {shown(key)}", nearest(key, inner))
+            try:
+                found[key] = one(entry)
+            except Misfit as misfit:
+                raise misfit.inside(f".{key}") from None
+        for key in required:
+            if key not in found:
+                raise _missing(key)
+        return kind(**found)
+
+    return decode_record
+
+
+def _missing(key: str) -> Misfit:
+    return Misfit(f": the key {key!r} is missing", "Give it in the recipe or as an option.")

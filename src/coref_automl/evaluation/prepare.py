@@ -1,0 +1,304 @@
+"""Build evaluation sets. In: sources, annotated files and tasks. Out: a frozen `EvalSet`.
+
+Texts of `--source` are held-out documents, chosen by id with the rule that keeps them out of training data.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from coref_automl import config, store
+from coref_automl.corpus.clean import Filters, is_empty, normalise, reason_to_drop
+from coref_automl.corpus.holdout import LEAST, SHARE, limits, rank
+from coref_automl.corpus.sources import inputs_of, read_input
+from coref_automl.errors import EvalSetError, FolderError, RecipeError
+from coref_automl.evaluation import answers, manifest
+from coref_automl.evaluation.evalset import KIND, EvalSet, freeze
+from coref_automl.evaluation.tasks import TASKS
+from coref_automl.evaluation.tasks.real import PER_DOCUMENT
+from coref_automl.evaluation.tasks.task import (
+    Choices,
+    ClozeTask,
+    Entry,
+    Found,
+    PlainText,
+    ReadDocument,
+    Rows,
+    read_document,
+    read_rows,
+    spread,
+)
+from coref_automl.locks import claimed
+from coref_automl.progress import Progress, quiet
+from coref_automl.records import ClozeItem, Document, Task
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from coref_automl.korean import Tagger
+
+E = TypeVar("E", bound=Entry)
+
+
+@dataclass(frozen=True, slots=True)
+class EvalRecipe:
+    """What `prepare eval` is asked for.
+
+    `models` name tokenizers: noun tables are built for each, and distances are counted in tokens of the first, the reference.
+    `sources` give the texts of `real` and `real-far`. `gold` and `lambada` are files of those tasks (`local:PATH` or a path; for
+    lambada also `ko-lambada` on the hub and `bundled:cloze`); `files` are those of any other task, as `TASK=PATH`. Only
+    held-out documents of a source are used, the ones that `prepare mlm|entity|combined` leaves out; `all_documents` uses every
+    one, for texts that nothing trains on. `limit` bounds the rows of each file or hub source. At most `per_source` real items per
+    source and `per_document` per document; at most `per_bucket` far items per source and bucket. `single_entry` keeps real items
+    whose answer is one vocabulary entry of the reference tokenizer: with that vocabulary, strict cannot reach the others.
+    """
+
+    models: tuple[str, ...]
+    tasks: tuple[Task, ...] = ("real", "real-far")
+    sources: tuple[str, ...] = ()
+    gold: tuple[str, ...] = ()
+    lambada: tuple[str, ...] = ()
+    field: str | None = None
+    limit: int | None = None
+    holdout: float = SHARE
+    least: int = LEAST
+    all_documents: bool = False
+    per_source: int = 1_600
+    per_bucket: int = 400
+    per_document: int = PER_DOCUMENT
+    single_entry: bool = False
+    seed: int = 0
+    files: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        config.typed(self)
+        if not self.models:
+            raise RecipeError("Name the model whose tokenizer is the reference, with --model.")
+        for entry in self.files:
+            config.choose(entry.partition("=")[0], {name: task for name, task in TASKS.items() if task.rows}, "task with files")
+        for task in self.tasks:
+            config.choose(task, TASKS, "task")
+            if self.asks_for_items and not self.inputs(task):
+                raise RecipeError(f"The task {task} needs {_option(TASKS[task])}; name one, or leave the task out.")
+        if not 0 <= self.holdout <= 0.5:
+            raise RecipeError(f"--holdout is a share between 0 and 0.5, not {self.holdout}.")
+        if min(self.per_source, self.per_bucket, self.per_document, self.limit or 1) < 1:
+            raise RecipeError("The limits of rows, and of items per source, per bucket and per document, are 1 or more.")
+        if self.seed < 0:
+            raise RecipeError(f"--seed should be 0 or more, not {self.seed}.")
+
+    @property
+    def asks_for_items(self) -> bool:
+        return bool(self.sources or self.gold or self.lambada or self.files)
+
+    def inputs(self, task: Task) -> tuple[str, ...]:
+        """Where a task finds its documents: the sources, or files of its own."""
+        if TASKS[task].rows is None:
+            return self.sources
+        named = {"gold": self.gold, "lambada": self.lambada}.get(task, ())
+        return (*named, *(path for name, _, path in (entry.partition("=") for entry in self.files) if name == task))
+
+
+def _option(task: ClozeTask) -> str:
+    if task.rows is None:
+        return "--source"
+    return f"--{task.name}" if task.name in ("gold", "lambada") else f"files ({task.name}=PATH)"
+
+
+def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | None = None) -> EvalSet:
+    """Build and freeze a set. A finished one of the same settings and inputs is returned as it is; new models add noun tables.
+
+    Without sources and files, `out` is a finished set and only gets the noun tables of the models.
+    """
+    from coref_automl.korean import Tagger, default_cache
+    from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
+
+    recipe, out = config.expect(recipe, EvalRecipe, "prepare_eval"), config.as_path(out, "out")
+    progress = progress or quiet()
+    tokenizers = [load_tokenizer(model) for model in recipe.models]
+    tagger = Tagger(default_cache())
+    if recipe.asks_for_items:
+        settings = manifest.settings(recipe, tokenizer_fingerprint(tokenizers[0]))
+        with claimed(out, KIND):
+            if not store.is_done(out):
+                built = _Builder(recipe, tokenizers[0], tagger, progress)
+                built.build()
+                freeze(out, built.used(), built.items, manifest.facts(recipe, settings, built.items, built.drops, built.sources))
+        if changed := manifest.difference({**manifest.ADDED, **EvalSet.open(out).manifest.get("settings", {})}, settings):
+            raise FolderError(f"{out} is frozen, but {changed}; choose another --out, or remove {out} to make it again.")
+    evalset = EvalSet.open(out)
+    for tokenizer in progress.track(tokenizers, "Noun tables", len(tokenizers), "tokenizers"):
+        answers.table_for(tokenizer, evalset.folder, {}, tagger)
+    return evalset
+
+
+_COUNTS = {"documents", "held out", "kept", "rows"}
+"""What a source's counts hold beside the reasons for its drops."""
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Collects the items of a set, the documents behind them, and every drop with its reason."""
+
+    recipe: EvalRecipe
+    reference: PreTrainedTokenizerFast
+    tagger: Tagger
+    progress: Progress
+    documents: dict[str, Document] = field(default_factory=dict)
+    items: dict[Task, list[ClozeItem]] = field(default_factory=dict)
+    drops: dict[str, Counter[str]] = field(default_factory=dict)
+    sources: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def build(self) -> None:
+        tasks = [task for name, task in TASKS.items() if name in self.recipe.tasks]
+        if in_texts := [task for task in tasks if task.rows is None]:
+            self._read_texts(in_texts)
+        for task in tasks:
+            if task.rows is not None:
+                self._read_files(task, task.rows)
+        for task in tasks:
+            self._limit(task)
+            if not self.items.get(task.name):
+                why = manifest.reasons(self._unread() + self.drops.get(task.name, Counter()))
+                raise EvalSetError(
+                    f"No {task.name} item came out of these inputs (dropped: {why}); give longer texts, or more of them."
+                )
+        self.items = {task.name: self.items[task.name] for task in tasks}
+
+    def used(self) -> list[Document]:
+        held = {item.document for items in self.items.values() for item in items}
+        return [document for document in self.documents.values() if document.id in held]
+
+    def _unread(self) -> Counter[str]:
+        """Rows that never became a document, by reason."""
+        drops: Counter[str] = Counter()
+        for counts in self.sources.values():
+            drops.update({reason: count for reason, count in counts.items() if reason not in _COUNTS})
+        return drops
+
+    def _choices(self, *, single_entry: bool) -> Choices:
+        allowed = answers.answers(self.reference, self.tagger) if single_entry else None
+        return Choices(self.recipe.seed, self.recipe.per_document, allowed)
+
+    def _read_texts(self, tasks: Sequence[ClozeTask]) -> None:
+        """Documents of `--source`: read and tagged once for all tasks."""
+        texts = read_texts(self.recipe, self.progress)
+        for source in texts.seen:
+            chosen = {} if self.recipe.all_documents else {"held out": texts.held_out[source]}
+            self.sources[source] = {
+                "documents": texts.seen[source],
+                **chosen,
+                "kept": texts.kept[source],
+                **texts.drops.get(source, {}),
+            }
+        choices = self._choices(single_entry=self.recipe.single_entry)
+        for entry, read in self._read(map(PlainText, texts.documents), "Finding items in texts"):
+            for task in tasks:
+                self._take(task.name, task.find(read, entry, choices))
+
+    def _read_files(self, task: ClozeTask, rows: Rows) -> None:
+        """Annotated files of one task."""
+        choices = self._choices(single_entry=False)
+        for name in self.recipe.inputs(task.name):
+            label = manifest.label(name)
+            entries, drops = read_rows(rows.open(name), rows.read, label)
+            self._count(task.name, drops)
+            self.sources[label] = {"rows": len(entries) + drops.total(), "kept": len(entries), **drops}
+            for entry, read in self._read(entries, f"Finding {task.name} items in {label}"):
+                self._take(task.name, task.find(read, entry, choices))
+
+    def _read(self, entries: Iterable[E], what: str) -> Iterator[tuple[E, ReadDocument]]:
+        """Tag and measure documents. Of two with one id the first is used, and the second is counted."""
+        fresh: list[E] = []
+        for entry in entries:
+            document = entry.document
+            if document.id not in self.documents:
+                self.documents[document.id] = document
+                fresh.append(entry)
+            else:
+                held = self.sources.setdefault(document.source, {})
+                held["the id of an earlier document"] = held.get("the id of an earlier document", 0) + 1
+        tags = self.tagger.tag(entry.document.text for entry in fresh)
+        pairs = zip(fresh, tags, strict=True)
+        for entry, found in self.progress.track(pairs, what, len(fresh), "documents"):
+            yield entry, read_document(entry.document, found, self.reference)
+
+    def _take(self, task: Task, found: Found) -> None:
+        self.items.setdefault(task, []).extend(found.items)
+        self._count(task, found.drops)
+
+    def _count(self, task: Task, drops: Counter[str]) -> None:
+        self.drops.setdefault(task, Counter()).update(drops)
+
+    def _limit(self, task: ClozeTask) -> None:
+        """Keep at most so many items of each part, in the order in which they were found."""
+        found = self.items.get(task.name, [])
+        if task.limit is None or not found:
+            return
+        parts: dict[object, list[ClozeItem]] = {}
+        for item in found:
+            parts.setdefault(task.limit.part(item), []).append(item)
+        most = int(getattr(self.recipe, task.limit.setting))
+        kept = {item.id for items in parts.values() for item in spread(items, most, self.recipe.seed)}
+        self.items[task.name] = [item for item in found if item.id in kept]
+        self._count(task.name, +Counter({task.limit.reason: len(found) - len(kept)}))
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Documents of the sources. `seen`, `held_out` and `kept` count rows by source, `drops` by source and reason.
+
+    Documents that belong to training data are not drops.
+    """
+
+    documents: list[Document] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+    held_out: Counter[str] = field(default_factory=Counter)
+    kept: Counter[str] = field(default_factory=Counter)
+    drops: dict[str, Counter[str]] = field(default_factory=dict)
+
+
+def read_texts(recipe: EvalRecipe, progress: Progress) -> Texts:
+    """Two passes: every id of a source decides which of them are held out. A document says which source it belongs to."""
+    allowed: dict[str, int] | None = None
+    if not recipe.all_documents:
+        ids = ((document.source, document.id) for document in _documents(recipe, None))
+        seen = progress.track(ids, "Choosing held-out documents", unit="documents")
+        allowed = limits(seen, share=recipe.holdout, least=recipe.least)
+    texts = Texts()
+    known_ids: set[str] = set()
+    known_texts: set[str] = set()
+    for document in progress.track(_documents(recipe, texts), "Reading held-out documents", unit="documents"):
+        texts.seen[document.source] += 1
+        if allowed is not None and rank(document.id) > allowed[document.source]:
+            continue
+        texts.held_out[document.source] += allowed is not None
+        text = normalise(document.text)
+        reason = is_empty(text) if recipe.all_documents else reason_to_drop(text, Filters())
+        if reason is None and document.id in known_ids:
+            reason = "the id of an earlier document"
+        if reason is None and text in known_texts:
+            reason = "the text of an earlier document"
+        if reason:
+            texts.drops.setdefault(document.source, Counter())[reason] += 1
+            continue
+        known_ids.add(document.id)
+        known_texts.add(text)
+        texts.kept[document.source] += 1
+        texts.documents.append(Document(document.id, document.source, text, document.title))
+    return texts
+
+
+def _documents(recipe: EvalRecipe, texts: Texts | None) -> Iterator[Document]:
+    for part in (part for name in recipe.sources for part in inputs_of(name)):
+        for entry in islice(read_input(part, field=recipe.field), recipe.limit):
+            if isinstance(entry, Document):
+                yield entry
+            elif texts is not None:
+                texts.seen[entry.source] += 1
+                texts.drops.setdefault(entry.source, Counter())[entry.reason] += 1

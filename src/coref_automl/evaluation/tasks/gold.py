@@ -1,0 +1,198 @@
+"""Gold items. In: texts with annotated entities (`clusters` of {start, end, text, entity}). Out: hidden mentions, with the
+entities of the text as candidates.
+
+A hidden mention names one entity: not a pronoun, not nested in another mention, short enough to be scored as a word. A label such
+as `B+C` means a group: its mentions are never hidden and are neither candidates nor antecedents. A surface of two entities is
+ambiguous: it is left out of both groups and never hidden.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+
+from coref_automl.evaluation.tasks.task import (
+    INSIDE_WORD,
+    ClozeTask,
+    Found,
+    ReadDocument,
+    Row,
+    Rows,
+    Span,
+    draw_lot,
+    local_rows,
+    opens_word,
+)
+from coref_automl.records import ClozeItem, Document
+
+VERSION = 1
+PER_DOCUMENT = 3
+LONGEST = 8
+"""Characters of the longest surface: a word, or a name with its title (김 첨지). Longer ones are descriptions, not names."""
+
+PRONOUNS = frozenset(
+    word
+    for line in (
+        "나 내 난 날 저 제 전 절 너 네 넌 널 그 그녀 그이 그네 자기 자신 당신 우리 저희 너희 누구 이이 저이",
+        "그대 자네 얘 걔 쟤 이 본인 그들 그녀들 우리들 저희들 너희들 자기네 우리네 이들 저들 그대들 당신들 이것 그것 저것",
+    )
+    for word in line.split()
+)
+"""Forms that are pronouns whatever the tagger says of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One annotated mention."""
+
+    start: int
+    end: int
+    entity: str
+
+    @property
+    def span(self) -> Span:
+        return self.start, self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Annotated:
+    """A text with its mentions; `cluster` is the novel."""
+
+    document: Document
+    cluster: str
+    mentions: tuple[Named, ...]
+
+
+def gold_items(read: ReadDocument, gold: Annotated, *, seed: int, per_document: int = PER_DOCUMENT) -> Found:
+    drops: Counter[str] = Counter()
+    single = [mention for mention in gold.mentions if not is_group(mention.entity)]
+    drops["names a group of entities"] = len(gold.mentions) - len(single)
+    surfaces = _surfaces(read, single)
+    shared = {form for form, count in Counter(form for forms in surfaces.values() for form in forms).items() if count > 1}
+    groups = {entity: tuple(form for form in forms if form not in shared) for entity, forms in surfaces.items()}
+    groups = {entity: forms for entity, forms in groups.items() if forms}
+    fit: list[ClozeItem] = []
+    for mention in single:
+        others = [other.span for other in single if other.entity == mention.entity and not _overlap(other, mention)]
+        reason = _unfit(read, mention, gold.mentions, shared)
+        if reason is None and not others:
+            reason = "the only mention of its entity"
+        if reason is None and len(groups) < 2:
+            reason = "fewer than two entities to choose from"
+        if reason:
+            drops[reason] += 1
+        else:
+            fit.append(_item(read, gold, mention, others, groups))
+    chosen = _by_entity(fit, seed)[:per_document]
+    drops[f"over {per_document} mentions of its text"] += len(fit) - len(chosen)
+    return Found(sorted(chosen, key=lambda item: item.start), +drops)
+
+
+def is_group(entity: str) -> bool:
+    return "+" in entity
+
+
+def is_pronoun(read: ReadDocument, span: Span) -> bool:
+    """Only words of the list (나, 그 자신), or a span in which the tagger sees pronouns alone."""
+    if all(word in PRONOUNS for word in read.text[span[0] : span[1]].split()):
+        return True
+    touching = (read.tags.spans[:, 0] < span[1]) & (read.tags.spans[:, 1] > span[0])
+    held = [int(start) for start, _ in read.pronouns if span[0] <= start < span[1]]
+    return bool(held) and int(touching.sum()) == len(held)
+
+
+def _surfaces(read: ReadDocument, single: list[Named]) -> dict[str, tuple[str, ...]]:
+    """The short surfaces of each entity that are not pronouns; entities in the order of their first mention."""
+    found: dict[str, dict[str, None]] = {}
+    for mention in sorted(single, key=lambda mention: mention.span):
+        form = read.text[mention.start : mention.end]
+        if not _too_long(form) and not is_pronoun(read, mention.span):
+            found.setdefault(mention.entity, {})[form] = None
+    return {entity: tuple(forms) for entity, forms in found.items()}
+
+
+def _unfit(read: ReadDocument, mention: Named, everyone: tuple[Named, ...], shared: set[str]) -> str | None:
+    form = read.text[mention.start : mention.end]
+    if not opens_word(read.text, mention.start):
+        return INSIDE_WORD
+    if is_pronoun(read, mention.span):
+        return "a pronoun"
+    if _too_long(form):
+        return f"over {LONGEST} characters or two words"
+    if any(other is not mention and _overlap(other, mention) for other in everyone):
+        return "nested in another mention or around one"
+    return "its surface names another entity too" if form in shared else None
+
+
+def _too_long(form: str) -> bool:
+    return len(form) > LONGEST or len(form.split()) > 2
+
+
+def _overlap(one: Named, other: Named) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
+def _item(
+    read: ReadDocument, gold: Annotated, mention: Named, others: list[Span], groups: dict[str, tuple[str, ...]]
+) -> ClozeItem:
+    measured = sorted((read.distance(span, mention.span), span) for span in others)
+    distance, antecedent = measured[0]
+    right = groups[mention.entity]
+    wrong = [forms for entity, forms in groups.items() if entity != mention.entity]
+    return ClozeItem(
+        id=read.item_id("gold", VERSION, mention.span),
+        task="gold",
+        document=read.document.id,
+        cluster=gold.cluster,
+        source=read.document.source,
+        start=mention.start,
+        end=mention.end,
+        answer=read.text[mention.start : mention.end],
+        tag=read.tag_of(mention.span),
+        candidates=(right, *wrong),
+        antecedent=antecedent,
+        distance=distance,
+        pronoun_between=read.pronoun_between(antecedent, mention.span),
+    )
+
+
+def _by_entity(items: list[ClozeItem], seed: int) -> list[ClozeItem]:
+    """In random order, a first item of every entity before a second of any."""
+    taken: Counter[tuple[str, ...]] = Counter()
+    order: list[tuple[int, int, ClozeItem]] = []
+    for item in sorted(items, key=lambda item: draw_lot(seed, item.id)):
+        order.append((taken[item.candidates[0]], len(order), item))
+        taken[item.candidates[0]] += 1
+    return [item for _, _, item in sorted(order, key=lambda entry: entry[:2])]
+
+
+def read_annotated(row: Row, number: int, name: str) -> Annotated | str:
+    """A row whose mentions are where their offsets say, or why it is not one: a wrong offset discredits the whole row."""
+    text, clusters = row.get("text"), row.get("clusters")
+    if not isinstance(text, str) or not isinstance(clusters, list):
+        return "text or clusters are missing"
+    if not unicodedata.is_normalized("NFC", text):
+        return "not composed (NFC), so that its offsets would move"
+    mentions: dict[Named, None] = {}
+    for place, cluster in enumerate(clusters):
+        for entry in cluster:
+            try:
+                start, end, said = int(entry["start"]), int(entry["end"]), str(entry["text"])
+            except (TypeError, KeyError, ValueError):
+                return "a mention without start, end and text"
+            if not said or text[start:end] != said:
+                return "a mention is not where its offsets say"
+            mentions[Named(start, end, str(entry.get("entity", place)))] = None
+    title = str(row.get("novel") or row.get("title") or "")
+    identity = str(row.get("doc_id") or row.get("id") or number)
+    return Annotated(Document(f"{name}-{identity}", name, text, title), title or f"{name}-{identity}", tuple(mentions))
+
+
+TASK = ClozeTask(
+    name="gold",
+    label="Gold",
+    version=VERSION,
+    find=lambda read, entry, choices: gold_items(read, entry, seed=choices.seed),
+    rows=Rows(lambda name: local_rows(name, needs=("text", "clusters")), read_annotated),
+)

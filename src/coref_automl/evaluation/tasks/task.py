@@ -1,0 +1,225 @@
+"""What a task is, and what all tasks share. In: a document, its tags, a reference tokenizer. Out: hidden spans as ClozeItems.
+
+A task finds items in one document at a time. This module gives it the document with mentions, pronouns and distances already
+computed, item ids, candidates, a seeded order, and the rows of annotated files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.corpus.chains import Mention, mentions, pronouns
+from coref_automl.corpus.files import files_of
+from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, kind_of
+from coref_automl.errors import SourceError
+from coref_automl.korean import Tags
+from coref_automl.models.vocabulary import tokenize
+from coref_automl.records import ClozeItem, Document
+from coref_automl.store import fingerprint
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+Span = tuple[int, int]
+Row = dict[str, Any]
+T = TypeVar("T")
+
+MOST_CANDIDATES = 20
+
+INSIDE_WORD = "begins inside a word"
+NO_CHOICE = "no other noun to choose from"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The items of one document, and for each reason how many nouns (or mentions) gave none."""
+
+    items: list[ClozeItem] = field(default_factory=list)
+    drops: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What `prepare eval` asks of every task. `answers`: the only words that may be hidden; None allows any."""
+
+    seed: int = 0
+    per_document: int = 3
+    answers: Collection[str] | None = None
+
+
+class Entry(Protocol):
+    """What a task reads: a document, with annotations where the task has files of its own."""
+
+    @property
+    def document(self) -> Document: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlainText:
+    """A document of `--source`, without annotations."""
+
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Annotated files of a task's own: `open` reads the rows of a name, `read` makes an entry of a row or says why not."""
+
+    open: Callable[[str], Iterator[Row | str]]
+    read: Callable[[Row, int, str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most `recipe.<setting>` items of each part of a set; the others are counted under `reason`."""
+
+    setting: str
+    part: Callable[[ClozeItem], object]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClozeTask:
+    """One task: how its items are found, and what may answer them.
+
+    `find` makes the items of one read document. Without `rows` the task reads the texts of `--source`. `version` is part of every
+    item's id: raise it when the rules change, so that items of two rules are never taken for one another. `any_word` lets every
+    vocabulary entry answer, not nouns alone. `label` names the task in tables.
+    """
+
+    name: str
+    label: str
+    version: int
+    find: Callable[[ReadDocument, Any, Choices], Found]
+    rows: Rows | None = None
+    limit: Limit | None = None
+    any_word: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadDocument:
+    """Everything that tasks ask of a document, computed once. Distances count the reference tokens between two spans.
+
+    `opening` holds for every character the first token of a span that begins there, `closing` for every place the token after one
+    that ends there: `Pieces.cover` for all places at once.
+    """
+
+    document: Document
+    tags: Tags
+    opening: list[int]
+    closing: list[int]
+    mentions: tuple[Mention, ...]
+    pronouns: NDArray[np.int32]
+    identity: str
+
+    @property
+    def text(self) -> str:
+        return self.document.text
+
+    def distance(self, one: Span, other: Span) -> int:
+        before, after = sorted((one, other))
+        return max(0, self.opening[after[0]] - self.closing[before[1]])
+
+    def pronoun_between(self, one: Span, other: Span) -> bool:
+        before, after = sorted((one, other))
+        starts = self.pronouns[:, 0]
+        return bool(((starts >= before[1]) & (starts < after[0])).any())
+
+    def tag_of(self, span: Span) -> str:
+        """NNP if the span touches a name, NNG if it touches another noun, else empty."""
+        tags = {mention.tag for mention in self.mentions if mention.start < span[1] and span[0] < mention.end}
+        return "NNP" if "NNP" in tags else "NNG" if tags else ""
+
+    def item_id(self, task: str, version: int, span: Span) -> str:
+        return fingerprint(f"{task}/{version}", self.identity, span)
+
+
+def read_document(document: Document, tags: Tags, reference: PreTrainedTokenizerFast) -> ReadDocument:
+    pieces = tokenize(reference, document.text)
+    places = np.arange(len(document.text) + 1)
+    blanks = np.bincount(pieces.starts[pieces.starts == pieces.ends], minlength=len(places))
+    return ReadDocument(
+        document=document,
+        tags=tags,
+        opening=(np.searchsorted(pieces.ends, places, "right") - blanks).tolist(),
+        closing=np.searchsorted(pieces.starts, places, "left").tolist(),
+        mentions=tuple(mentions(document.text, tags)),
+        pronouns=pronouns(tags),
+        identity=fingerprint(document.text),
+    )
+
+
+def draw_lot(*parts: str | int) -> bytes:
+    """A hash of the parts to sort by: a random order that is always the same."""
+    return hashlib.blake2b("\0".join(map(str, parts)).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def choose_candidates(
+    answer: str, words: Iterable[str], *, draw: tuple[str | int, ...], first: Iterable[str] = ()
+) -> tuple[tuple[str], ...]:
+    """The answer, then up to 19 other words, none containing or contained in it: those in `first`, then a random sample."""
+    leading = [word for word in dict.fromkeys(first) if is_apart(word, answer)]
+    others = sorted({word for word in words if is_apart(word, answer)} - set(leading), key=lambda word: draw_lot(*draw, word))
+    return tuple((word,) for word in [answer, *leading, *others][:MOST_CANDIDATES])
+
+
+def opens_word(text: str, start: int) -> bool:
+    """Whether no letter or digit precedes this place."""
+    return start == 0 or not text[start - 1].isalnum()
+
+
+def is_apart(word: str, answer: str) -> bool:
+    """Whether neither word contains the other."""
+    return bool(word) and word not in answer and answer not in word
+
+
+def spread(items: Iterable[ClozeItem], most: int | None, seed: int) -> list[ClozeItem]:
+    """At most this many items, a first one of every document before a second of any: intervals depend on clusters."""
+    order: list[tuple[int, bytes, ClozeItem]] = []
+    taken: Counter[str] = Counter()
+    for item in sorted(items, key=lambda item: draw_lot(seed, item.id)):
+        order.append((taken[item.document], draw_lot(seed, item.id), item))
+        taken[item.document] += 1
+    return [item for _, _, item in sorted(order, key=lambda entry: entry[:2])[:most]]
+
+
+def local_rows(place: str, *, needs: Sequence[str]) -> Iterator[Row | str]:
+    """Every row of the files a path, folder or glob names, or why it is not one. A first row without the needed columns is an
+    error: it is the wrong file."""
+    for path in files_of(place.removeprefix("local:")):
+        yield from _file_rows(path, needs)
+
+
+def read_rows(rows: Iterable[Row | str], read: Callable[[Row, int, str], T | str], name: str) -> tuple[list[T], Counter[str]]:
+    """What `read` makes of each row of the source `name`, in order; rows without an entry are counted by reason."""
+    found: list[T] = []
+    drops: Counter[str] = Counter()
+    for number, row in enumerate(rows):
+        entry = row if isinstance(row, str) else read(row, number, name)
+        if isinstance(entry, str):
+            drops[entry] += 1
+        else:
+            found.append(entry)
+    return found, drops
+
+
+def _file_rows(path: Path, needs: Sequence[str]) -> Iterator[Row | str]:
+    reader = READERS.get(kind_of(path))
+    if reader is None:
+        raise SourceError(f"{path} is of an unknown kind; known are {KNOWN}.")
+    number = 0
+    try:
+        for number, row in reader(path):
+            if isinstance(row, dict) and number == 1 and (missing := [name for name in needs if name not in row]):
+                raise SourceError(f"{path} has no column {missing[0]!r}; its rows hold {', '.join(row) or 'nothing'}.")
+            yield row
+    except (*BROKEN, ValueError) as error:
+        raise SourceError(f"{path} breaks off after line {number} ({error}); fetch it again.") from error

@@ -1,0 +1,141 @@
+"""Losses and optional training techniques. In: logits, gold labels, a model. Out: a loss, averaged weights, rows to repeat.
+
+LOSSES names the losses. `Average` is the exponential moving average of all weights: it is scored and kept in place of the last
+step's. `pushed` is one adversarial step (FGM) on the word embeddings. Hard negatives are the no_relation rows that the model
+took most surely for a relation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from coref_automl.relation.labels import NO_RELATION
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LossSettings:
+    """`smoothing` gives that share of the target to all labels alike; `gamma` is for focal, `weights` (a label) for balanced."""
+
+    smoothing: float = 0.0
+    gamma: float = 2.0
+    weights: Any | None = None
+
+
+PLAIN = LossSettings()
+
+
+def cross_entropy(logits: Any, gold: Any, settings: LossSettings = PLAIN) -> Any:
+    """The mean over rows."""
+    return functional.cross_entropy(logits, gold, label_smoothing=settings.smoothing)
+
+
+def focal(logits: Any, gold: Any, settings: LossSettings = PLAIN) -> Any:
+    """A row counts (1 - p)^gamma of its cross-entropy, p the probability of its gold label: what is easy is left alone."""
+    each = functional.cross_entropy(logits, gold, label_smoothing=settings.smoothing, reduction="none")
+    right = functional.log_softmax(logits, -1).gather(1, gold[:, None])[:, 0].exp()
+    return ((1 - right) ** settings.gamma * each).mean()
+
+
+def class_balanced(logits: Any, gold: Any, settings: LossSettings = PLAIN) -> Any:
+    """The mean over rows, each weighted by its label: rare labels count more."""
+    return functional.cross_entropy(logits, gold, weight=settings.weights, label_smoothing=settings.smoothing)
+
+
+LOSSES: dict[str, Callable[[Any, Any, LossSettings], Any]] = {
+    "cross-entropy": cross_entropy,
+    "focal": focal,
+    "class-balanced": class_balanced,
+}
+
+
+def effective_number_weights(gold: NDArray[np.int64], labels: int, beta: float) -> NDArray[np.float32]:
+    """(1 - beta) / (1 - beta^n) for a label with n rows: repeats of a label bring less and less that is new.
+
+    The mean over rows is 1, so that the rate means what it means without weights; a label without rows is given one.
+    """
+    counts = np.maximum(np.bincount(gold, minlength=labels), 1)
+    weights = (1 - beta) / (1 - beta**counts)
+    return np.asarray(weights / weights[gold].mean(), np.float32)
+
+
+def r_drop(first: Any, second: Any) -> Any:
+    """How far two passes of the same rows under different dropout are apart: the mean of both Kullback-Leibler divergences."""
+    p, q = functional.log_softmax(first, -1), functional.log_softmax(second, -1)
+    forth = functional.kl_div(q, p, log_target=True, reduction="batchmean")
+    back = functional.kl_div(p, q, log_target=True, reduction="batchmean")
+    return (forth + back) / 2
+
+
+def masked(logits: Any, bias: Any, gold: Any | None = None) -> Any:
+    """Logits with the label mask of each row's type pair. In training the gold label stays possible."""
+    if gold is None:
+        return logits + bias
+    own = torch.zeros_like(bias).scatter_(1, gold[:, None], 1.0).bool()
+    return logits + torch.where(own & (bias <= -1e3), torch.zeros_like(bias), bias)
+
+
+class Average:
+    """The moving average of a model's weights. Early on it follows faster, or the first weights would stay in it too long."""
+
+    def __init__(self, model: Any, decay: float) -> None:
+        self._weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._decay = decay
+        self.held = [weight.detach().clone() for weight in self._weights]
+
+    def follow(self, step: int) -> None:
+        """After the optimizer's step with this number, from 1."""
+        decay = min(self._decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(self.held, [weight.detach() for weight in self._weights], 1 - decay)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The model with its average; its own weights come back afterwards."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for weight, average in zip(self._weights, self.held, strict=True):
+            own = weight.detach().clone()
+            weight.detach().copy_(average)
+            average.copy_(own)
+
+    def load(self, held: list[Any]) -> None:
+        for average, value in zip(self.held, held, strict=True):
+            average.copy_(value)
+
+
+@contextmanager
+def pushed(table: Any, epsilon: float) -> Iterator[None]:
+    """The word embeddings `epsilon` up the gradient that a backward pass left on them; a second pass adds to all gradients."""
+    before = table.detach().clone()
+    with torch.no_grad():
+        table.add_(table.grad * (epsilon / (table.grad.norm() + 1e-12)))
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            table.copy_(before)
+
+
+def margins(logits: Any) -> Any:
+    """How far the best relation stands above no_relation (a tensor, a row each); large where the model sees a relation."""
+    return logits[:, NO_RELATION + 1 :].amax(1) - logits[:, NO_RELATION]
+
+
+def hard_negatives(gold: NDArray[np.int64], margin: NDArray[np.floating], share: float) -> NDArray[np.int64]:
+    """The `share` of no_relation rows with the largest margin, in row order; rows not seen yet (NaN) are never chosen."""
+    negatives = np.flatnonzero((gold == NO_RELATION) & ~np.isnan(margin))
+    count = int(share * len(negatives))
+    hardest = negatives[np.argsort(-margin[negatives], kind="stable")[:count]]
+    return np.sort(hardest).astype(np.int64)

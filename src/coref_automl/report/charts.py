@@ -1,0 +1,326 @@
+"""Charts as Vega-Lite specifications. In: rows of plain values. Out: dictionaries, and the script that draws them offline.
+
+The specifications are plain Vega-Lite; the runtime (Vega, Vega-Lite, Vega-Embed; 0.9 MB) comes out of vl-convert, one package.
+Colours, fonts and axes are set by the page, which knows whether it is dark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from coref_automl.report.language import Say
+
+Rows = list[dict[str, Any]]
+HOW_TO_GET = "pip install 'coref-automl[report]'"
+MOST_BANDS = 4
+"""Lines above which bands would only cover each other."""
+_NEAR = 0.12
+"""The share of a chart's height within which names would cover each other."""
+STATES = {
+    "complete": {"ko": "끝까지", "en": "complete"},
+    "pruned": {"ko": "중단", "en": "pruned"},
+    "failed": {"ko": "실패", "en": "failed"},
+    "running": {"ko": "진행 중", "en": "running"},
+}
+"""How a trial ended, in both languages."""
+STATE_COLORS = {"complete": "#1a9a6c", "pruned": "#8a94a6", "failed": "#d1495b"}
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+
+
+@cache
+def runtime() -> str | None:
+    """The drawing library as one script; None where vl-convert is not installed."""
+    try:
+        import vl_convert
+    except ImportError:
+        return None
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace("</script", "<\\/script")
+
+
+def learning_curve(
+    rows: Rows, say: Say, *, axis: str, bases: Sequence[tuple[str, float]] = (), target: float | None, color: str
+) -> dict[str, Any]:
+    """Lines of runs, with 95% bands where there are few. A row: run, x, value, low, high, name; base where bases are named.
+
+    `bases` are the dashed lines: a name, which is written beside the line unless it is empty, and a height.
+    """
+    x = {"field": "x", "type": "quantitative", "title": axis, "axis": {"format": "~s"}}
+    line = {"field": "run", "type": "nominal", "title": None, "legend": {"orient": "bottom", "columns": 2, "labelLimit": 260}}
+    y = {"field": "value", "type": "quantitative", "title": "%", "scale": {"zero": False}}
+    band = {
+        "mark": {"type": "area", "opacity": 0.16},
+        "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": line},
+    }
+    told = ("name", "run", "base") if any(name for name, _ in bases) else ("name", "run")
+    layers: list[dict[str, Any]] = [
+        *([band] if len({row["run"] for row in rows}) <= MOST_BANDS else []),
+        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": line}},
+        {
+            "mark": {"type": "point", "filled": True, "size": 52, "opacity": 1},
+            "encoding": {"x": x, "y": y, "color": line, "tooltip": _tooltip(say, *told)},
+        },
+    ]
+    base = say("원래 모델", "base model")
+    rules = [(height, [5, 4], f"{base} {name}".rstrip()) for name, height in bases]
+    for height, dash, label in (*rules, *([(target, [1, 3], say("목표", "target"))] if target is not None else [])):
+        layers.append(
+            {
+                "data": {"values": [{"y": height, "label": label}]},
+                "mark": {"type": "rule", "strokeDash": dash, "color": color, "strokeWidth": 1.5},
+                "encoding": {"y": {"field": "y", "type": "quantitative"}, "tooltip": {"field": "label", "title": None}},
+            }
+        )
+    return _spec(rows, [*layers, *_names(bases, [row["value"] for row in rows])], height=250)
+
+
+def _names(bases: Sequence[tuple[str, float]], values: Sequence[float]) -> list[dict[str, Any]]:
+    """The names on dashed lines: at the right end and under the line, where a run that gains is not, or over the lowest of all.
+
+    One just over another stands at the left end, over its line.
+    """
+    heights = [*values, *(height for _, height in bases)]
+    out: list[dict[str, Any]] = []
+    before: float | None = None
+    for name, height in sorted(bases, key=lambda one: one[1]) if any(name for name, _ in bases) else ():
+        near = before is not None and height - before < _NEAR * (max(heights) - min(heights))
+        under = not near and height > min(heights)
+        before = before if near else height
+        side = {
+            "align": "left" if near else "right",
+            **({"baseline": "top", "dy": 3} if under else {"baseline": "bottom", "dy": -2}),
+        }
+        out.append(
+            {
+                "data": {"values": [{"y": height, "label": name}]},
+                "mark": {"type": "text", **side, "fontSize": 11, "color": "#737d8f"},
+                "encoding": {
+                    "x": {"value": 0 if near else "width"},
+                    "y": {"field": "y", "type": "quantitative"},
+                    "text": {"field": "label"},
+                },
+            }
+        )
+    return out
+
+
+def differences(rows: Rows, say: Say) -> dict[str, Any]:
+    """Differences with intervals, a line a checkpoint. A row: name, value, low, high, p, verdict, finding."""
+    y = {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 220}}
+    title = say("기준과의 차이 (점)", "difference from the reference (points)")
+    x = {"field": "value", "type": "quantitative", "title": title}
+    color = {
+        "field": "finding",
+        "type": "nominal",
+        "title": None,
+        "scale": {"domain": ["better", "not shown", "worse"], "range": ["#1a9a6c", "#8a94a6", "#d1495b"]},
+        "legend": None,
+    }
+    tooltip = [
+        *_tooltip(say, "name"),
+        {"field": "p", "title": "p (Holm)", "format": ".4f"},
+        {"field": "verdict", "title": say("판정", "verdict")},
+    ]
+    middle = {"x": x, "y": y, "color": color, "tooltip": tooltip}
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"values": [{"zero": 0}]},
+            "mark": {"type": "rule", "strokeDash": [3, 3]},
+            "encoding": {"x": {"field": "zero", "type": "quantitative"}},
+        },
+        {
+            "mark": {"type": "rule", "strokeWidth": 2.5},
+            "encoding": {**middle, "x": {**x, "field": "low"}, "x2": {"field": "high"}},
+        },
+        {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1}, "encoding": middle},
+    ]
+    return _spec(rows, layers, height=max(90, 26 * len(rows)))
+
+
+def matrix(rows: Rows, names: Sequence[str], say: Say) -> dict[str, Any]:
+    """Row minus column for every pair, green above 0; a dot where it is shown. A row: row, column, value, size, p, shown."""
+    x = {"field": "column", "type": "nominal", "sort": list(names), "title": None, "axis": {"labelAngle": -50, "labelLimit": 190}}
+    y = {"field": "row", "type": "nominal", "sort": list(names), "title": None, "axis": {"labelLimit": 210}}
+    largest = max((entry["size"] for entry in rows), default=1.0) or 1.0
+    paint = {
+        "color": {"condition": {"test": "datum.value > 0", "value": "#1a9a6c"}, "value": "#d1495b"},
+        "opacity": {
+            "field": "size",
+            "type": "quantitative",
+            "scale": {"domain": [0, largest], "range": [0.05, 1]},
+            "legend": None,
+        },
+    }
+    tooltip = [
+        {"field": "row", "title": say("행", "row")},
+        {"field": "column", "title": say("열", "column")},
+        {"field": "value", "title": say("차이", "difference"), "format": "+.2f"},
+        {"field": "p", "title": "p (Holm)", "format": ".4f"},
+    ]
+    dot = {
+        "type": "point",
+        "filled": True,
+        "size": 26,
+        "opacity": 1,
+        "color": "#ffffff",
+        "stroke": "#00000066",
+        "strokeWidth": 0.6,
+    }
+    layers: list[dict[str, Any]] = [
+        {"mark": {"type": "rect", "cornerRadius": 3}, "encoding": {"x": x, "y": y, **paint, "tooltip": tooltip}},
+        {"transform": [{"filter": "datum.shown"}], "mark": dot, "encoding": {"x": x, "y": y, "tooltip": tooltip}},
+    ]
+    return {**_spec(rows, layers, height=max(160, 24 * len(names))), "usermeta": {"broad": True}}
+
+
+def by_distance(rows: Rows, order: Sequence[str], say: Say) -> dict[str, Any]:
+    """Accuracy by distance, a line a model. A row: name, bucket, value, low, high, n."""
+    x = {
+        "field": "bucket",
+        "type": "ordinal",
+        "sort": list(order),
+        "title": say("앞선 언급까지의 거리 (토큰)", "distance to the other mention (tokens)"),
+        "axis": {"labelAngle": 0},
+    }
+    y = {"field": "value", "type": "quantitative", "title": "%", "scale": {"zero": False}}
+    color = {"field": "name", "type": "nominal", "title": None, "legend": {"orient": "bottom", "columns": 2, "labelLimit": 260}}
+    side = {"xOffset": {"field": "name", "type": "nominal"}}
+    tooltip = [*_tooltip(say, "name", "bucket"), {"field": "n", "title": say("문항", "items")}]
+    layers: list[dict[str, Any]] = [
+        {
+            "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.55},
+            "encoding": {"x": x, **side, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": color},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 64, "opacity": 1},
+            "encoding": {"x": x, **side, "y": y, "color": color, "tooltip": tooltip},
+        },
+    ]
+    return _spec(rows, layers, height=280)
+
+
+def trial_history(rows: Rows, say: Say, label: str) -> dict[str, Any]:
+    """Trials in their order and the best so far. A row: study, trial, value, state, best."""
+    x = {"field": "trial", "type": "quantitative", "title": say("시도", "trial"), "axis": {"tickMinStep": 1}}
+    y = {"field": "value", "type": "quantitative", "title": f"{label} %", "scale": {"zero": False}}
+    line = {"field": "study", "type": "nominal", "title": None}
+    words = {"study": say("탐색", "study"), "trial": say("시도", "trial"), "state": say("상태", "state")}
+    tooltip = [{"field": name, "title": word} for name, word in words.items()] + [_value_tooltip(label)]
+    layers = [
+        {
+            "transform": [{"filter": "isValid(datum.best)"}],
+            "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2, "opacity": 0.7},
+            "encoding": {"x": x, "y": {**y, "field": "best"}, "strokeDash": line},
+        },
+        {
+            "transform": [{"filter": "isValid(datum.value)"}],
+            "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
+            "encoding": {"x": x, "y": y, "color": _state(say), "shape": line, "tooltip": tooltip},
+        },
+    ]
+    return _spec(rows, layers, height=260)
+
+
+def trial_courses(rows: Rows, say: Say, label: str) -> dict[str, Any]:
+    """The reports of every trial: where it was cut, and what it would have had to beat. A row: name, step, value, state."""
+    x: dict[str, Any] = {
+        "field": "step",
+        "type": "quantitative",
+        "title": say("예산의 팔분의", "eighths of the budget"),
+        "axis": {"tickCount": 8},
+    }
+    y = {"field": "value", "type": "quantitative", "title": f"{label} %", "scale": {"zero": False}}
+    words = {"name": say("시도", "trial"), "step": x["title"], "state": say("상태", "state")}
+    tooltip = [{"field": name, "title": word} for name, word in words.items()] + [_value_tooltip(label)]
+    by_trial = {"field": "name", "type": "nominal"}
+    layers = [
+        {
+            "mark": {"type": "line", "strokeWidth": 1.4, "opacity": 0.75},
+            "encoding": {"x": x, "y": y, "detail": by_trial, "color": _state(say)},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 30, "opacity": 0.9},
+            "encoding": {"x": x, "y": y, "color": _state(say), "tooltip": tooltip},
+        },
+    ]
+    return _spec(rows, layers, height=260)
+
+
+def importances(rows: Rows, say: Say) -> dict[str, Any]:
+    """A bar a dimension. A row: name, share."""
+    title = say("좋은 시도를 가르는 정도", "how much it sets the good trials apart")
+    encoding = {
+        "y": {"field": "name", "type": "nominal", "sort": "-x", "title": None},
+        "x": {"field": "share", "type": "quantitative", "title": title, "axis": {"format": "%"}},
+        "tooltip": [
+            {"field": "name", "title": say("차원", "dimension")},
+            {"field": "share", "title": say("중요도", "importance"), "format": ".1%"},
+        ],
+    }
+    return _spec(rows, [{"mark": {"type": "bar", "cornerRadiusEnd": 3}, "encoding": encoding}], height=max(90, 24 * len(rows)))
+
+
+def parallel(rows: Rows, names: Sequence[str], say: Say, label: str) -> dict[str, Any]:
+    """A line a trial through all dimensions. A row: name, dimension, place (0 to 1), text, value."""
+    title = say("차원 (아래가 작은 값)", "dimension (small values below)")
+    x = {"field": "dimension", "type": "nominal", "sort": list(names), "title": title, "axis": {"labelAngle": -30, "grid": True}}
+    y = {"field": "place", "type": "quantitative", "axis": None, "scale": {"domain": [-0.05, 1.05]}}
+    color = {"field": "value", "type": "quantitative", "title": f"{label} %", "scale": {"scheme": "viridis", "zero": False}}
+    words = {"name": say("시도", "trial"), "dimension": say("차원", "dimension"), "text": say("값", "value")}
+    tooltip = [{"field": name, "title": word} for name, word in words.items()] + [_value_tooltip(label)]
+    layers = [
+        {
+            "mark": {"type": "line", "strokeWidth": 1.6, "opacity": 0.7},
+            "encoding": {"x": x, "y": y, "color": color, "detail": {"field": "name"}},
+        },
+        {"mark": {"type": "point", "filled": True, "size": 34}, "encoding": {"x": x, "y": y, "color": color, "tooltip": tooltip}},
+    ]
+    return {**_spec(rows, layers, height=280), "usermeta": {"broad": True}}
+
+
+def shares(values: Rows, order: Sequence[str], height: int) -> dict[str, Any]:
+    """Shares side by side, one colour per split, splits in the given order. A row: name, split, share."""
+    splits = list(dict.fromkeys(value["split"] for value in values))
+    return {
+        "$schema": _SCHEMA,
+        "width": "container",
+        "height": height,
+        "data": {"values": values},
+        "mark": {"type": "bar", "cornerRadiusEnd": 2},
+        "encoding": {
+            "y": {"field": "name", "type": "nominal", "sort": list(order), "title": None, "axis": {"labelLimit": 240}},
+            "x": {"field": "share", "type": "quantitative", "title": "%"},
+            "yOffset": {"field": "split", "type": "nominal", "sort": splits},
+            "color": {"field": "split", "type": "nominal", "title": None, "sort": splits, "legend": {"orient": "top"}},
+            "tooltip": [{"field": "name", "title": " "}, {"field": "split", "title": " "}, {"field": "share", "title": "%"}],
+        },
+    }
+
+
+def _tooltip(say: Say, *names: str) -> list[dict[str, Any]]:
+    titles = {
+        "name": say("체크포인트", "checkpoint"),
+        "run": say("학습", "run"),
+        "base": say("원래 모델", "base model"),
+        "bucket": say("거리", "distance"),
+    }
+    numbers = {"value": say("값 %", "value %"), "low": say("하한", "low"), "high": say("상한", "high")}
+    return [
+        *({"field": name, "title": titles[name]} for name in names),
+        *({"field": name, "title": title, "format": ".2f"} for name, title in numbers.items()),
+    ]
+
+
+def _state(say: Say) -> dict[str, Any]:
+    """Colour by how a trial ended, named as the rows name it: in the page's language."""
+    scale = {"domain": [STATES[state][say.lang] for state in STATE_COLORS], "range": list(STATE_COLORS.values())}
+    return {"field": "state", "type": "nominal", "title": None, "scale": scale, "legend": {"orient": "bottom"}}
+
+
+def _value_tooltip(label: str) -> dict[str, Any]:
+    return {"field": "value", "title": f"{label} %", "format": ".2f"}
+
+
+def _spec(rows: Rows, layers: list[dict[str, Any]], *, height: int) -> dict[str, Any]:
+    return {"$schema": _SCHEMA, "width": "container", "height": height, "data": {"values": rows}, "layer": layers}

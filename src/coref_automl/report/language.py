@@ -1,0 +1,55 @@
+"""Words and numbers as pages write them. In: an estimate, a count, a p value. Out: text; Korean and English side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from coref_automl.records import Estimate
+
+Lang = Literal["ko", "en"]
+LANGUAGES: dict[str, Lang] = {"ko": "ko", "en": "en"}
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Picks the page's language where a text is written in both."""
+
+    lang: Lang
+
+    def __call__(self, ko: str, en: str) -> str:
+        return ko if self.lang == "ko" else en
+
+
+def percent(estimate: Estimate) -> str:
+    return f"{100 * estimate.value:.1f}% [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
+
+
+def interval(estimate: Estimate | None) -> str:
+    """A value in percent with its interval, without the sign: tables name the unit in their head."""
+    if estimate is None:
+        return "–"
+    return f"{100 * estimate.value:.1f} [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
+
+
+def points(estimate: Estimate) -> str:
+    """A difference. A bound that rounds to zero keeps its sign (-0.0), because the side of zero decides."""
+    value, low, high = (f"{100 * number + 0.0:+.1f}" for number in (estimate.value, estimate.low, estimate.high))
+    return f"{value} [{low}, {high}]"
+
+
+def p_text(p: float | None) -> str:
+    return "–" if p is None else f"{p:.4f}" if p >= 0.0001 else "<0.0001"
+
+
+def tokens(count: int) -> str:
+    for size, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return str(count)
+
+
+def rounded(count: int) -> int:
+    """Rounded up to two leading digits, for counts that are extrapolated."""
+    size = int(10 ** max(0, len(str(count)) - 2))
+    return -(-count // size) * size

@@ -1,0 +1,144 @@
+"""`compare` and `recommend` for people. In: paths of evaluated checkpoints. Out: records that print themselves."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, compare_group, require_two
+from coref_automl.comparison.groups import choose_group, settle_metric
+from coref_automl.comparison.recommendation import MARGIN, Recommendation, checked_margin, choose_entry
+from coref_automl.comparison.scores import Entry, Group
+from coref_automl.config import as_paths, typed_options
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.report.language import p_text
+from coref_automl.report.sentences import recommendation_sentence
+
+_TITLES = ("checkpoint", "value %", "95% interval", "difference", "p (Holm)", "verdict")
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedComparison(ComparisonTable):
+    """A ComparisonTable that prints as a table."""
+
+    def heading(self) -> str:
+        label = METRICS[self.metric].label
+        where = "all documents" if self.half == "all" else f"{self.half} half"
+        return f"{label} on {self.evalset}, {where}: {self.items:,} items of {self.documents:,} documents"
+
+    def titles(self) -> tuple[str, ...]:
+        """Several references are numbered, because their names would not fit in a column."""
+        return (*_TITLES[:3], "against", *_TITLES[3:]) if len(self.references) > 1 else _TITLES
+
+    def cells(self) -> list[tuple[str, ...]]:
+        numbers = {name: str(number) for number, name in enumerate(self.references, 1)}
+        return [_cells(row, numbers) for row in self.rows]
+
+    def __str__(self) -> str:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for title in self.titles():
+            words = title in ("checkpoint", "verdict")
+            table.add_column(title, justify="left" if words else "right", overflow="fold", no_wrap=not words)
+        for cells in self.cells():
+            table.add_row(*cells)
+        console = Console(file=io.StringIO(), width=118, color_system=None, markup=False, highlight=False)
+        console.print(self.heading())
+        console.print(table)
+        for note in self.notes:
+            console.print(note)
+        lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{title}</th>" for title in self.titles())
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>" for cells in self.cells())
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        return f"<p>{html.escape(self.heading())}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedRecommendation(Recommendation):
+    """A Recommendation with its English sentence, which it prints, notes below."""
+
+    def __str__(self) -> str:
+        return "\n".join([self.sentence, *self.notes])
+
+    def _repr_html_(self) -> str:
+        return f"<p><strong>{html.escape(self.sentence)}</strong></p>" + "".join(
+            f"<p>{html.escape(note)}</p>" for note in self.notes
+        )
+
+
+@typed_options
+def compare(
+    *paths: Any,
+    metric: str | None = None,
+    reference: str | None = None,
+    common: bool = False,
+    evalset: str | None = None,
+    seed: int = 0,
+) -> PrintedComparison:
+    """Compare evaluated checkpoints on the items they share.
+
+    Args:
+        paths: checkpoints, runs, folders of runs, model names; or lists of these.
+        metric: default strict Real@1, or `word` if tokenizers differ.
+        reference: name or path of the checkpoint to compare all others with. Default: the model each one started from; the base
+            model or the first checkpoint if none of those was evaluated.
+        common: if the sets differ, compare on the items that all have in common.
+        evalset: the set to compare on, if the checkpoints were scored on several.
+        seed: of the resampling.
+    """
+    group, notes = choose_group(as_paths(paths, "paths"), common=common, evalset=evalset)
+    require_two(group)
+    metric, more = settle_metric(group, metric)
+    return printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
+
+
+@typed_options
+def recommend(
+    *paths: Any, metric: str | None = None, margin: float = MARGIN, evalset: str | None = None, seed: int = 0
+) -> PrintedRecommendation:
+    """Which of the evaluated checkpoints to keep; `margin` is the loss (a fraction) acceptable to save training."""
+    checked_margin(margin)
+    group, notes = choose_group(as_paths(paths, "paths"), evalset=evalset)
+    metric, more = settle_metric(group, metric)
+    return printed_recommendation(group, metric, margin=margin, seed=seed, notes=(*notes, *more))
+
+
+def printed_comparison(
+    group: Group, metric: str, *, reference: str | Entry | None, common: bool, seed: int, notes: Sequence[str]
+) -> PrintedComparison:
+    table = compare_group(group, metric, reference=reference, common=common, seed=seed, notes=notes)
+    return PrintedComparison(**_values(table))
+
+
+def printed_recommendation(
+    group: Group, metric: str, *, margin: float, seed: int, notes: Sequence[str] = ()
+) -> PrintedRecommendation:
+    found = choose_entry(group, metric, margin=margin, seed=seed, notes=notes).recommendation
+    return PrintedRecommendation(**{**_values(found), "sentence": recommendation_sentence(found, "en")})
+
+
+def _values(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+def _cells(row: ComparisonRow, numbers: Mapping[str, str]) -> tuple[str, ...]:
+    value, answer, several = row.value, row.comparison, len(numbers) > 1
+    first: tuple[str, ...] = (row.name, f"{100 * value.value:.2f}", f"{100 * value.low:.1f} to {100 * value.high:.1f}")
+    if several:
+        first = (*first, numbers[answer.reference] if answer else "")
+    if answer is None:
+        own = f"reference {numbers.get(row.name)}" if several else "the reference"
+        lost = "no base: a new model" if row.scratch else "its base was not evaluated"
+        return (*first, "", "", own if row.name in numbers else lost)
+    change = answer.difference
+    moved = f"{100 * change.value:+.2f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+    return (*first, moved, p_text(answer.p_adjusted), answer.verdict)

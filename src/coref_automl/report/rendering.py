@@ -1,0 +1,136 @@
+"""A page as files. In: a Page. Out: report.md and report.html; the HTML is one file that asks nothing of any network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from coref_automl.report import charts
+from coref_automl.report.language import Say
+from coref_automl.report.page import Charts, Page, Table
+
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def words(say: Say) -> dict[str, Any]:
+    """The page's own words."""
+    return {
+        "contents": say("차례", "contents"),
+        "theme": say("밝게 / 어둡게", "light / dark"),
+        "cannot_tell": say("이 데이터가 말해 주지 못하는 것", "What these data cannot tell"),
+        "no_charts": say("그림을 그리려면 설치하세요:", "To have charts here, run:"),
+        "explorer": say("문항 살펴보기", "Item explorer"),
+        "explorer_intro": say(
+            "모델들이 가장 갈린 문항입니다. 빈칸은 파란색, 앞선 언급은 밑줄, 그 아래는 각 모델의 답 다섯 개입니다.",
+            "The items on which the models part most. The gap is blue, the other mention underlined; below are each model's "
+            "top five.",
+        ),
+        "show": say("보기", "show"),
+        "task": say("과제", "task"),
+        "search": say("찾기", "search"),
+        "more": say("더 보기", "more"),
+        "all_tasks": say("모두", "all"),
+        "which": {
+            "a-not-b": say("A 맞고 B 틀림", "A right, B wrong"),
+            "b-not-a": say("B 맞고 A 틀림", "B right, A wrong"),
+            "both-wrong": say("둘 다 틀림", "both wrong"),
+            "both-right": say("둘 다 맞음", "both right"),
+            "all": say("모두", "all"),
+        },
+        "rank": say("순위", "rank"),
+        "no_rank": say("어휘에 없음", "not in the vocabulary"),
+        "word_rank": say("후보 중", "among candidates"),
+        "distance": say("거리", "distance"),
+        "answer": say("답", "answer"),
+        "others": say("다른 모델의 답", "other models' answers"),
+        "count": say(
+            "{found}개 (가장 갈린 {kept}개 중; 전체 {total}개는 items.jsonl에 있습니다)",
+            "{found} items (of the {kept} most telling; all {total} are in items.jsonl)",
+        ),
+    }
+
+
+def render_markdown(page: Page) -> str:
+    text = _environment().get_template("report.md.j2").render(page=page, ui=words(Say(page.lang)))
+    return re.sub(r"\n{3,}", "\n\n", text.replace("| \n", "|\n")).strip() + "\n"
+
+
+def markdown_table(table: Table) -> str:
+    """One table as Markdown, without its caption."""
+    rule = ("---:" if number in table.numeric else "---" for number in range(len(table.head)))
+    body = ((f"**{_cell(c.text)}**" if c.tone == "strong" else _cell(c.text) for c in line) for line in table.rows)
+    return "\n".join("| " + " | ".join(line) + " |" for line in (map(_cell, table.head), rule, *body))
+
+
+def render_html(page: Page) -> str:
+    """The scripts are named by their hashes in the page's policy: nothing else can run, and nothing can be fetched."""
+    specs = [
+        spec for section in page.sections for block in section.blocks if isinstance(block, Charts) for _, spec in block.charts
+    ]
+    library = charts.runtime() if specs else None
+    scripts = [script for script in (library, _read("page.js")) if script]
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts)
+    ui = words(Say(page.lang))
+    data = {"ui": ui, "charts": specs if library else [], "explorer": page.explorer}
+    return str(
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            page=page,
+            ui=ui,
+            policy=f"{_POLICY} script-src {hashes}",
+            style=_read("style.css"),
+            data=_for_script(data),
+            scripts=scripts,
+            drawn=library is not None,
+            how_to_get=charts.HOW_TO_GET,
+        )
+    )
+
+
+def _for_script(value: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return (
+        text.replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+        .replace("&", "\\u0026")
+        .replace("\u2028", "\\u2028")
+        .replace("\u2029", "\\u2029")
+    )
+
+
+def _read(name: str) -> str:
+    return (TEMPLATES / name).read_text("utf-8")
+
+
+def _environment() -> Any:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    environment.filters["md"] = _markdown
+    environment.filters["cell"] = _cell
+    environment.filters["table"] = markdown_table
+    return environment
+
+
+def _cell(text: str) -> str:
+    return _markdown(text).replace("|", "\\|")
+
+
+def _markdown(text: str) -> str:
+    """Text from the data stays text: no tag, no line break, no emphasis by accident."""
+    plain = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"[\\*`]|(?<!\w)_|_(?!\w)|\](?=\()|^[#>-]", r"\\\g<0>", plain)

@@ -1,0 +1,66 @@
+"""What to do next. In: a Subject, with or without targets. Out: the distance to each target, and actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.report.language import interval, rounded
+from coref_automl.report.page import Block, Cell, Section, Table, row
+from coref_automl.report.subject import Subject
+
+
+def draw(study: Subject) -> Section:
+    """How far the chosen checkpoint is from the target, and what would bring more."""
+    say, target = study.say, study.target
+    blocks: list[Block] = []
+    if target:
+        blocks.append(_against_target(study, target))
+    actions = []
+    it = study.recommendation
+    if it.more_documents and it.promising:
+        actions.append(
+            say(
+                f"평가 문서를 선택 쪽에 약 {rounded(it.more_documents):,}개 더하면 {it.promising}에 대해 더 확실해집니다.",
+                f"Add about {rounded(it.more_documents):,} documents to the select half to be surer about {it.promising}.",
+            )
+        )
+    if len(study.entries) > 1 and any(study.best is entries[-1] for entries in study.runs().values()):
+        actions.append(
+            say(
+                "최고가 학습의 마지막입니다: 더 학습해 볼 만합니다.",
+                "The best checkpoint is the last of its run: longer training may still help.",
+            )
+        )
+    if it.beaten_base is False:
+        actions.append(
+            say(
+                "원래 모델을 이긴 것이 없습니다: 학습률, 데이터, 목표를 바꿔 보세요 (coref-automl tune).",
+                "Nothing beats the base model: change learning rate, data or objective (coref-automl tune).",
+            )
+        )
+    if not study.relation:
+        actions.append(say("고른 체크포인트를 관계 추출로 확인하세요.", "Check the chosen checkpoint on relation extraction."))
+    blocks.append(Table((say("할 일", "action"),), tuple(row(action) for action in actions)))
+    return Section("next", say("다음 할 일", "Next actions"), tuple(blocks))
+
+
+def _against_target(study: Subject, target: Mapping[str, float]) -> Table:
+    say = study.say
+    found = {name: study.chosen.evaluation.estimates.get(name) for name in target}
+    lines = []
+    for name, goal in target.items():
+        estimate = found[name]
+        if estimate is None:
+            told = Cell(say("평가되지 않음", "not run"), "quiet")
+        elif estimate.low >= goal:
+            told = Cell(say("도달", "reached"), "good")
+        elif estimate.high < goal:
+            told = Cell(
+                say(f"{100 * (goal - estimate.value):.1f}점 모자람", f"{100 * (goal - estimate.value):.1f} points short"), "bad"
+            )
+        else:
+            told = Cell(say("구간 안: 아직 알 수 없음", "inside the interval: cannot tell yet"), "quiet")
+        lines.append(row(METRICS[name].label, f"{100 * goal:.1f}", interval(estimate), told))
+    head = (say("수치", "metric"), say("목표 %", "target %"), study.chosen.name, say("판정", "verdict"))
+    return Table(head, tuple(lines), frozenset({1, 2}))

@@ -1,0 +1,46 @@
+"""Is entity training better than the same number of extra MLM tokens? In: a Subject. Out: a verdict per length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coref_automl.comparison.arms import Arm, Versus, arms
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.report.method_pairs import (
+    alike_pairs,
+    by_length,
+    equally_trained_pairs,
+    judged_pairs,
+    no_equal_training,
+    training_text,
+)
+from coref_automl.report.page import Section, Table, Text, question
+from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import lead, rule, versus_head, versus_rows
+
+
+def draw(study: Subject) -> Section | None:
+    """Is entity training better than as much more mlm?"""
+    found, say = arms(study), study.say
+    pairs = alike_pairs(found, lambda a, b: a.objective == "entity" and b.objective == "mlm")
+    judged = judged_pairs(study, pairs)
+    if not judged:
+        return None
+    label = METRICS[study.metric].label
+    told = equally_trained_pairs(judged)
+    first = lead(_own(told), say) if told else no_equal_training(study.say)
+    answer = f"{first} {label}, entity - mlm ({say('점', 'points')}): {by_length(told or judged, study)}."
+    form = say(
+        "Real은 entity가 학습하는 형식 그대로입니다. 바깥의 확인은 gold와 관계 추출입니다.",
+        "Real has the very form that entity trains; gold and relation extraction are the outside checks.",
+    )
+    rows = versus_rows([((a.name, b.name, training_text(a, b, study)), one) for (a, b), one in judged], say)
+    head = versus_head(("entity", "mlm", say("학습량", "training")), "entity", "mlm", say)
+    title = say("entity 학습은 같은 양의 mlm보다 나은가?", "Is entity training better than as much more mlm?")
+    blocks = (Table(head, rows, frozenset({3, 4, 5, 6, 7})), rule([one for _, one in judged], say), Text(form, "quiet"))
+    return question("entity-or-mlm", title, answer, blocks, say("entity와 mlm", "entity or mlm"))
+
+
+def _own(judged: Sequence[tuple[tuple[Arm, Arm], Versus]]) -> list[Versus]:
+    """Those of the study's own base: the first."""
+    return [one for (a, _), one in judged if a.base == judged[0][0][0].base]

@@ -1,0 +1,221 @@
+"""The question of length. In: a Study. Out: does a longer window help, at which distance, and is that a matter of reach?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, last, means, versus
+from coref_automl.comparison.recommendation import eligible_entries
+from coref_automl.comparison.scores import Entry
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.evaluation.tasks.far import BUCKETS
+from coref_automl.report import charts
+from coref_automl.report.language import p_text
+from coref_automl.report.page import Block, Charts, Section, Table, Text, estimate_cells, in_percent, question, row
+from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import checkpoint_cell, lead, phrase, rule, short_cell
+
+_FEWEST = 10
+"""Items below which a bucket of distances is left out."""
+_FAR = ("real_far1_strict", "real_far_word", "real1_strict", "real_word")
+
+
+def draw(study: Subject) -> Section | None:
+    """Does length help, and at which distance?"""
+    if study.alone:
+        return None
+    say, found = study.say, arms(study)
+    pairs = [(b, a) for a, b in combinations(found, 2) if a.length < b.length and (a.method, a.base) == (b.method, b.base)]
+    pairs = [pair for pair in pairs if equally_trained(*pair)]
+    title = say("길이가 도움이 되는가, 어느 거리에서?", "Does length help, and at which distance?")
+    metric = _far_metric(study)
+    if not pairs or metric is None:
+        return _best_by_length(study, title)
+    subsets = _subsets(study, metric)
+    plain = versus(study, pairs, study.metric)
+    far = {name: versus(study, pairs, metric, among=rows) for name, rows in subsets.items()}
+    reach = {inside: _by_reach(study, pairs, metric, inside=inside) for inside in (True, False)}
+    head = (
+        say("긴 것 - 짧은 것", "longer - shorter"), METRICS[study.metric].label, METRICS[metric].label,
+        say("둘 다 닿는 문항", "in reach of both"), say("짧은 쪽은 닿지 않는 문항", "beyond the shorter's reach"),
+    )  # fmt: skip
+    lines = tuple(
+        row(
+            f"{a.name} - {b.length:,}",
+            *(short_cell(column[number], say) for column in (plain, far[""], reach[True], reach[False])),
+        )
+        for number, (a, b) in enumerate(pairs)
+    )
+    buckets = {name: column for name, column in far.items() if name}
+    counts = {name: int((subsets[name] & _of(study, metric) & (study.group.items.halves == "confirm")).sum()) for name in buckets}
+    wide = (say("긴 것 - 짧은 것", "longer - shorter"), *(f"{name} (n {counts[name]:,})" for name in buckets))
+    by_bucket = tuple(
+        row(f"{a.name} - {b.length:,}", *(short_cell(column[number], say) for column in buckets.values()))
+        for number, (a, b) in enumerate(pairs)
+    )
+    caption = say(f"{METRICS[metric].label}, 앞선 언급까지의 거리별", f"{METRICS[metric].label} by distance to the other mention")
+    blocks: tuple[Block, ...] = (
+        Table(head, lines, frozenset(range(1, 5))),
+        Table(wide, by_bucket, frozenset(range(1, len(wide))), caption),
+        rule([one for column in (plain, *far.values(), *reach.values()) for one in column], say),
+        *_values_by_distance(study, metric, found),
+    )
+    return question("lengths", title, _answer(study, pairs, plain, far, reach, metric), blocks, say("길이", "length"))
+
+
+def _answer(
+    study: Subject,
+    pairs: Sequence[tuple[Arm, Arm]],
+    plain: Sequence[Versus | None],
+    far: dict[str, list[Versus | None]],
+    reach: dict[bool, list[Versus | None]],
+    metric: str,
+) -> str:
+    """For the widest pair with the most seeds: on near items, on far ones, in and out of reach, and where it is shown."""
+    say = study.say
+    usable = [number for number, one in enumerate(far[""]) if one is not None]
+    if not usable:
+        return say("먼 문항이 평가되지 않았습니다.", "Far items were not run.")
+    number = max(
+        usable, key=lambda n: (_seeds(far[""][n]), pairs[n][0].length - pairs[n][1].length, pairs[n][0].objective == "entity")
+    )
+    a, b = pairs[number]
+    told = [f"{a.method} {a.length:,} - {b.length:,}"]
+    for name, one in (
+        (METRICS[study.metric].label, plain[number]),
+        (METRICS[metric].label, far[""][number]),
+        (say("둘 다 닿는 곳", "where both reach"), reach[True][number]),
+        (say("짧은 쪽이 닿지 않는 곳", "beyond the shorter's reach"), reach[False][number]),
+    ):
+        if one is not None:
+            told.append(f"{name} {phrase(one, say)}")
+    seen = [name for name, column in far.items() if name and (one := column[number]) is not None and one.answer.shown]
+    where = (
+        say(
+            f" 따로 볼 때 차이가 보이는 거리: {', '.join(seen)}.",
+            f" Taken one by one, it is shown at distances {', '.join(seen)}.",
+        )
+        if seen
+        else ""
+    )
+    first = lead([one for one in far[""] if one is not None], say)
+    if _seeds(far[""][number]) > 1:
+        first = f"{METRICS[metric].label}: {first}"
+    return f"{first} {told[0]} ({say('점', 'points')}): {'; '.join(told[1:])}.{where}"
+
+
+def _by_reach(study: Subject, pairs: Sequence[tuple[Arm, Arm]], metric: str, *, inside: bool) -> list[Versus | None]:
+    """Pairs on the items that the shorter's window holds, or on those it does not; every pair has its own items."""
+    out: list[Versus | None] = []
+    for pair in pairs:
+        beyond = np.any([last(entries).out_of_reach for entries in pair[1].runs.values()], axis=0)
+        rows = ~beyond if inside else beyond
+        enough = int((rows & _of(study, metric) & (study.group.items.halves == "confirm")).sum()) >= _FEWEST
+        out += versus(study, [pair], metric, among=rows) if enough else [None]
+    return out
+
+
+def _values_by_distance(study: Subject, metric: str, found: Sequence[Arm]) -> list[Block]:
+    """Accuracy by distance of every arm, means over seeds, all items."""
+    sides = [[last(entries) for entries in arm.runs.values()] for arm in found]
+    firm = {arm.name for arm in found if arm.seeds > 1}
+    return by_distance(study, metric, [arm.name for arm in found], sides, drawn=firm)
+
+
+def by_distance(
+    study: Subject, metric: str, names: Sequence[str], sides: Sequence[Sequence[Entry]], *, drawn: set[str] | None = None
+) -> list[Block]:
+    """A chart of those `drawn` (of all, where none is named) and a table of all."""
+    say = study.say
+    columns = {name: means(study, sides, metric, among=rows) for name, rows in _subsets(study, metric).items() if name}
+    if not columns:
+        return []
+    values = [
+        {"name": names[number], "bucket": bucket, "n": value.n, **in_percent(value)}
+        for bucket, column in columns.items()
+        for number, value in enumerate(column)
+        if value is not None
+    ]
+    plotted = [entry for entry in values if not drawn or entry["name"] in drawn]
+    title = say(f"거리별 {METRICS[metric].label}", f"{METRICS[metric].label} by distance")
+    counts = {entry["bucket"]: entry["n"] for entry in values}
+    cells = {bucket: estimate_cells(column) for bucket, column in columns.items()}
+    lines = tuple(row(name, *(cells[bucket][number] for bucket in columns)) for number, name in enumerate(names))
+    head = (say("모델", "model"), *(f"{bucket} (n {counts.get(bucket, 0):,})" for bucket in columns))
+    note = Text(say("값은 모든 문항에 대한 것(%)입니다.", "Values are on all items (%)."), "quiet")
+    return [
+        Charts(((title, charts.by_distance(plotted, list(columns), say)),), wide=True),
+        Table(head, lines, frozenset(range(1, len(head))), title),
+        note,
+    ]
+
+
+def _best_by_length(study: Subject, title: str) -> Section | None:
+    """Without arms to pair: the best checkpoint of each window length against each other."""
+    say = study.say
+    by_length: dict[int, list[Entry]] = {}
+    for entry in eligible_entries(study.group):
+        by_length.setdefault(entry.evaluation.seq_len, []).append(entry)
+    peaks = [study.peak(entries) for _, entries in sorted(by_length.items())]
+    blocks: list[Block] = []
+    if len(peaks) > 1:
+        answers = study.judged(peaks[0], peaks[1:])
+        cells = estimate_cells([answer.difference if answer else None for answer in answers], difference=True)
+        first = peaks[0].evaluation.seq_len
+        head = (
+            say("길이", "length"), say("그 길이의 최고", "best of it"),
+            say(f"차이 (기준 {first} 토큰)", f"difference from {first} tokens"), "p (Holm)", say("판정", "verdict"),
+        )  # fmt: skip
+        lines = tuple(
+            row(
+                f"{peak.evaluation.seq_len}",
+                peak.name,
+                cell,
+                p_text(one.p_adjusted if one else None),
+                checkpoint_cell(one, say),
+            )
+            for peak, cell, one in zip(peaks[1:], cells, answers, strict=True)
+        )
+        blocks.append(Table(head, lines, frozenset({0, 2, 3})))
+        answer = say(
+            "길이만 다른 학습이 없어, 길이마다 최고인 체크포인트끼리 견줍니다.",
+            "No runs differ in length alone, so the best checkpoint of each length is compared.",
+        )
+    else:
+        answer = say(
+            "평가된 길이가 하나뿐이라 길이끼리 비교할 수 없습니다.", "Only one window length was evaluated: nothing to compare."
+        )
+    if (metric := _far_metric(study)) is not None:
+        shown = list(dict.fromkeys([*(e for e in (study.base,) if e), study.chosen, *peaks]))[:6]
+        blocks += by_distance(study, metric, [entry.name for entry in shown], [[entry] for entry in shown])
+    return question("lengths", title, answer, tuple(blocks), say("길이", "length"))
+
+
+def _far_metric(study: Subject) -> str | None:
+    """The far items where they were run, else Real; `word` where tokenizers differ."""
+    several = study.group.tokenizers > 1
+    usable = [name for name in _FAR if study.group.has(name) and (not several or METRICS[name].rule == "word")]
+    return usable[0] if usable else None
+
+
+def _subsets(study: Subject, metric: str) -> dict[str, NDArray[np.bool_]]:
+    """All items of the metric under "", then each bucket of distances that has enough of them."""
+    distances, rows = study.group.items.facts["distance"], _of(study, metric)
+    out: dict[str, NDArray[np.bool_]] = {"": rows}
+    for low, high in BUCKETS:
+        inside = np.asarray((distances >= low) & (distances < high))
+        if int((inside & rows).sum()) >= _FEWEST:
+            out[f"{low:,}–{high - 1:,}"] = inside
+    return out
+
+
+def _of(study: Subject, metric: str) -> NDArray[np.bool_]:
+    return np.asarray(study.group.items.facts["task"] == METRICS[metric].task)
+
+
+def _seeds(one: Versus | None) -> int:
+    return one.seeds if one is not None else 0

@@ -1,0 +1,33 @@
+"""The best twenty checkpoints against each other. In: a Subject. Out: a matrix of paired differences."""
+
+from __future__ import annotations
+
+from coref_automl.comparison.differences import ALPHA
+from coref_automl.report import charts
+from coref_automl.report.page import Charts, Section, Text
+from coref_automl.report.subject import Subject
+
+
+def draw(study: Subject) -> Section | None:
+    found, say = study.matrix(), study.say
+    if found is None:
+        return None
+    entries, gaps, ps = found
+    names = [entry.name for entry in entries]
+    pairs = [(i, j) for i in range(len(names)) for j in range(len(names)) if i != j]
+    rows = [
+        {"row": names[i], "column": names[j], "value": round(100 * float(gaps[i, j]), 3), "p": float(ps[i, j])} for i, j in pairs
+    ]
+    marked = [
+        {**entry, "size": round(100 * abs(float(gaps[i, j])), 3), "shown": bool(ps[i, j] < ALPHA)}
+        for entry, (i, j) in zip(rows, pairs, strict=True)
+    ]
+    known = sum(bool(entry["shown"]) for entry in marked) // 2
+    told = say(
+        f"선택 쪽에서 앞선 것과 원래 모델, 모두 {len(names)}개의 짝 {len(rows) // 2}개 중 차이가 보이는 짝은 {known}개입니다 "
+        f"(점으로 표시, 모든 짝에 대한 Holm).",
+        f"Of the {len(rows) // 2} pairs of {len(names)} (the highest on select, and the base), {known} are shown to differ (a "
+        f"dot marks them; Holm over all pairs). Green: the row is above the column; red: below.",
+    )
+    title = say("짝 비교 행렬", "Pair by pair")
+    return Section("matrix", title, (Text(told), Charts(((title, charts.matrix(marked, names, say)),), wide=True)))

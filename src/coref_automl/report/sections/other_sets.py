@@ -1,0 +1,34 @@
+"""Other evaluation sets under the same paths. In: a Subject. Out: the recommendation on each, in a table."""
+
+from __future__ import annotations
+
+from coref_automl.comparison.groups import settle_metric
+from coref_automl.comparison.recommendation import choose_entry
+from coref_automl.errors import ComparisonError
+from coref_automl.report.page import Section, Table, row
+from coref_automl.report.sentences import recommendation_sentence
+from coref_automl.report.subject import Subject
+
+
+def draw(study: Subject) -> Section | None:
+    if not study.others:
+        return None
+    say = study.say
+    lines = []
+    for group in study.others:
+        try:
+            metric, _ = settle_metric(group, None)
+            told = recommendation_sentence(
+                choose_entry(group, metric, margin=study.margin, seed=study.seed).recommendation, say.lang
+            )
+        except ComparisonError as error:
+            told = str(error)
+        lines.append(row(group.evalset, group.fingerprint[:12], group.scorer, str(len(group.entries)), told))
+    head = (
+        say("세트", "set"),
+        say("문항 지문", "items"),
+        say("채점기", "scorer"),
+        say("평가", "evaluations"),
+        say("추천", "recommendation"),
+    )
+    return Section("other-sets", say("다른 평가 세트", "Other evaluation sets"), (Table(head, tuple(lines), frozenset({3})),))

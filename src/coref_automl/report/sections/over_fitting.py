@@ -1,0 +1,217 @@
+"""The question of over-fitting. In: a Study. Out: curves by checkpoint; the peak (on select) against the last (confirm)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coref_automl.comparison.arms import Arm, Pick, Versus, arms, means, versus
+from coref_automl.comparison.differences import finding
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.records import Estimate
+from coref_automl.report.language import Say, interval, p_text, points
+from coref_automl.report.page import Block, Cell, Section, Table, Text, question, row
+from coref_automl.report.subject import Subject, label
+from coref_automl.report.verdicts import family, lead, verdict_cell
+
+
+def draw(study: Subject) -> Section | None:
+    """When does over-fitting start?"""
+    say = study.say
+    runs = None if study.alone else _runs_table(study)
+    if runs is None:
+        return None
+    curved = [] if METRICS[study.metric].parts else [arm.with_curve() for arm in arms(study)]
+    several = [arm for arm in curved if len(arm.steps()) > 1]
+    title = say("과적합은 언제 시작되는가?", "When does over-fitting start?")
+    blocks: list[Block] = []
+    answer, told = _of_runs(study), ""
+    if several:
+        curves = {arm: _curve(study, arm) for arm in several}
+        peaks = {arm: _peak(values) for arm, values in curves.items()}
+        falls = _falls(study, several, peaks)
+        answer = f"{_of_arms(study, several, _rising(study, several, curves, peaks), peaks, falls)} {answer}"
+        blocks += [_curve_table(study, several, curves, peaks), _fall_table(study, several, peaks, falls)]
+        told = family(falls, say)
+    note = say(
+        "최고는 선택 쪽 절반에서 찾고, 최고와 마지막의 차이는 확인 쪽 절반에서 재므로 최고를 골랐다는 이유로 부풀지 않습니다.",
+        "The peak is found on the select half and its lead over the last measured on confirm, so that choosing it does not "
+        "flatter it.",
+    )
+    return question("over-fitting", title, answer, (*blocks, runs, Text(note + told, "quiet")), say("과적합", "over-fitting"))
+
+
+def _curve(study: Subject, arm: Arm) -> list[Estimate | None]:
+    """Means over seeds on the select half, a value a checkpoint."""
+    return means(study, [list(step.values()) for step in arm.steps()], study.metric, half="select")
+
+
+def _peak(values: Sequence[Estimate | None]) -> int:
+    """The highest; the earlier of equals."""
+    return max(range(len(values)), key=lambda number: (one.value if (one := values[number]) else 0.0, -number))
+
+
+def _falls(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int]) -> list[Versus | None]:
+    """Peak minus last of each arm; None where the last is the peak."""
+
+    def at(arm: Arm, number: int) -> Pick:
+        wanted = {id(entry) for entry in arm.steps()[number].values()}
+        return lambda entries: next(entry for entry in entries if id(entry) in wanted)
+
+    asked = [arm for arm in several if peaks[arm] != len(arm.steps()) - 1]
+    picks = [(at(arm, peaks[arm]), at(arm, -1)) for arm in asked]
+    found = versus(study, [(arm, arm) for arm in asked], study.metric, picks=picks)
+    fallen = dict(zip(asked, found, strict=True))
+    return [fallen.get(arm) for arm in several]
+
+
+def _ends_highest(values: Sequence[Estimate | None]) -> bool:
+    """Is no checkpoint higher than the last? One as high may come before it."""
+    return bool(values) and (values[-1].value if values[-1] else 0.0) >= max(one.value if one else 0.0 for one in values)
+
+
+def _rising(study: Subject, several: Sequence[Arm], curves: dict[Arm, list[Estimate | None]], peaks: dict[Arm, int]) -> str:
+    """In how many methods no checkpoint is above the last on the select half."""
+    count = len(several)
+    highest = [arm for arm in several if _ends_highest(curves[arm])]
+    still, tied = len(highest), sum(peaks[arm] != len(arm.steps()) - 1 for arm in highest)
+    ties = f" (in {tied} as high as an earlier one)" if tied and count > 1 else " (as high as an earlier one)" if tied else ""
+    return study.say(
+        f"선택 쪽 절반에서 마지막 체크포인트가 가장 높은 것은 방법과 길이 {count}가지 중 "
+        + (f"{still}가지입니다" if still else "하나도 없습니다")
+        + (f" ({tied}가지는 앞선 것과 같은 높이)." if tied else "."),
+        f"On the select half the last checkpoint is the highest in {still or 'none'} of {count} methods and lengths{ties}."
+        if count > 1
+        else f"On the select half the last checkpoint of the one method is {'' if still else 'not '}the highest{ties}.",
+    )
+
+
+def _of_arms(study: Subject, several: Sequence[Arm], rising: str, peaks: dict[Arm, int], falls: Sequence[Versus | None]) -> str:
+    """Of methods with several seeds: where the fall is shown. Of single seeds: where they stood highest, no verdict."""
+    say = study.say
+    firm = [(arm, one) for arm, one in zip(several, falls, strict=True) if arm.seeds > 1]
+    if not firm:
+        return f"{lead([], say)} {rising}"
+    shown = [
+        f"{arm.name} ({say('최고 에폭', 'peak at epoch')} {_when(arm, peaks[arm])}, {points(one.answer.interval)})"
+        for arm, one in firm
+        if one is not None and one.answer.shown and one.answer.difference > 0
+    ]
+    if shown:
+        return f"{rising} " + say(
+            f"떨어짐이 보이는 것: {', '.join(shown)}.", f"A fall from the peak is shown in {', '.join(shown)}."
+        )
+    could = [one.answer.detectable for _, one in firm if one is not None and one.answer.detectable]
+    limit = (
+        say(f" (약 {100 * max(could):.1f}점이면 보였을 것)", f" (about {100 * max(could):.1f} points could be shown)")
+        if could
+        else ""
+    )
+    return f"{rising} " + say(
+        f"최고에서 떨어짐은 시드가 둘 이상인 {len(firm)}가지 중 어디에서도 보이지 않습니다{limit}.",
+        f"A fall from the peak is shown in none of the {len(firm)} with several seeds{limit}."
+        if len(firm) > 1
+        else f"A fall from the peak is not shown in the one with several seeds{limit}.",
+    )
+
+
+def _of_runs(study: Subject) -> str:
+    """Every run by itself, one test a run that peaked before its end."""
+    found = study.recommendation.over_fitting
+    fallen = [one.run for one in found if one.shown]
+    tests = sum(one.comparison is not None for one in found)
+    told = "1 test" if tests == 1 else f"{tests} tests"
+    if fallen:
+        return study.say(
+            f"학습 하나씩 보면(Holm, 검정 {tests}개) 과적합이 보이는 학습: {', '.join(fallen)}.",
+            f"Run by run (Holm over {told}), over-fitting is shown in {', '.join(fallen)}.",
+        )
+    if not tests:
+        return study.say("어느 학습이나 마지막이 최고입니다.", "Every run is at its highest at its end.")
+    return study.say(
+        f"학습 하나씩 보면(Holm, 검정 {tests}개) 과적합이 보이는 학습은 없습니다.",
+        f"Run by run (Holm over {told}), over-fitting is shown in none.",
+    )
+
+
+def _curve_table(
+    study: Subject, several: Sequence[Arm], curves: dict[Arm, list[Estimate | None]], peaks: dict[Arm, int]
+) -> Table:
+    """Values on the select half by checkpoint; the peak is marked."""
+    say = study.say
+    width = max(len(arm.steps()) for arm in several)
+    lines = []
+    for arm in several:
+        cells = [
+            Cell(f"{_when(arm, n)}: {interval(value)}", "strong" if n == peaks[arm] else "")
+            for n, value in enumerate(curves[arm])
+        ]
+        lines.append(row(arm.name, *cells, *([Cell("–", "quiet")] * (width - len(cells)))))
+    numbers = (say(f"{n + 1}번째", f"checkpoint {n + 1}") for n in range(width))
+    caption = say(
+        f"{METRICS[study.metric].label}, 선택 쪽 절반, 시드 평균, 에폭: 값; 굵은 것이 최고",
+        f"{METRICS[study.metric].label} on select, means over seeds, epoch: value; the peak in bold",
+    )
+    return Table((say("방법과 길이", "method, length"), *numbers), tuple(lines), frozenset(range(1, width + 1)), caption)
+
+
+def _fall_table(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int], falls: Sequence[Versus | None]) -> Table:
+    say = study.say
+    lines = []
+    for arm, one in zip(several, falls, strict=True):
+        end = len(arm.steps()) - 1
+        if peaks[arm] == end:
+            told, change = Cell(say("마지막이 최고", "the last is the peak"), "quiet"), "–"
+        else:
+            told, change = verdict_cell(one, say), points(one.answer.interval) if one else "–"
+            if one is not None and one.answer.shown:
+                told = _fallen(say) if one.answer.difference > 0 else _risen(say)
+        lines.append(row(arm.name, str(arm.seeds), _when(arm, peaks[arm]), _when(arm, end), change, told))
+    head = (
+        say("방법과 길이", "method, length"), say("시드", "seeds"), say("최고 (에폭)", "peak (epoch)"), say("마지막", "last"),
+        say("최고 - 마지막 (확인 쪽, 점)", "peak - last (confirm, points)"), say("판정", "verdict"),
+    )  # fmt: skip
+    return Table(head, tuple(lines), frozenset({1, 4}))
+
+
+def _fallen(say: Say) -> Cell:
+    return Cell(say("과적합: 떨어짐이 보임", "over-fitting: the fall is shown"), "bad")
+
+
+def _risen(say: Say) -> Cell:
+    return Cell(say("마지막이 더 좋음", "the last is better"), "good")
+
+
+def _when(arm: Arm, number: int) -> str:
+    made = next(iter(arm.steps()[number].values())).evaluation.provenance
+    return f"{round(made.epoch, 2):g}" if made else str(number + 1)
+
+
+def _runs_table(study: Subject) -> Table | None:
+    """Every run by itself: peak against last, Holm over the runs."""
+    found, say = study.recommendation.over_fitting, study.say
+    if not found:
+        return None
+    lines = []
+    for one, (peak, end) in zip(found, study.choice.falls, strict=True):
+        if one.comparison is None:
+            told = Cell(say("마지막이 최고", "the last is the peak"), "quiet")
+        elif one.shown:
+            told = _fallen(say)
+        elif finding(one.comparison) == "worse":
+            told = _risen(say)
+        else:
+            told = Cell(say("보이지 않음", "not shown") + _could(one.comparison.detectable, study), "quiet")
+        change = points(one.comparison.difference) if one.comparison else "–"
+        p = p_text(one.comparison.p_adjusted if one.comparison else None)
+        lines.append(row(one.run, label(peak), label(end), change, p, told))
+    head = (
+        say("학습", "run"), say("최고 (선택 쪽)", "peak (select)"), say("마지막", "last"),
+        say("최고 - 마지막 (확인 쪽, 점)", "peak - last (confirm, points)"), "p (Holm)", say("판정", "verdict"),
+    )  # fmt: skip
+    return Table(head, tuple(lines), frozenset({3, 4}), say("학습마다", "run by run"))
+
+
+def _could(detectable: float | None, study: Subject) -> str:
+    if detectable is None:
+        return ""
+    return study.say(f" (보일 수 있는 차이 {100 * detectable:.1f}점)", f" (this set could show {100 * detectable:.1f} points)")

@@ -1,0 +1,54 @@
+"""How to read the numbers. In: a Subject. Out: intervals, differences, halves, in plain words."""
+
+from __future__ import annotations
+
+from coref_automl.report.page import Points, Section
+from coref_automl.report.subject import Subject
+
+
+def draw(study: Subject) -> Section:
+    say = study.say
+    return Section(
+        "reading",
+        say("읽는 법", "How to read this"),
+        (
+            Points(
+                (
+                    say(
+                        "35.2 [32.9, 37.6]: 값은 35.2%이고, 같은 종류의 문서를 새로 모아 백 번 다시 재면 아흔다섯 번쯤은 "
+                        "이런 구간이 참값을 품습니다. "
+                        "문항이 아니라 문서를 다시 뽑아 구합니다.",
+                        "35.2 [32.9, 37.6]: the value is 35.2%; were the documents collected anew a hundred times, about 95 "
+                        "such intervals "
+                        "would hold the true value. Documents are resampled, not items.",
+                    ),
+                    say(
+                        "두 구간이 겹쳐도 차이가 있을 수 있습니다. 같은 문항을 짝지은 '차이'의 구간과 판정을 보세요.",
+                        "Two intervals may overlap and the difference still be real: look at the paired difference and its "
+                        "verdict.",
+                    ),
+                    say(
+                        "'차이가 보이지 않음'은 '같다'가 아닙니다. 참된 차이가 곁에 적힌 점수만 하면 다섯 번에 네 번 보이고, "
+                        "그보다 작으면 더 자주 놓칩니다.",
+                        "“No difference shown” does not mean equal: a true difference of the stated points would be shown four "
+                        "times in five, a smaller one is missed more often.",
+                    ),
+                    _halves(study),
+                )
+            ),
+        ),
+    )
+
+
+def _halves(study: Subject) -> str:
+    if study.group.judging is None:
+        return study.say(
+            "학습마다 마지막 체크포인트만 있어 고른 것이 없으므로, 원래 모델과의 차이는 모든 문서로 판정합니다. 추천은 "
+            "절반(select)으로 고르고, 추천된 것의 값은 다른 절반(confirm)에서 잽니다.",
+            "Each run has its last checkpoint alone: nothing was chosen, so all documents judge the differences from the base. "
+            "The recommended one is chosen on one half (select) and its value measured on the other (confirm).",
+        )
+    return study.say(
+        "절반(select)으로 고르고 다른 절반(confirm)으로 판정합니다. 그래서 고른 것의 값이 부풀지 않습니다.",
+        "One half (select) chooses and the other (confirm) judges, so the winner's number is not flattered.",
+    )

@@ -1,0 +1,50 @@
+"""The question of choosing. In: a Study. Out: which checkpoint to keep, and whether the half that did not choose agrees."""
+
+from __future__ import annotations
+
+from coref_automl.report.language import percent, points, tokens
+from coref_automl.report.page import Cell, Section, Table, Text, Tone, question, row
+from coref_automl.report.sentences import recommendation_sentence
+from coref_automl.report.subject import Subject
+from coref_automl.statistics.intervals import composite
+
+_MOST = 8
+
+
+def draw(study: Subject) -> Section | None:
+    """Which checkpoint would one keep, and is it confirmed?"""
+    if study.alone:
+        return None
+    say, it = study.say, study.recommendation
+    candidates = study.choice.candidates
+    ranked = sorted(candidates, key=lambda entry: -candidates[entry].value.value)[:_MOST]
+    shown = dict.fromkeys([study.chosen, study.best, *ranked])
+    entries = [*(entry for entry in (study.base,) if entry), *shown]
+    columns = study.group.columns(study.metric, half="confirm", entries=entries)
+    judged = composite(columns.parts, seed=study.seed) if columns.items else [None] * len(entries)
+    lines = []
+    for entry, value in zip(entries, judged, strict=True):
+        candidate = candidates.get(entry)
+        tone: Tone = "strong" if entry is study.chosen else ""
+        kept = percent(candidate.value) if candidate else "–"
+        bound = f"{100 * candidate.bound:.1f}" if candidate else "–"
+        trained = tokens(entry.tokens) if entry.trained else "–"
+        lines.append(row(Cell(entry.name, tone), trained, kept, bound, percent(value) if value else "–"))
+    head = (
+        say("체크포인트", "checkpoint"), say("토큰", "tokens"), say("선택 쪽", "select"),
+        say("최고와의 차이, 많아야 (점)", "behind the best, at most (points)"), say("확인 쪽", "confirm"),
+    )  # fmt: skip
+    parts = []
+    if it.over_base is not None and it.judged_on == "confirm":
+        parts.append(
+            say(f"선택 - 원래 모델 {points(it.over_base.difference)}", f"chosen - base {points(it.over_base.difference)}")
+        )
+    if it.best_over_chosen is not None:
+        change = points(it.best_over_chosen.difference)
+        parts.append(say(f"최고 - 선택 {change}", f"best - chosen {change}"))
+    elif it.confirmation != "open":
+        parts.append(say("선택한 것이 곧 선택 쪽의 최고", "the chosen one is itself the best on select"))
+    note = say("확인 쪽에서: ", "On confirm: ") + "; ".join(parts) + "." if parts else ""
+    blocks = (Table(head, tuple(lines), frozenset({1, 2, 3, 4})), *((Text(note, "quiet"),) if note else ()))
+    title = say("어느 체크포인트를 권하며, 확인되었는가?", "Which checkpoint would one keep, and is it confirmed?")
+    return question("recommended", title, recommendation_sentence(it, say.lang), blocks, say("추천", "recommendation"))

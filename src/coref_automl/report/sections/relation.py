@@ -1,0 +1,184 @@
+"""The question of relation extraction. In: a Study with relation runs. Out: does a better encoder make a better extractor?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coref_automl.comparison.arms import Versus
+from coref_automl.comparison.relation_methods import PAIRS, began_from, between_methods, label_of
+from coref_automl.comparison.relation_runs import RelationRun, paired
+from coref_automl.comparison.scores import Entry
+from coref_automl.evaluation.results import CHECKPOINT
+from coref_automl.records import Provenance
+from coref_automl.report.page import Block, Cell, Section, Table, Text, question, row
+from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import family, lead, phrase, versus_head, versus_rows
+
+_KINDS = ("entity", "combined", "mlm")
+
+
+def draw(study: Subject) -> Section | None:
+    """Does it carry over to relation extraction?"""
+    runs, say = study.relation, study.say
+    if not runs:
+        return None
+    by_method = between_methods(study, runs)
+    methods = [one.verdict for one in by_method]
+    checkpoints, asked = _judged(study, runs, {names for one in by_method for names in one.rests})
+    blocks: list[Block] = [_results(study, runs)]
+    if methods:
+        caption = say(
+            "방법 사이의 micro-F1 차이, 사전학습의 시드와 문장으로 짝지음",
+            "between methods: differences in micro-F1, paired by the seed of pretraining and by sentence",
+        )
+        blocks.append(_differences(methods, caption, study))
+    if checkpoints:
+        caption = say(
+            "체크포인트 사이의 micro-F1 차이, 관계 추출의 시드와 문장으로 짝지음",
+            "between checkpoints: differences in micro-F1, paired by the seed of relation training and by sentence",
+        )
+        blocks.append(_differences(checkpoints, caption, study))
+    judged = [*methods, *checkpoints]
+    if judged:
+        told = "; ".join(f"{one.a} - {one.b} {phrase(one, say)}" for one in (methods or checkpoints)[:3])
+        first = lead([one.verdict for one in by_method if one.asked == by_method[0].asked] or checkpoints[:asked], say)
+        if not methods and any(one.seeds > 1 for one in checkpoints[:asked]):
+            first += say(" 방법이 아니라 이 체크포인트들에 대한 답입니다.", " That is said of these checkpoints, not of methods.")
+        answer = f"{first} micro-F1 ({say('점', 'points')}), {told}."
+        blocks.append(Text(_rule(study, methods=bool(methods), checkpoints=bool(checkpoints)) + family(judged, say), "quiet"))
+        blocks += _not_counted(study, runs)
+    else:
+        answer = _no_verdict(study, runs)
+    blocks.append(
+        Text(say("분할이 다른 숫자끼리는 견줄 수 없습니다.", "Numbers on different splits cannot be compared."), "quiet")
+    )
+    title = say("관계 추출로 이어지는가?", "Does it carry over to relation extraction?")
+    return question("relation", title, answer, tuple(blocks), say("관계 추출", "relation extraction"))
+
+
+def _no_verdict(study: Subject, runs: Sequence[RelationRun]) -> str:
+    """Why nothing was judged."""
+    say = study.say
+    if len(runs) == 1:
+        value = _with_interval(runs[0].result, "micro_f1")
+        return say(
+            f"학습이 하나뿐이라 견줄 것이 없습니다. micro-F1 {value}.", f"One run only: nothing to compare. micro-F1 {value}."
+        )
+    if not any(run.rows is not None for run in runs):
+        return say("짝지어 견줄 예측이 없어 판정하지 않습니다.", "Without predictions to pair there is no verdict.")
+    return say(
+        "시작의 길이와 시드, 자료와 설정이 맞는 짝이 없어 판정하지 않습니다.",
+        "No two runs can be paired (starts of one length and seed, the same rows and settings), so no verdict.",
+    )
+
+
+def _differences(judged: Sequence[Versus], caption: str, study: Subject) -> Table:
+    say = study.say
+    unit = say("차이, 문장에 걸쳐", "over sentences")
+    head = versus_head((say("시작", "from"), say("상대", "against")), say("앞", "first"), say("뒤", "second"), say, unit=unit)
+    return Table(head, versus_rows([((one.a, one.b), one) for one in judged], say), frozenset({2, 3, 4, 5, 6}), caption)
+
+
+def _rule(study: Subject, *, methods: bool, checkpoints: bool) -> str:
+    """What a verdict rests on, and what it is about."""
+    say, told = study.say, []
+    if methods:
+        told.append(
+            say(
+                "방법의 판정에서 시드는 사전학습의 시드입니다. 시작마다 관계 추출 시드들의 평균 하나로 세고, 원래 모델과 견줄 "
+                "때는 k번째 시작을 원래 모델의 k번째 관계 추출 시드와 짝짓습니다.",
+                "In a verdict about methods seeds are those of pretraining: each start counts once, with the mean over its "
+                "relation seeds; against the base, the k-th start is set beside the base's k-th relation seed.",
+            )
+        )
+    if checkpoints:
+        told.append(
+            say(
+                "체크포인트 사이에서 시드는 관계 추출 학습의 시드입니다. 한 줄의 시작은 체크포인트 하나이므로 판정은 그 "
+                "체크포인트에 대한 것이고, 사전학습의 운은 여기서 가려지지 않습니다.",
+                "Between checkpoints seeds are those of the relation training, over those that both have. Each start is one "
+                "checkpoint: a verdict is about that checkpoint, and luck in pretraining is not averaged out.",
+            )
+        )
+    return " ".join(told)
+
+
+def _not_counted(study: Subject, runs: Sequence[RelationRun]) -> list[Block]:
+    """Runs of which it is not known how their start was trained: they count for no method, and that is said."""
+    lost = [
+        run.name
+        for run in runs
+        if CHECKPOINT.search(label_of(run)) and not any(began_from(run, entry) for entry in study.entries)
+    ]
+    told = study.say(
+        f"시작 체크포인트가 여기서 평가되지 않아 방법의 판정에 들지 않은 학습: {', '.join(lost)}.",
+        f"Not counted for any method, because the checkpoints they began from were not evaluated here: {', '.join(lost)}.",
+    )
+    return [Text(told)] if lost else []
+
+
+def _results(study: Subject, runs: Sequence[RelationRun]) -> Table:
+    say = study.say
+    lines = []
+    for run in runs:
+        result = run.result
+        seeds = result.get("seeds")
+        count = len(seeds) if isinstance(seeds, list | tuple) else int(seeds or 1)
+        told = str(count) if count > 1 else say("하나", "one seed")
+        spread = (result.get("spread") or {}).get("micro_f1")
+        numbers = [_with_interval(result, key) for key in ("micro_f1", "auprc", "accuracy")]
+        lines.append(
+            row(
+                run.name,
+                label_of(run) or "–",
+                told,
+                *numbers,
+                f"{spread:.2f}" if spread is not None else Cell("–", "quiet"),
+                str(result.get("split", "–")),
+            )
+        )
+    head = (
+        say("학습", "run"), say("시작 모델", "from"), say("시드", "seeds"), "micro-F1", "AUPRC", say("정확도", "accuracy"),
+        say("시드 표준편차", "spread over seeds"), say("분할", "split"),
+    )  # fmt: skip
+    return Table(head, tuple(lines), frozenset({2, 3, 4, 5, 6}))
+
+
+def _with_interval(result: dict[str, object], key: str) -> str:
+    """Points of 100, as KLUE counts; the estimates are fractions."""
+    value = result.get(key)
+    if not isinstance(value, int | float):
+        return "–"
+    held = result.get("estimates")
+    found = held.get(key) if isinstance(held, dict) else None
+    return f"{value:.2f}" + (f" [{100 * found['low']:.1f}, {100 * found['high']:.1f}]" if found else "")
+
+
+def _judged(study: Subject, runs: Sequence[RelationRun], told: set[tuple[str, str]]) -> tuple[list[Versus], int]:
+    """The pairs of checkpoints that can be judged, in the order in which one asks; and how many answer the first question.
+
+    Starts are paired at the same length and, where there are several, by the seed of their pretraining. Pairs that a verdict
+    about methods has told of are left out.
+    """
+    starts = [(run, *_start(study, run)) for run in runs]
+    asked = [
+        ((first, second), a, b)
+        for first, second in PAIRS
+        for a, kind, made in starts
+        for b, other, beside in starts
+        if (kind, other) == (first, second)
+        and (a.name, b.name) not in told
+        and (not other or not made or not beside or (made.seq_len, made.seed) == (beside.seq_len, beside.seed))
+    ]
+    found = [(kinds, a, b, pair) for kinds, a, b in asked if (pair := paired(a, b, seed=study.seed)) is not None]
+    judged = [Versus(a.name, b.name, pair.seeds, pair.values, pair.answer) for _, a, b, pair in found]
+    return judged, sum(kinds == found[0][0] for kinds, *_ in found)
+
+
+def _start(study: Subject, run: RelationRun) -> tuple[str, Provenance | None]:
+    """Objective and record of the checkpoint a run began from; "" for an un-adapted one; by name if not evaluated here."""
+    entry: Entry | None = next((entry for entry in study.entries if began_from(run, entry)), None)
+    made = entry.evaluation.provenance if entry is not None and entry.trained else None
+    if entry is not None:
+        return (made.objective, made) if made and made.objective in _KINDS else ("", None)
+    return next((kind for kind in _KINDS if kind in f"{run.name} {label_of(run)}"), ""), None

@@ -1,0 +1,33 @@
+"""Methods of one objective that only the names of their runs tell apart. In: a Subject. Out: verdicts between them."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from coref_automl.comparison.arms import arms
+from coref_automl.report.language import points
+from coref_automl.report.method_pairs import judged_pairs
+from coref_automl.report.page import Block, Section, Table, row
+from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import rule, verdict_cell
+
+
+def draw(study: Subject) -> Section | None:
+    """Methods of one objective that only their runs' names tell apart."""
+    say = study.say
+    same = [(a, b) for a, b in combinations(arms(study), 2) if a.objective == b.objective != "combined"]
+    judged = judged_pairs(study, [(b, a) for a, b in same if a.alike(b)])
+    if not judged:
+        return None
+    blocks: list[Block] = [
+        Table(
+            (say("방법", "methods"), say("시드", "seeds"), say("차이", "difference"), say("판정", "verdict")),
+            tuple(
+                row(f"{one.a} - {one.b}", str(one.seeds), points(one.answer.interval), verdict_cell(one, say))
+                for _, one in judged
+            ),
+            frozenset({1, 2}),
+        ),
+        rule([one for _, one in judged], say),
+    ]
+    return Section("methods", say("같은 목표의 방법들", "Methods of one objective"), tuple(blocks))

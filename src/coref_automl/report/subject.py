@@ -1,0 +1,166 @@
+"""What a report is about. In: paths of evaluated checkpoints. Out: a Subject, which every section reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from coref_automl.comparison.groups import left_out, not_evaluated, read_groups
+from coref_automl.comparison.recommendation import MARGIN
+from coref_automl.comparison.relation_runs import RelationRun, look_for_relation
+from coref_automl.comparison.scores import Entry, Group
+from coref_automl.comparison.study import Study, study_of
+from coref_automl.config import choose, nearest
+from coref_automl.errors import ComparisonError, RecipeError
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.report.language import Say
+from coref_automl.store import is_done
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject(Study):
+    """A study, the language to write in, the targets to reach, and the groups of other evaluation sets that are only listed."""
+
+    say: Say
+    target: Mapping[str, float] = field(default_factory=dict)
+    others: tuple[Group, ...] = ()
+
+    @property
+    def alone(self) -> bool:
+        """Is there a single checkpoint, and so nothing to compare it with?"""
+        return len(self.recommendation.candidates) < 2
+
+    def explain_missing_bases(self, missing: Mapping[str, Entry], ko: str, en: str) -> str:
+        """Why some runs have no base to compare with: it was not evaluated, or they started as new models.
+
+        `ko` and `en` say what follows from that.
+        """
+        out, say = "", self.say
+        if names := ", ".join(run for run, entry in missing.items() if not entry.scratch):
+            out += say(
+                f" {names}의 원래 모델은 이 문항으로 같은 길이의 창에서 평가되지 않아 {ko}",
+                f" The base of {names} was not evaluated on these items in windows as long, so {en}",
+            )
+        if names := ", ".join(run for run, entry in missing.items() if entry.scratch):
+            out += say(
+                f" {names}: 새 모델로 시작해 원래 모델이 없으므로 {ko}",
+                f" There is no base of {names}, begun as new models, so {en}",
+            )
+        return out
+
+
+def read_subject(
+    paths: Sequence[str],
+    say: Say,
+    *,
+    metric: str | None = None,
+    margin: float = MARGIN,
+    evalset: str | None = None,
+    seed: int = 0,
+    target: Mapping[str, float] | None = None,
+) -> Subject:
+    """What a report on the paths is about; groups of other evaluation sets are listed only."""
+    groups = read_groups(paths)
+    chosen = groups[0]
+    if evalset is not None:
+        found = [group for group in groups if evalset in (group.evalset, group.fingerprint)]
+        if not found:
+            raise ComparisonError(f"No evaluation on the set {evalset!r} here. {nearest(evalset, {g.evalset for g in groups})}")
+        chosen = found[0]
+    relation, unread = look_for_relation(paths)
+    return subject_of(
+        chosen,
+        say=say,
+        metric=metric,
+        margin=margin,
+        seed=seed,
+        target=target or {},
+        relation=relation,
+        notes=[*_not_evaluated(paths, say), *_damaged([*left_out(paths), *unread], say), *_still_training(chosen, say)],
+        others=[group for group in groups if group is not chosen],
+    )
+
+
+def subject_of(
+    group: Group,
+    *,
+    say: Say,
+    metric: str | None = None,
+    margin: float,
+    seed: int,
+    target: Mapping[str, float],
+    relation: Sequence[RelationRun] = (),
+    notes: Sequence[str] = (),
+    others: Sequence[Group] = (),
+) -> Subject:
+    study = study_of(group, metric=metric, margin=margin, seed=seed, relation=relation)
+    values = {part.name: getattr(study, part.name) for part in fields(study)}
+    told = (*notes, *study.notes, *_dropped(study, say))
+    return Subject(**{**values, "notes": told}, say=say, target=target, others=tuple(others))
+
+
+def _dropped(study: Study, say: Say) -> list[str]:
+    if not study.dropped:
+        return []
+    return [
+        say(
+            f"문항 {study.dropped:,}개는 일부 평가에만 있어(잘린 파일) 비교에서 뺐습니다. 다시 평가하세요.",
+            f"{study.dropped:,} items are missing from some evaluations (a file cut short) and were left out; evaluate again.",
+        )
+    ]
+
+
+def _damaged(found: Sequence[str], say: Say) -> list[str]:
+    """Evaluations and relation runs that cannot be read."""
+    return [say(f"읽을 수 없어 뺀 평가: {wrong}", f"Left out: {wrong}") for wrong in found]
+
+
+def _not_evaluated(paths: Sequence[str], say: Say) -> list[str]:
+    """Given paths that hold nothing to report."""
+    missing = not_evaluated(paths)
+    if not missing:
+        return []
+    names, command = ", ".join(missing), f"coref-automl evaluate {' '.join(missing)}"
+    return [
+        say(
+            f"{names}에는 끝난 평가가 없어 이 보고서에 없습니다. 실행하세요: {command}",
+            f"No finished evaluation under {names}, so this report is without it; run: {command}",
+        )
+    ]
+
+
+def _still_training(group: Group, say: Say) -> list[str]:
+    """Runs that have started and not finished: reported as they are."""
+    folders = {Path(entry.evaluation.path).parent for entry in group.entries if entry.trained}
+    going = sorted(folder.name for folder in folders if (folder / "events.ndjson").is_file() and not is_done(folder))
+    if not going:
+        return []
+    names = ", ".join(going)
+    return [say(f"아직 학습 중: {names}. 지금까지의 체크포인트로 썼습니다.", f"Still training: {names}. Reported as it stands.")]
+
+
+def label(entry: Entry) -> str:
+    """A checkpoint's name without its run."""
+    return entry.evaluation.checkpoint.rsplit("/", 1)[-1]
+
+
+def epoch_text(entry: Entry) -> str:
+    return f"{entry.evaluation.provenance.epoch:.2f}" if entry.evaluation.provenance else "–"
+
+
+def parse_target(text: str) -> dict[str, float]:
+    """`real1=0.68,real5=0.83` as numbers; 68 is read as 68%."""
+    out: dict[str, float] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, _, value = part.partition("=")
+        choose(name.strip(), METRICS, "metric")
+        try:
+            number = float(value)
+        except ValueError:
+            raise RecipeError(f"--target {part!r} should read METRIC=NUMBER, such as real1=0.68.") from None
+        number = number / 100 if number > 1 else number
+        if not 0 < number <= 1:
+            raise RecipeError(f"--target {part!r} should lie between 0 and 1 (or 100 percent).")
+        out[name.strip()] = number
+    return out

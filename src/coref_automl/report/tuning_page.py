@@ -1,0 +1,292 @@
+"""The page of a tuning study. In: a FinishedStudy. Out: study.html: verdict, finalists, history, every trial."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from coref_automl.progress import duration
+from coref_automl.records import Estimate
+from coref_automl.report import charts
+from coref_automl.report.language import Say
+from coref_automl.report.page import (
+    Block,
+    Cell,
+    Charts,
+    Commands,
+    Page,
+    Section,
+    Table,
+    Text,
+    Tile,
+    Tone,
+    estimate_cells,
+    row,
+)
+from coref_automl.report.rendering import render_html
+from coref_automl.store import write_text
+from coref_automl.tuning.finish import Final
+from coref_automl.tuning.outputs import FinishedStudy, StudyResult
+from coref_automl.tuning.recipe import REPORTS, TuneRecipe
+from coref_automl.tuning.space import Dimension
+
+_REASONS = (
+    (
+        r"worse than trial (\d+) at (\d+)/(\d+) of the budget: ([\d.]+) points, p ([\d.]+) \(paired test on select\)",
+        r"예산의 \2/\3에서 시도 \1보다 \4점 낮음, p \5 (select의 짝지은 검정)",
+    ),
+    (
+        r"not in the better half at (\d+)/(\d+) of the budget \(successive halving\)",
+        r"예산의 \1/\2에서 나은 절반에 들지 못함 (연속 절반 줄이기)",
+    ),
+    (r"its process was killed \(signal (\d+)\)", r"프로세스가 강제로 끝남 (신호 \1)"),
+    (r"its process ended twice without a word", "프로세스가 두 번 말없이 끝남"),
+    (r"its process ended with status (\d+)", r"프로세스가 상태 \1로 끝남"),
+    (r"^(프로세스가 .*) twice", r"\1 (두 번)"),
+    (r"it ended without a score", "점수 없이 끝남"),
+    (r"Trial (\d+) is left out of the end: ", r"마지막 비교에서 빠진 시도 \1: "),
+    (r"\(log: ", "(기록: "),
+)
+"""The storage keeps reasons in English. These are the engine's own; the text of an error in training stays as it is."""
+
+
+def write_study_page(study: FinishedStudy) -> None:
+    write_text(study.page, render_html(study_page(study)))
+
+
+def study_page(study: FinishedStudy) -> Page:
+    say, recipe, final = Say(study.recipe.lang), study.recipe, study.finals[study.recipe.arm]
+    counted, winner = study.result.trials, final.winner
+    sections = [
+        _finalists(study, final, say),
+        _arms(study, say),
+        _search(study, say),
+        _dimensions(study, say),
+        _trials(study, say),
+        _again(recipe, study.result, say),
+    ]
+    return Page(
+        lang=recipe.lang,
+        title=say(f"탐색 보고서: {recipe.arm}", f"Study: {recipe.arm}"),
+        subtitle=say(
+            f"{study.label}, 시도 {sum(counted.values())}개, 마지막 비교는 시드 {recipe.seeds}개",
+            f"{study.label}, {sum(counted.values())} trials, finalists with {recipe.seeds} seeds",
+        ),
+        lead=say("select로 고른 시도", "Chosen on select"),
+        headline=_name(winner.number, winner.recommended, say),
+        sentence=say(_in_korean(study, final), final.sentence),
+        tiles=(
+            Tile(study.label, f"{100 * winner.confirmed:.2f}%", study.confirm_name),
+            Tile(say("끝까지", "completed"), str(counted["complete"])),
+            Tile(say("중단", "cut"), str(counted["pruned"])),
+            Tile(say("실패", "failed"), str(counted["failed"]), tone="bad" if counted["failed"] else ""),
+        ),
+        cannot_tell=_limits(final, recipe, say),
+        sections=tuple(section for section in sections if section.blocks),
+        colophon=("coref-automl tune",),
+        notes=tuple(reason_words(note, say) for note in final.notes),
+    )
+
+
+def reason_words(reason: str, say: Say) -> str:
+    """Why a trial was cut, failed or was left out."""
+    if say.lang == "ko":
+        for english, korean in _REASONS:
+            reason = re.sub(english, korean, reason)
+    return reason
+
+
+def _in_korean(study: FinishedStudy, final: Final) -> str:
+    """The result's own sentence in Korean: is the winner better than the recommended settings, or is it noise?"""
+    winner, seeds = final.winner, study.recipe.seeds
+    one, verdict = winner.number, winner.against_reference
+    where = f"{study.confirm_name}, 시드 {seeds}개"
+    reached = f"{study.label} {100 * winner.confirmed:.2f}%, {where}"
+    if final.reference is None:
+        return f"시도 {one}: select에서 가장 좋습니다 ({reached}). 비교할 추천 설정은 끝까지 가지 못했습니다."
+    if verdict is None:
+        return f"추천 설정이 찾은 것 가운데 가장 좋습니다 ({reached}). 그대로 쓰세요."
+    gain = f"{study.label} {100 * verdict.difference:+.2f}점 ({where})"
+    spans = f"문서 구간 {_span(verdict.over_documents)}"
+    if verdict.over_seeds is None:
+        why = "시드 하나로는 알 수 없으니 --seeds 3을 주세요" if seeds < 2 else "시드마다 차이가 똑같아 흩어짐을 알 수 없습니다"
+        return f"시도 {one}: 추천 설정과의 차이는 {gain}, {spans}. {why}."
+    spans = f"시드 구간 {_span(verdict.over_seeds)}, {spans}"
+    if verdict.shown and verdict.difference > 0:
+        return f"시도 {one}: 추천 설정보다 낫습니다. {gain}, {spans}."
+    if verdict.shown:
+        return f"시도 {one}: select에서 이겼지만 추천 설정보다 못합니다. {gain}, {spans}. 추천 설정을 쓰세요."
+    return f"시도 {one}: 추천 설정과의 차이는 우연일 수 있습니다. {gain}, {spans}. 어느 쪽도 낫다고 할 수 없습니다."
+
+
+def _rivals_in_korean(study: FinishedStudy) -> str:
+    lines = []
+    for name, verdict in study.rivals.items():
+        told = "보임" if verdict.shown else "보이지 않음: 우연일 수 있음"
+        if verdict.over_seeds is None:
+            told = "시드가 흩어짐을 알려 주지 않아 알 수 없음"
+        lines.append(f"{study.recipe.arm}의 승자 - {name}의 승자: {100 * verdict.difference:+.2f}점 ({told}).")
+    return " ".join(lines)
+
+
+def _span(estimate: Estimate) -> str:
+    return f"[{100 * estimate.low:+.2f}, {100 * estimate.high:+.2f}]"
+
+
+def _finalists(study: FinishedStudy, final: Final, say: Say) -> Section:
+    seeds, documents = [], []
+    for one in final.finalists:
+        seeds.append(one.against_reference.over_seeds if one.against_reference else None)
+        documents.append(one.against_reference.over_documents if one.against_reference else None)
+    over_seeds, over_documents = estimate_cells(seeds, difference=True), estimate_cells(documents, difference=True)
+    lines = []
+    for one, by_seed, by_document in zip(final.finalists, over_seeds, over_documents, strict=True):
+        verdict = one.against_reference
+        if verdict is None:
+            told = Cell(say("기준", "reference"), "quiet")
+        elif verdict.shown:
+            told = Cell(say("보임", "shown"), "good" if verdict.difference > 0 else "bad")
+        elif verdict.over_seeds is None:
+            told = Cell(say("알 수 없음", "cannot tell"), "quiet")
+        else:
+            told = Cell(say("우연일 수 있음", "may be noise"), "quiet")
+        name = Cell(_name(one.number, one.recommended, say), "strong" if one is final.winner else "")
+        lines.append(
+            row(name, f"{100 * one.mean:.2f}", _each(one.select), f"{100 * one.confirmed:.2f}", _each(one.confirm), by_seed,
+                by_document, told)
+        )  # fmt: skip
+    head = (
+        say("시도", "trial"), "select %", say("시드별", "by seed"), f"{study.confirm_name} %", say("시드별", "by seed"),
+        say("차이: 시드 (점)", "difference over seeds (points)"), say("차이: 문서 (점)", "over documents (points)"),
+        say("판정", "verdict"),
+    )  # fmt: skip
+    note = say(
+        "차이는 추천 설정과의 차이입니다. 시드의 구간, 문서의 구간, 둘을 함께 본 구간이 모두 0을 벗어나야 '보임'입니다.",
+        "Differences are from the recommended settings; shown only if the intervals over seeds, documents and both exclude 0.",
+    )
+    return Section("finalists", say("마지막 비교", "The end"), (Table(head, tuple(lines), frozenset({1, 3, 5, 6})), Text(note)))
+
+
+def _arms(study: FinishedStudy, say: Say) -> Section:
+    lines = []
+    for arm in study.arms:
+        final = study.finals.get(arm.name)
+        lines.append(
+            row(
+                arm.name,
+                *(str(arm.states[name]) for name in ("complete", "pruned", "failed")),
+                f"{sum(trial.tokens or 0 for trial in arm.trials):,}",
+                duration(sum(trial.wall or 0 for trial in arm.trials), say.lang),
+                f"{100 * arm.best:.2f}" if arm.best is not None else "–",
+                f"{100 * final.winner.confirmed:.2f}" if final else "–",
+            )
+        )
+    head = (
+        say("탐색", "study"), say("끝까지", "completed"), say("중단", "cut"), say("실패", "failed"), say("토큰", "tokens"),
+        say("시간 (시도의 합)", "time (sum over trials)"), say("select 최고 %", "best on select %"), f"{study.confirm_name} %",
+    )  # fmt: skip
+    blocks: list[Block] = [Table(head, tuple(lines), frozenset(range(1, 8)))]
+    if study.rivals:
+        blocks.append(Text(say(_rivals_in_korean(study), study.result.rival or "")))
+    return Section("arms", say("탐색과 무작위 탐색", "The tuner and random search"), tuple(blocks))
+
+
+def _search(study: FinishedStudy, say: Say) -> Section:
+    past: list[dict[str, Any]] = []
+    courses: list[dict[str, Any]] = []
+    for arm in study.arms:
+        best: float | None = None
+        for trial in arm.trials:
+            value = trial.reports[max(trial.reports)] if trial.value is None and trial.reports else trial.value
+            if trial.value is not None:
+                best = trial.value if best is None else max(best, trial.value)
+            told = charts.STATES[trial.state][say.lang]
+            past.append({"study": arm.name, "trial": trial.number, "state": told, "value": _percent(value),
+                         "best": _percent(best)})  # fmt: skip
+            name = f"{arm.name} {trial.number}"
+            courses += [{"name": name, "step": step, "value": _percent(at), "state": told} for step, at in trial.reports.items()]
+    drawn = (
+        (say("시도와 지금까지의 최고", "Trials, and the best so far"), charts.trial_history(past, say, study.label)),
+        (say(f"예산의 {REPORTS}분의 1마다", "At each eighth of the budget"), charts.trial_courses(courses, say, study.label)),
+    )
+    return Section("search", say("탐색 과정", "The search"), (Charts(drawn),))
+
+
+def _dimensions(study: FinishedStudy, say: Say) -> Section:
+    own = next(arm for arm in study.arms if arm.name == study.recipe.arm)
+    if len(own.completed) < 2:
+        return Section("dimensions", "", ())
+    lines = [
+        {"name": _name(trial.number, False, say), "dimension": dimension.name, "value": _percent(trial.value),
+         "place": round(_place(dimension, trial.params[dimension.name]), 4), "text": _text(trial.params[dimension.name])}
+        for trial in own.completed for dimension in study.space if dimension.name in trial.params
+    ]  # fmt: skip
+    drawn = [(say("설정과 결과", "Settings and results"), charts.parallel(lines, study.space.names, say, study.label))]
+    if own.importance:
+        rows = [{"name": name, "share": share} for name, share in own.importance.items()]
+        drawn.insert(0, (say("차원의 중요도", "Importance"), charts.importances(rows, say)))
+    title = say("차원", "Dimensions")
+    return Section("dimensions", title, tuple(Charts((one,), wide=True) for one in drawn))
+
+
+def _place(dimension: Dimension, value: Any) -> float:
+    """The position of a value in its dimension, from 0 to 1."""
+    if dimension.choices:
+        return dimension.choices.index(value) / max(1, len(dimension.choices) - 1)
+    if dimension.log:
+        return math.log(value / dimension.low) / math.log(dimension.high / dimension.low)
+    return float((value - dimension.low) / (dimension.high - dimension.low))
+
+
+def _trials(study: FinishedStudy, say: Say) -> Section:
+    tones: dict[str, Tone] = {"complete": "good", "failed": "bad"}
+    lines = []
+    for arm in study.arms:
+        for trial in sorted(arm.trials, key=lambda one: (1 if one.value is None else -(one.value or -1), one.number)):
+            cell = Cell(charts.STATES[trial.state][say.lang], tones.get(trial.state, "quiet"))
+            value = "–" if trial.value is None else f"{100 * trial.value:.2f}"
+            origin = say("추천", "recommended") if trial.origin else ""
+            settings = [_text(trial.params[name]) if name in trial.params else "" for name in study.space.names]
+            lines.append(row(f"{arm.name} {trial.number}", cell, value, origin, *settings, reason_words(trial.reason, say)))
+    head = (say("시도", "trial"), say("상태", "state"), f"{study.label} %", "", *study.space.names, say("까닭", "reason"))
+    return Section("trials", say("모든 시도", "Every trial"), (Table(head, tuple(lines), frozenset(range(2, len(head) - 1))),))
+
+
+def _again(recipe: TuneRecipe, result: StudyResult, say: Say) -> Section:
+    command = "coref-automl re train" if recipe.task == "re" else "coref-automl train"
+    journal = recipe.storage or f"{recipe.out}/study.journal"
+    lines = (f"{command} --recipe {result.best_recipe}", f"optuna-dashboard {journal}")
+    title = say("다시 학습하기, 대시보드로 보기", "Train it again; look at the study in a dashboard")
+    return Section("again", say("다음", "Next"), (Commands(title, lines),))
+
+
+def _limits(final: Final, recipe: TuneRecipe, say: Say) -> tuple[str, ...]:
+    told = [
+        say(
+            "첫 시드는 시도를 고를 때도 쓰였습니다. 나머지 시드는 그렇지 않습니다.",
+            "The first seed also served to choose the trials; the further seeds did not.",
+        )
+    ]
+    if recipe.seeds < 3:
+        told.append(say("시드가 셋보다 적어 판정이 약합니다.", "With fewer than three seeds a verdict is hard to reach."))
+    if final.reference is None:
+        told.append(say("추천 설정이 없어 비교할 기준이 없습니다.", "No recommended settings completed: there is no reference."))
+    return tuple(told)
+
+
+def _name(number: int, recommended: bool, say: Say) -> str:
+    return say(f"시도 {number}", f"trial {number}") + (say(" (추천 설정)", " (recommended settings)") if recommended else "")
+
+
+def _each(values: Sequence[float]) -> str:
+    return " · ".join(f"{100 * value:.2f}" for value in values)
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else round(100 * value, 4)
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

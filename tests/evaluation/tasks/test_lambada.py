@@ -1,0 +1,146 @@
+"""LAMBADA items: the blank may stand anywhere, a particle may follow it, and bad rows are counted."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+import unicodedata
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coref_automl.errors import MissingExtra, SourceError
+from coref_automl.evaluation.tasks.lambada import HUB, lambada_items, open_rows, read_passage
+from coref_automl.evaluation.tasks.task import Found, read_document, read_rows
+from coref_automl.korean import KINDS, Tags
+from tests.evaluation.sketch import LETTERS
+
+ROW: dict[str, Any] = {
+    "index": 7,
+    "text": "강이 있다. 사람은 _을 본다.",
+    "answer": "대동강",
+    "candidate": "사람",
+    "title": "노래",
+}
+
+
+def items_of(row: dict[str, Any], *nouns: tuple[int, int]) -> Found:
+    (passage,), drops = read_rows([row], read_passage, "silver")
+    assert not drops
+    spans = np.array(nouns, np.int32).reshape(-1, 2)
+    tags = Tags(spans, np.full(len(spans), KINDS.index("NNG"), np.uint8), np.array([], np.int32))
+    return lambada_items(read_document(passage.document, tags, LETTERS), passage, seed=0)
+
+
+def test_the_answer_stands_where_the_blank_stood_and_the_particle_stays() -> None:
+    (passage,), _ = read_rows([ROW], read_passage, "silver")
+    assert passage.document.text == "강이 있다. 사람은 대동강을 본다."
+    assert passage.document.text[slice(*passage.gap)] == "대동강"
+    assert (passage.document.id, passage.cluster) == ("silver-7", "노래")
+    (item,) = items_of(ROW).items
+    assert (item.answer, item.cluster, item.source) == ("대동강", "노래", "silver")
+    assert item.candidates == (("대동강",), ("사람",))
+    assert item.antecedent is None
+    assert item.distance == -1
+
+
+def test_the_passage_s_other_nouns_stand_behind_the_row_s_own_candidate() -> None:
+    row = {**ROW, "text": "기차와 시장과 대동강. 사람은 _을 본다."}
+    (item,) = items_of(row, (0, 2), (4, 6), (8, 11)).items
+    assert item.candidates[:2] == (("대동강",), ("사람",))
+    assert sorted(item.candidates[2:]) == [("기차",), ("시장",)]
+    assert item.antecedent == (8, 11)
+    assert item.distance == 4
+
+
+def test_a_candidate_that_contains_the_answer_is_left_out_and_counted() -> None:
+    found = items_of({**ROW, "candidate": "대동강변"}, (0, 1), (7, 9))
+    assert found.items[0].candidates == (("대동강",), ("사람",))
+    assert found.drops == Counter({"the row's candidate contains its answer": 1})
+
+
+def test_a_passage_without_another_noun_is_dropped() -> None:
+    assert items_of({**ROW, "candidate": ""}).drops == Counter({"no other noun to choose from": 1})
+
+
+def test_several_candidates_in_a_list_are_all_used() -> None:
+    (item,) = items_of({**ROW, "candidate": ["사람", "바다"]}).items
+    assert item.candidates[1:] == (("사람",), ("바다",))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"text": "강이 있다."}, "no blank"), ({"text": "_과 _"}, "more than one blank"), ({"answer": "  "}, "an empty answer"),
+     ({"answer": None}, "text or answer is missing"), ({"text": 3}, "text or answer is missing")],
+)  # fmt: skip
+def test_rows_that_are_no_passage_are_counted_by_reason(change: dict[str, Any], reason: str) -> None:
+    found, drops = read_rows([{**ROW, **change}, "not JSON"], read_passage, "silver")
+    assert found == []
+    assert drops == Counter({reason: 1, "not JSON": 1})
+
+
+def test_without_a_title_every_row_is_its_own_cluster() -> None:
+    found, _ = read_rows([{**ROW, "title": None}, {"text": "_다", "answer": "강"}], read_passage, "silver")
+    assert [passage.cluster for passage in found] == ["silver-7", "silver-1"]
+
+
+@given(st.text(st.sampled_from("강이 있다.각́"), max_size=12), st.text(st.sampled_from("을 본다.́"), max_size=12))
+def test_composing_the_text_never_moves_the_gap(before: str, after: str) -> None:
+    row = {**ROW, "text": unicodedata.normalize("NFD", before) + "_" + unicodedata.normalize("NFD", after)}
+    row["answer"] = unicodedata.normalize("NFD", "대동강")
+    (passage,), _ = read_rows([row], read_passage, "silver")
+    assert passage.document.text[slice(*passage.gap)] == "대동강"
+
+
+def test_a_local_file_is_read_with_its_columns_checked(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(ROW, ensure_ascii=False) + "\nnot json\n", "utf-8")
+    rows = list(open_rows(f"local:{path}"))
+    assert rows[0] == ROW
+    assert isinstance(rows[1], str)
+    path.write_text('{"sentence": "강"}\n', "utf-8")
+    with pytest.raises(SourceError, match="no column 'text'"):
+        list(open_rows(str(path)))
+
+
+def test_a_file_that_breaks_off_is_named(tmp_path: Path) -> None:
+    import lzma
+
+    path = tmp_path / "rows.jsonl.xz"
+    path.write_bytes(lzma.compress(json.dumps(ROW).encode() * 500)[:-30])
+    with pytest.raises(SourceError, match=r"rows\.jsonl\.xz breaks off"):
+        list(open_rows(f"local:{path}"))
+
+
+def test_the_gated_dataset_names_the_token_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("401 Client Error")
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=refuse))
+    with pytest.raises(SourceError, match="HF_TOKEN"):
+        list(open_rows(HUB))
+
+
+def test_the_hub_s_rows_are_asked_for_with_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def load(name: str, *, split: str, token: str | None) -> list[dict[str, Any]]:
+        asked.append((name, split, token))
+        return [ROW]
+
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load))
+    assert list(open_rows("ko-lambada")) == [ROW]
+    assert asked == [(HUB, "test", "secret")]
+
+
+def test_without_the_datasets_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtra, match=r"coref-automl\[hub\]"):
+        list(open_rows("ko-lambada"))

@@ -1,0 +1,279 @@
+"""Preparing sets: held-out documents alone, the same bytes every time, nothing done twice, and clear words for wrong requests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.corpus.holdout import held_out
+from coref_automl.errors import EvalSetError, FolderError, RecipeError, SourceError
+from coref_automl.evaluation import manifest
+from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
+from coref_automl.korean import Tagger
+from tests.evaluation.tasks.test_gold import FULL, TEXT, row_of
+from tests.evaluation.tiny import tokenizer_of
+
+PLACES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", "세종", "수원", "청주")
+
+
+def text_of(number: int) -> str:
+    place, other = PLACES[number % 10], PLACES[(number + 3) % 10]
+    return (
+        f"{place} 시장은 오늘 도서관을 열었다. 도서관 앞에는 시민이 많이 모였다. 시민은 박수를 쳤다. "
+        f"{other} 공장에서 만든 의자가 들어왔다. 의자 위에는 책이 놓였고 {place} 사람은 책을 {number}쪽 읽었다. "
+        "기차가 지나가는 소리가 들렸다. 기차 안에서 학생이 손을 흔들었다. 강변의 나무는 푸르고 학생은 나무를 보았다. "
+        f"저녁에는 음악회가 열렸다. 음악회에는 {other} 합창단이 나왔다. 합창단은 노래를 {number + 2}번 불렀다."
+    )
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+    return f"local:{path}"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer_of("wordpiece").save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("texts")
+    rows = [{"id": f"n{number}", "source": "news", "text": text_of(number), "title": "x"} for number in range(12)]
+    return write(folder / "news.jsonl", rows)
+
+
+def recipe(model: str, source: str, **changes: Any) -> EvalRecipe:
+    return EvalRecipe(**{"models": (model,), "sources": (source,), **changes})
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_only_held_out_documents_are_used(model: str, source: str, tmp_path: Path) -> None:
+    built = prepare_eval(recipe(model, source, least=4), tmp_path / "set")
+    kept_out = held_out([f"n{number}" for number in range(12)], least=4)
+    assert len(kept_out) == 4
+    assert set(built.documents) <= kept_out
+    assert set(built.items) == {"real", "real-far"}
+    assert built.manifest["documents"]["news"] == {"documents": 12, "held out": 4, "kept": 4}
+    for items in built.items.values():
+        assert items
+        for item in items:
+            assert built.documents[item.document][item.start : item.end] == item.answer
+
+
+def test_a_source_in_several_files_holds_out_over_all_of_them(model: str, tmp_path: Path) -> None:
+    rows = [{"id": f"n{number}", "source": "news", "text": text_of(number)} for number in range(12)]
+    write(tmp_path / "a.jsonl", rows[:5])
+    write(tmp_path / "b.jsonl", rows[5:])
+    whole = write(tmp_path / "whole.txt.jsonl", rows)
+    apart = (f"local:{tmp_path}/a.jsonl", f"local:{tmp_path}/b.jsonl")
+    one = prepare_eval(recipe(model, whole, least=4), tmp_path / "one")
+    two = prepare_eval(recipe(model, "", sources=apart, least=4), tmp_path / "two")
+    assert one.documents == two.documents
+
+
+def test_the_same_inputs_give_the_same_bytes_and_another_seed_gives_others(model: str, source: str, tmp_path: Path) -> None:
+    prepare_eval(recipe(model, source, least=4), tmp_path / "one")
+    prepare_eval(recipe(model, source, least=4), tmp_path / "two")
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
+    other = prepare_eval(recipe(model, source, least=4, seed=1), tmp_path / "three")
+    assert other.fingerprint != EvalSet.open(tmp_path / "one").fingerprint
+
+
+def test_a_finished_set_is_not_built_again(model: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = recipe(model, source, least=4)
+    before = prepare_eval(asked, tmp_path / "set")
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("tagged again")
+
+    monkeypatch.setattr(Tagger, "tag", refuse)
+    monkeypatch.setattr(Tagger, "are_nouns", refuse)
+    assert prepare_eval(asked, tmp_path / "set").fingerprint == before.fingerprint
+
+
+def test_a_set_that_was_not_finished_is_built_anew(model: str, source: str, tmp_path: Path) -> None:
+    asked = recipe(model, source, least=4)
+    whole = prepare_eval(asked, tmp_path / "set")
+    before = files_of(tmp_path / "set")
+    (tmp_path / "set" / "DONE").unlink()
+    (tmp_path / "set" / "items-real.jsonl").write_text("half", "utf-8")
+    assert prepare_eval(asked, tmp_path / "set").fingerprint == whole.fingerprint
+    assert files_of(tmp_path / "set") == before
+
+
+def test_other_settings_do_not_overwrite_a_frozen_set(model: str, source: str, tmp_path: Path) -> None:
+    prepare_eval(recipe(model, source, least=4), tmp_path / "set")
+    with pytest.raises(FolderError, match="frozen, but it was made with seed 0, and this command has 5"):
+        prepare_eval(recipe(model, source, least=4, seed=5), tmp_path / "set")
+
+
+def test_other_bytes_under_the_same_name_are_other_inputs(model: str, tmp_path: Path) -> None:
+    rows = [{"id": f"n{number}", "text": text_of(number)} for number in range(4)]
+    asked = recipe(model, write(tmp_path / "news.jsonl", rows), all_documents=True)
+    prepare_eval(asked, tmp_path / "set")
+    write(tmp_path / "news.jsonl", rows[:3])
+    with pytest.raises(FolderError, match=r"is frozen, but news\.jsonl has changed since it was made; choose another --out"):
+        prepare_eval(asked, tmp_path / "set")
+
+
+def test_of_two_inputs_of_one_name_both_are_known_by_their_bytes(model: str, tmp_path: Path) -> None:
+    for number, folder in enumerate(("first", "second")):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "news.jsonl", [{"id": f"{folder}{n}", "text": text_of(10 * number + n)} for n in range(4)])
+    sources = tuple(f"local:{tmp_path}/{folder}/news.jsonl" for folder in ("first", "second"))
+    asked = EvalRecipe(models=(model,), sources=sources, all_documents=True)
+    prepare_eval(asked, tmp_path / "set")
+    write(tmp_path / "first" / "news.jsonl", [{"id": "other", "text": text_of(5)}])
+    with pytest.raises(FolderError, match=r"news\.jsonl has changed"):
+        prepare_eval(asked, tmp_path / "set")
+
+
+def test_a_second_model_adds_its_noun_table_and_leaves_the_items(
+    model: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = prepare_eval(recipe(model, source, least=4), tmp_path / "set")
+    other = tmp_path / "other"
+    tokenizer_of("bytes").save_pretrained(other)
+    after = prepare_eval(EvalRecipe(models=(str(other),)), tmp_path / "set")
+    assert after.fingerprint == before.fingerprint
+    assert len(list((tmp_path / "set").glob("nouns-*.npy"))) == 2
+
+
+def test_all_four_tasks_live_in_one_set(model: str, source: str, tmp_path: Path) -> None:
+    gold = write(tmp_path / "novels.jsonl", [row_of(TEXT, *FULL)])
+    row = {
+        "index": 1,
+        "text": "사람은 강을 보았다. 강가의 사람은 _을 불렀다.",
+        "answer": "노래",
+        "candidate": "시장",
+        "title": "책",
+    }
+    cloze = write(tmp_path / "cloze.jsonl", [row, {**row, "index": 2, "text": "빈칸이 없다."}])
+    asked = recipe(
+        model, source, all_documents=True, tasks=("real", "real-far", "lambada", "gold"), gold=(gold,), lambada=(cloze,)
+    )
+    built = prepare_eval(asked, tmp_path / "set")
+    assert {task: bool(items) for task, items in built.items.items()} == dict.fromkeys(asked.tasks, True)
+    assert built.manifest["tasks"]["lambada"]["drops"] == {"no blank": 1}
+    assert {item.cluster for item in built.items["gold"]} == {"운수"}
+    assert {item.cluster for item in built.items["lambada"]} == {"책"}
+    ids = [item.id for items in built.items.values() for item in items]
+    assert len(ids) == len(set(ids))
+    shown = "\n".join(manifest.lines(built.manifest))
+    assert "gold: 3 items in 1 clusters" in shown
+    assert "no blank 1" in shown
+
+
+def test_limits_take_a_first_item_of_every_document_before_a_second_of_any(model: str, source: str, tmp_path: Path) -> None:
+    built = prepare_eval(recipe(model, source, all_documents=True, per_source=14, per_bucket=13), tmp_path / "set")
+    real = [item.document for item in built.items["real"]]
+    assert len(real) == 14
+    assert len(set(real)) == 12
+    assert len({item.document for item in built.items["real-far"]}) == 12
+    assert built.manifest["tasks"]["real"]["drops"]["the limit of its source"] > 0
+
+
+def test_repeated_ids_and_texts_are_counted(model: str, tmp_path: Path) -> None:
+    rows = [
+        {"id": "a", "text": text_of(1)},
+        {"id": "a", "text": text_of(2)},
+        {"id": "b", "text": text_of(1)},
+        {"id": "c", "text": ""},
+    ]
+    built = prepare_eval(recipe(model, write(tmp_path / "news.jsonl", rows), all_documents=True), tmp_path / "set")
+    counts = built.manifest["documents"]["news"]
+    assert counts == {
+        "documents": 4,
+        "kept": 1,
+        "the id of an earlier document": 1,
+        "the text of an earlier document": 1,
+        "empty after cleaning": 1,
+    }
+
+
+def test_rows_that_are_no_documents_are_counted_by_reason(model: str, tmp_path: Path) -> None:
+    place = write(tmp_path / "news.jsonl", [{"id": "a", "text": text_of(1)}, {"id": "b", "body": "x"}])
+    path = Path(place.removeprefix("local:"))
+    path.write_bytes(path.read_bytes() + b"{broken\n" + b'{"text": "\xff"}\n')
+    built = prepare_eval(recipe(model, place, all_documents=True), tmp_path / "set")
+    counts = built.manifest["documents"]["news"]
+    assert counts == {"documents": 4, "kept": 1, "no field 'text'": 1, "not JSON": 1, "not UTF-8": 1}
+
+
+def test_a_document_that_holds_a_literal_mask_keeps_its_offsets(model: str, tmp_path: Path) -> None:
+    text = "빈칸은 [MASK] 이다. " + text_of(1)
+    place = write(tmp_path / "news.jsonl", [{"id": "a", "text": text}])
+    built = prepare_eval(recipe(model, place, all_documents=True), tmp_path / "set")
+    assert built.documents == {"a": text}
+
+
+def test_a_limit_holds_out_among_the_rows_that_are_read(model: str, source: str, tmp_path: Path) -> None:
+    built = prepare_eval(recipe(model, source, least=2, limit=6), tmp_path / "set")
+    assert set(built.documents) <= held_out([f"n{number}" for number in range(6)], least=2)
+    assert built.manifest["documents"]["news"]["documents"] == 6
+
+
+def test_of_two_annotations_with_one_id_the_first_counts_with_its_own_text(model: str, tmp_path: Path) -> None:
+    first = row_of(TEXT, *FULL)
+    second = row_of(
+        "갑돌이는 을순이를, 을순이는 갑돌이를 보았다.",
+        ("갑돌이", 0, "A"),
+        ("갑돌이", 1, "A"),
+        ("을순이", 0, "B"),
+        ("을순이", 1, "B"),
+    )
+    gold = write(tmp_path / "novels.jsonl", [first, second])
+    built = prepare_eval(EvalRecipe(models=(model,), tasks=("gold",), gold=(gold,)), tmp_path / "set")
+    assert {item.answer for item in built.items["gold"]} <= {"김 첨지", "아내"}
+    assert built.manifest["documents"]["novels"] == {"rows": 2, "kept": 2, "the id of an earlier document": 1}
+
+
+def test_text_is_normalised_before_offsets_are_taken(model: str, tmp_path: Path) -> None:
+    import unicodedata
+
+    raw = unicodedata.normalize("NFD", text_of(1)).replace(" ", "\u00a0  ")
+    place = write(tmp_path / "news.jsonl", [{"id": "a", "text": raw}])
+    built = prepare_eval(recipe(model, place, all_documents=True), tmp_path / "set")
+    assert built.documents == {"a": text_of(1)}
+
+
+def test_the_manifest_names_the_reference_and_no_folder_of_this_machine(model: str, source: str, tmp_path: Path) -> None:
+    built = prepare_eval(recipe(model, source, least=4), tmp_path / "set")
+    held = (tmp_path / "set" / "manifest.json").read_text("utf-8")
+    assert built.manifest["reference"]["model"] == Path(model).name
+    assert str(tmp_path) not in held
+    assert source.removeprefix("local:") not in held
+
+
+def test_no_items_is_an_error_that_gives_the_reasons(model: str, tmp_path: Path) -> None:
+    place = write(tmp_path / "news.jsonl", [{"id": "a", "text": "짧다."}])
+    with pytest.raises(EvalSetError, match="No real item came out"):
+        prepare_eval(recipe(model, place, all_documents=True), tmp_path / "set")
+    assert not (tmp_path / "set" / "DONE").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"tasks": ("reel",)}, "Did you mean 'real'"),
+     ({"tasks": ("gold",)}, "--gold"), ({"tasks": ("real", "lambada")}, "--lambada"),
+     ({"models": ()}, "--model"), ({"holdout": 0.8}, "--holdout"), ({"per_bucket": 0}, "limits")],
+)  # fmt: skip
+def test_a_wrong_request_is_refused_before_any_work(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(RecipeError, match=words):
+        recipe("model", "local:texts", **changes)
+
+
+def test_a_source_that_is_not_there_is_named(model: str, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="names no file"):
+        prepare_eval(recipe(model, f"local:{tmp_path}/none.jsonl"), tmp_path / "set")
+    assert not (tmp_path / "set").exists()

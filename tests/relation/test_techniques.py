@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import math
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+
+from coref_automl.relation.markers import MarkedRow
+from coref_automl.relation.recipe import Loss
+from coref_automl.relation.techniques import (
+    LOSSES,
+    Average,
+    LossSettings,
+    class_balanced,
+    cross_entropy,
+    effective_number_weights,
+    focal,
+    hard_negatives,
+    margins,
+    masked,
+    pushed,
+    r_drop,
+)
+from coref_automl.relation.tensors import RowTensors, scoring_order, training_order
+
+LOGITS = torch.tensor([[2.0, 0.0, -1.0], [0.5, 0.5, 0.0]])
+GOLD = torch.tensor([0, 2])
+
+
+def test_label_smoothing_moves_the_target_by_its_share() -> None:
+    log_p = torch.log_softmax(LOGITS, -1)
+    plain = -(log_p[0, 0] + log_p[1, 2]) / 2
+    assert float(cross_entropy(LOGITS, GOLD)) == pytest.approx(float(plain))
+    smooth = 0.9 * plain + 0.1 * (-log_p.mean())
+    assert float(cross_entropy(LOGITS, GOLD, LossSettings(smoothing=0.1))) == pytest.approx(float(smooth))
+
+
+def test_every_loss_can_be_asked_for() -> None:
+    assert set(LOSSES) == set(get_args(Loss))
+
+
+def test_focal_leaves_easy_rows_alone() -> None:
+    right = torch.softmax(LOGITS, -1)[[0, 1], GOLD]
+    worked = float((-((1 - right) ** 2) * right.log()).mean())
+    assert float(focal(LOGITS, GOLD, LossSettings(gamma=2.0))) == pytest.approx(worked)
+    assert float(focal(LOGITS, GOLD, LossSettings(gamma=0.0))) == pytest.approx(float(cross_entropy(LOGITS, GOLD)))
+    shares = []
+    for loss in (cross_entropy, focal):
+        logits = LOGITS.clone().requires_grad_()
+        loss(logits, GOLD).backward()
+        assert logits.grad is not None
+        easy, hard = logits.grad.norm(dim=1).tolist()
+        shares.append(easy / hard)
+    assert shares[1] < shares[0] / 3
+
+
+def test_class_balance_weighs_a_label_by_its_effective_number() -> None:
+    gold = np.array([0] * 90 + [1] * 10)
+    weights = effective_number_weights(gold, 3, beta=0.9)
+    assert weights[1] / weights[0] == pytest.approx((1 - 0.9**90) / (1 - 0.9**10))
+    assert weights[gold].mean() == pytest.approx(1.0)
+    assert effective_number_weights(gold, 3, beta=0.0).tolist() == [1.0, 1.0, 1.0]
+    log_p = torch.log_softmax(LOGITS, -1)
+    worked = -(2 * log_p[0, 0] + 5 * log_p[1, 2]) / 7
+    found = class_balanced(LOGITS, GOLD, LossSettings(weights=torch.tensor([2.0, 1.0, 5.0])))
+    assert float(found) == pytest.approx(float(worked))
+
+
+def test_a_push_goes_up_the_gradient_and_comes_back() -> None:
+    table = torch.nn.Parameter(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    before = table.detach().clone()
+
+    def loss() -> torch.Tensor:
+        return (table[0] ** 2).sum()
+
+    loss().backward()
+    assert table.grad is not None
+    first = table.grad.clone()
+    with pushed(table, 0.5):
+        assert float((table.detach() - before).norm()) == pytest.approx(0.5)
+        assert torch.equal(table[1], before[1])  # words that the batch does not hold stay
+        assert loss().item() > float((before[0] ** 2).sum())
+        loss().backward()
+    assert torch.equal(table.detach(), before)
+    assert not torch.equal(table.grad, 2 * first)
+
+
+def test_an_average_of_weights_is_lent_to_the_model_and_taken_back() -> None:
+    model = torch.nn.Linear(1, 1, bias=False)
+    model.weight.data.fill_(0.0)
+    average = Average(model, decay=0.9)
+    model.weight.data.fill_(1.0)
+    average.follow(step=1000)
+    assert float(average.held[0]) == pytest.approx(0.1)
+    with average.in_place():
+        assert model.weight.item() == pytest.approx(0.1)
+    assert model.weight.item() == 1.0
+    assert float(average.held[0]) == pytest.approx(0.1)
+    quick = Average(model, decay=0.9)
+    model.weight.data.fill_(0.0)
+    quick.follow(step=1)  # at first it follows faster
+    assert float(quick.held[0]) == pytest.approx(2 / 11)
+
+
+def test_r_drop_is_the_symmetric_divergence_and_pulls_both_passes_together() -> None:
+    p, q = torch.softmax(LOGITS, -1), torch.softmax(LOGITS.flip(0), -1)
+    worked = float(((p * (p / q).log()).sum() + (q * (q / p).log()).sum()) / 2 / 2)
+    assert float(r_drop(LOGITS, LOGITS.flip(0))) == pytest.approx(worked)
+    assert float(r_drop(LOGITS, LOGITS)) == pytest.approx(0.0, abs=1e-7)
+    first = LOGITS.clone().requires_grad_()
+    r_drop(first, LOGITS.flip(0)).backward()
+    assert first.grad is not None
+    moved = LOGITS - 0.1 * first.grad
+    assert float(r_drop(moved, LOGITS.flip(0))) < worked
+
+
+def test_a_forbidden_label_has_no_probability_and_no_gradient() -> None:
+    bias = torch.tensor([[0.0, 0.0, -1e4], [0.0, 0.0, -1e4]])
+    assert torch.softmax(masked(LOGITS, bias), -1)[:, 2].tolist() == [0.0, 0.0]
+    logits = LOGITS.clone().requires_grad_()
+    cross_entropy(masked(logits, bias, torch.tensor([0, 0])), torch.tensor([0, 0])).backward()
+    assert logits.grad is not None
+    assert logits.grad[:, 2].tolist() == [0.0, 0.0]
+    assert logits.grad[0, 1] != 0
+
+
+def test_a_gold_label_that_the_mask_forbids_still_has_a_finite_loss() -> None:
+    bias = torch.tensor([[0.0, 0.0, -1e4], [0.0, 0.0, -1e4]])
+    assert math.isfinite(float(cross_entropy(masked(LOGITS, bias, GOLD), GOLD)))
+    assert float(cross_entropy(masked(LOGITS, bias, GOLD), GOLD)) < 10
+
+
+def test_the_hardest_negatives_are_those_where_a_relation_looks_best() -> None:
+    gold = np.array([0, 0, 5, 0, 0])
+    logits = torch.tensor([[1.0, 3.0], [1.0, 0.0], [0.0, 9.0], [1.0, 2.0], [4.0, 0.0]])
+    assert margins(logits).tolist() == [2.0, -1.0, 9.0, 1.0, -4.0]
+    assert hard_negatives(gold, margins(logits).numpy(), 0.5).tolist() == [0, 3]
+    assert hard_negatives(gold, margins(logits).numpy(), 0.0).tolist() == []
+    unseen = np.array([np.nan, -1.0, 9.0, 1.0, -4.0])
+    assert hard_negatives(gold, unseen, 1.0).tolist() == [1, 3, 4]
+
+
+def marked_rows() -> list[MarkedRow]:
+    return [MarkedRow(np.arange(1, 2 + n, dtype=np.int32), 1, 2) for n in (4, 9, 2, 6)]
+
+
+def test_a_batch_is_padded_to_its_own_longest_row() -> None:
+    tensors = RowTensors(marked_rows(), pad=0, device="cpu")
+    batch = tensors.batch(tensors.place([np.array([2, 0])])[0])
+    assert batch.ids.tolist() == [[1, 2, 3, 0, 0], [1, 2, 3, 4, 5]]
+    assert batch.mask.tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]
+    assert batch.starts.tolist() == [[1, 2], [1, 2]]
+    assert tensors.batch(tensors.place([np.array([2])])[0], copies=2).ids.tolist() == [[1, 2, 3], [1, 2, 3]]
+    fixed = RowTensors(marked_rows(), pad=0, device="cpu", fixed=16)
+    assert fixed.batch(fixed.place([np.array([2])])[0]).ids.shape == (1, 16)
+
+
+def test_an_epoch_holds_every_row_once_and_differs_by_epoch() -> None:
+    lengths = np.random.default_rng(0).integers(5, 90, 1000)
+    orders = [training_order(lengths, np.arange(1000), 16, np.random.default_rng((0, epoch))) for epoch in (0, 1)]
+    for order in orders:
+        assert sorted(np.concatenate(order).tolist()) == list(range(1000))
+        padding = 1 - sum(lengths[batch].sum() for batch in order) / sum(len(b) * lengths[b].max() for b in order)
+        assert padding < 0.1
+    assert [b.tolist() for b in orders[0]] != [b.tolist() for b in orders[1]]
+
+
+def test_scoring_batches_stay_under_their_tokens() -> None:
+    lengths = np.array([3, 50, 7, 20, 200])
+    order = scoring_order(lengths, 60)
+    assert sorted(np.concatenate(order).tolist()) == [0, 1, 2, 3, 4]
+    assert all(len(batch) == 1 or len(batch) * lengths[batch].max() <= 60 for batch in order)

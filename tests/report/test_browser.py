@@ -1,0 +1,100 @@
+"""The page in a real browser: charts drawn, the filter works, no console error, no request to anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.cli.app import run as command
+from coref_automl.report.checkpoint_report import report
+from tests.browser import SET, console, opened, requests_of_files, show
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with opened(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def page(browser: Any, study_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The report, opened from disk with every chart drawn."""
+    pytest.importorskip("vl_convert", reason="the report extra is not installed")
+    return show(browser, Path(report(study_source, tmp_path_factory.mktemp("page") / "out")))
+
+
+def test_every_chart_is_drawn_with_marks(page: Any) -> None:
+    marks = page.execute_script(
+        "return [...document.querySelectorAll('.chart')].map(c => c.querySelectorAll('g.mark-symbol path, g.mark-rect path'))"
+        ".map(found => found.length)"
+    )
+    assert len(marks) >= 8
+    assert min(marks) > 0
+
+
+def test_the_filter_shows_what_it_says(page: Any) -> None:
+    def shown() -> list[list[bool]]:
+        return page.execute_script(
+            "return [...document.querySelectorAll('#items .item')].map(i => [...i.querySelectorAll('.answers')][0])"
+            ".map(a => [...a.children].map(c => c.classList.contains('right')))"
+        )
+
+    assert shown()
+    assert all(answers == [True, False] for answers in shown())
+    page.execute_script(SET, "which", "both-wrong")
+    assert all(answers == [False, False] for answers in shown())
+    page.execute_script(SET, "which", "all")
+    page.execute_script(SET, "search", "없는 낱말이다")
+    assert shown() == []
+    page.execute_script(SET, "search", "")
+    assert len(shown()) == 20
+    page.execute_script("document.getElementById('more').click()")
+    assert len(shown()) == 40
+
+
+def test_passages_show_gap_and_antecedent_and_stay_text(browser: Any, page: Any, scored: Path) -> None:
+    """The passages of what the commands wrote, in a window beside the page of the other tests."""
+    assert command(["report", "runs/a", "base", "--out", "out"]) == 0
+    before = browser.current_window_handle
+    browser.switch_to.new_window("tab")
+    try:
+        show(browser, scored / "out/report.html")
+        _look_at_passages(browser)
+    finally:
+        browser.close()
+        browser.switch_to.window(before)
+
+
+def _look_at_passages(page: Any) -> None:
+    page.execute_script(SET, "which", "all")
+    assert page.execute_script("return document.querySelectorAll('#items .item').length") == 5
+    assert page.execute_script("return document.querySelectorAll('#items .passage').length") == 5
+    page.execute_script(SET, "search", "hacked")
+    passage = page.execute_script("return document.querySelector('#items .passage').textContent")
+    assert "<script>window.hacked" in passage
+    assert page.execute_script("return window.hacked") is None
+    assert page.execute_script("return document.querySelectorAll('#items .gap').length") > 0
+    assert page.execute_script("return document.querySelectorAll('#items .antecedent').length") > 0
+
+
+def test_the_theme_can_be_changed_and_the_page_fits_a_phone(page: Any) -> None:
+    def paper() -> str:
+        return page.execute_script("return getComputedStyle(document.body).backgroundColor")
+
+    before = paper()
+    page.execute_script("document.getElementById('theme').click()")
+    assert paper() != before
+    metrics = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    assert page.execute_script("return document.documentElement.scrollWidth") <= 390
+    page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_no_console_message_and_no_request_beyond_the_file(page: Any) -> None:
+    assert console(page) == []
+    ours = requests_of_files(page)
+    assert ours
+    assert all(url.startswith(("file:", "data:")) for url in ours)

@@ -1,0 +1,219 @@
+"""Relation extraction by method: which starts count, what is set beside what, and that nothing is lost without a word."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coref_automl.comparison.archive import archive
+from coref_automl.comparison.relation_runs import alike, find_relation, look_for_relation, over_pairs, paired
+from coref_automl.errors import InputError
+from coref_automl.report.checkpoint_report import report
+from coref_automl.report.page import Text
+from coref_automl.report.sections.relation import draw as relation
+from coref_automl.store import read_json, write_json
+from tests.comparison.conftest import Model, make_scores, write_evaluation
+from tests.report.test_relation_question import read_study, verdicts, write_relation, write_starts
+
+BETTER: dict[str, tuple[float, ...]] = {"entity": (0.9, 0.88, 0.9), "mlm": (0.6, 0.62, 0.6)}
+
+
+def models(*, steps: Sequence[int] = (200,)) -> list[Model]:
+    return [
+        Model(f"{kind}-128-s{seed}", step, 0.0, objective=kind, seed=seed)
+        for kind in ("mlm", "entity")
+        for seed in range(3)
+        for step in steps
+    ]
+
+
+def write(root: Path, found: Sequence[Model]) -> Path:
+    for number, model in enumerate([Model("base", 0, -1.0), *found]):
+        write_evaluation(root, model, make_scores(model, documents=20, own=number))
+    return root
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two objectives with three seeds of pretraining and two checkpoints each, and their base. Read only."""
+    return write(tmp_path_factory.mktemp("runs"), models(steps=(20, 200)))
+
+
+def write_from(root: Path, kind: str, step: int, share: float) -> None:
+    for seed in range(3):
+        model = f"runs/{kind}-128-s{seed}/checkpoint-{step}"
+        write_relation(root, f"{kind}-{seed}-{step}", model, share + 0.01 * seed, 10 * step + len(kind) + seed)
+
+
+def test_starts_that_are_not_equally_trained_say_nothing_about_methods(runs: Path, tmp_path: Path) -> None:
+    write_from(tmp_path, "entity", 200, 0.9)
+    write_from(tmp_path, "mlm", 20, 0.6)
+    (checkpoints,) = verdicts(read_study(runs, tmp_path))
+    assert [line[:2] for line in checkpoints] == [[f"entity-{seed}-200", f"mlm-{seed}-20"] for seed in range(3)]
+
+
+def test_of_several_starts_of_a_run_the_latest_stands_for_its_method(runs: Path, tmp_path: Path) -> None:
+    for step, share in ((20, 0.6), (200, 0.9)):
+        write_from(tmp_path, "entity", step, share)
+    write_from(tmp_path, "mlm", 200, 0.6)
+    methods, checkpoints = verdicts(read_study(runs, tmp_path))
+    assert [(*line[:3], line[-1]) for line in methods] == [("entity 128", "mlm 128", "3", "better")]
+    assert [line[:2] for line in checkpoints] == [[f"entity-{seed}-20", f"mlm-{seed}-200"] for seed in range(3)]
+
+
+def test_windows_of_an_evaluation_do_not_part_the_starts(tmp_path: Path) -> None:
+    root, longer = tmp_path / "runs", tmp_path / "relation"
+    write(root, [*models(), *(replace(model, seq_len=64) for model in models() if model.objective == "entity")])
+    for path in root.glob("entity-*/evaluations/a-64/*/result.json"):
+        held = read_json(path)
+        write_json(path, held | {"provenance": held["provenance"] | {"seq_len": 128}})
+    write_starts(longer, BETTER)
+    ((line,),) = verdicts(read_study(root, longer))
+    assert [*line[:3], line[-1]] == ["entity 128", "mlm 128", "3", "better"]
+
+
+def test_starts_trained_at_another_length_are_not_compared(tmp_path: Path) -> None:
+    root = write(tmp_path / "runs", models())
+    for path in root.glob("entity-*/evaluations/*/*/result.json"):
+        held = read_json(path)
+        write_json(path, held | {"provenance": held["provenance"] | {"seq_len": 64}})
+    write_starts(tmp_path / "relation", BETTER)
+    question = relation(read_study(root, tmp_path / "relation"))
+    assert question is not None
+    assert "entity 64" not in question.answer
+
+
+def test_starts_of_another_base_are_not_compared(tmp_path: Path) -> None:
+    root = write(tmp_path / "runs", models())
+    for path in root.glob("entity-*/evaluations/*/*/result.json"):
+        held = read_json(path)
+        write_json(path, held | {"provenance": held["provenance"] | {"base": "other"}})
+    write_starts(tmp_path / "relation", BETTER | {"base": (0.6,)})
+    methods, _ = verdicts(read_study(root, tmp_path / "relation"))
+    assert [line[:2] for line in methods] == [["mlm 128 (base)", "base-0"]]
+
+
+def test_one_pair_of_starts_is_no_verdict_about_a_method(runs: Path, tmp_path: Path) -> None:
+    write_starts(tmp_path, BETTER)
+    for name in ("entity-1", "entity-2"):  # seeds 0 and 2 of this method, 1 and 2 of the other
+        shutil.rmtree(tmp_path / name)
+    write_relation(tmp_path, "entity-2", "runs/entity-128-s2/checkpoint-200", 0.9, 5)
+    shutil.rmtree(tmp_path / "mlm-0")
+    (checkpoints,) = verdicts(read_study(runs, tmp_path))
+    assert [line[:2] for line in checkpoints] == [["entity-2", "mlm-2"]]
+
+
+def test_no_start_is_left_out_where_the_base_has_fewer_relation_seeds(runs: Path, tmp_path: Path) -> None:
+    write_starts(tmp_path, {"entity": (0.9, 0.88, 0.5), "base": (0.6,)})
+    shutil.rmtree(tmp_path / "base-0" / "seed-2")
+    held = read_json(tmp_path / "base-0" / "re_results.json")
+    write_json(tmp_path / "base-0" / "re_results.json", held | {"seeds": [{}, {}]})
+    (checkpoints,) = verdicts(read_study(runs, tmp_path))
+    assert [line[:3] for line in checkpoints] == [[f"entity-{seed}", "base-0", "2"] for seed in range(3)]
+
+
+def test_a_start_with_other_relation_seeds_than_the_base_counts_all_the_same(runs: Path, tmp_path: Path) -> None:
+    write_starts(tmp_path, {"entity": (0.9, 0.88, 0.5), "base": (0.6,)})
+    for name, first in (("entity-0", 0), ("entity-1", 3), ("entity-2", 0), ("base-0", 0)):
+        path = tmp_path / name / "re_results.json"
+        write_json(path, read_json(path) | {"seeds": [{"seed": first + number} for number in range(3)]})
+    ((line,),) = verdicts(read_study(runs, tmp_path))
+    assert line[:3] == ["entity 128", "base-0", "3"]
+
+
+def test_every_setting_has_its_own_verdict_and_its_name(runs: Path, tmp_path: Path) -> None:
+    write_starts(tmp_path / "plain", {"entity": (0.6, 0.62, 0.6), "mlm": (0.6, 0.6, 0.62)})
+    write_starts(tmp_path / "typed", BETTER)
+    for path in tmp_path.glob("*/*/re_results.json"):
+        write_json(path, read_json(path) | {"fingerprints": {"settings": path.parents[1].name}})
+    study = read_study(runs, tmp_path)
+    (methods,) = verdicts(study)
+    assert [(line[0], line[-1].split(" (")[0]) for line in methods] == [
+        ("entity 128 (plain-entity-0)", "not shown"), ("entity 128 (typed-entity-0)", "better"),
+    ]  # fmt: skip
+    question = relation(study)
+    assert question is not None
+    assert question.answer.startswith("In part. ")
+
+
+DAMAGES = {
+    "result": ("re_results.json", '{"micro_f1": 5'),
+    "cut": ("seed-0/predictions/dev.jsonl", '{"guid": "g0", "gold"'),
+    "other": ("seed-0/predictions/dev.jsonl", '{"guid": "g0"}\n'),
+    "rows": ("seed-1/predictions/dev.jsonl", '{"guid": "g0", "gold": "no_relation", "pred": "no_relation"}\n'),
+    "number": ("seed-0/predictions/dev.jsonl", "1\n"),
+    "archived": ("rows.npz", "PK broken"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_relation_run_is_named_and_never_archived(runs: Path, tmp_path: Path, damage: str) -> None:
+    """Without it the verdict is another: here the start that did badly is the one that cannot be read."""
+    write_starts(tmp_path / "re", {"entity": (0.9, 0.88, 0.5), "mlm": (0.6, 0.62, 0.6)})
+    name, text = DAMAGES[damage]
+    (tmp_path / "re" / "entity-2" / name).write_text(text, "utf-8")
+    found, (told,) = look_for_relation([str(tmp_path / "re")])
+    assert str(tmp_path / "re" / "entity-2") in told
+    assert [run.name for run in found if run.rows is None] == ([] if damage == "result" else ["entity-2"])
+    made = report(runs, tmp_path / "re", out=tmp_path / "report", lang="en")
+    page = Path(made.markdown).read_text("utf-8").replace("\\", "")
+    assert re.search(f"Left out: {re.escape(str(tmp_path / 're' / 'entity-2'))}", page)
+    with pytest.raises(InputError, match="entity-2"):
+        archive(runs, tmp_path / "re", out=tmp_path / "kept")
+
+
+def test_runs_of_one_name_under_folders_of_one_name_are_both_kept(runs: Path, tmp_path: Path) -> None:
+    for place, kind, share in (("a", "entity", 0.9), ("b", "mlm", 0.6)):
+        write_relation(tmp_path / place / "typed", "run", f"runs/{kind}-128-s0/checkpoint-200", share, len(kind))
+    assert [run.name for run in find_relation([str(tmp_path)])] == ["a-typed-run", "b-typed-run"]
+    archive(runs, tmp_path / "a", tmp_path / "b", out=tmp_path / "kept")
+    assert len(find_relation([str(tmp_path / "kept")])) == 2
+
+
+def test_sides_of_unlike_numbers_of_relation_seeds_weigh_the_same(tmp_path: Path) -> None:
+    write_starts(tmp_path, {"entity": (0.9, 0.88), "base": (0.6,)})
+    by_name = {run.name: run.rows for run in find_relation([str(tmp_path)])}
+    first, second, base = by_name["entity-0"], by_name["entity-1"], by_name["base-0"]
+    assert first is not None
+    assert second is not None
+    assert base is not None
+    answer = over_pairs([(first, base.of([0])), (second.of([0, 1]), base.of([1]))], seed=0).answer
+    assert answer.over_documents.low < answer.difference < answer.over_documents.high
+
+
+@pytest.mark.parametrize("name", ["data", "train", "settings", "split", "gold"])
+def test_runs_of_other_rows_data_or_settings_are_never_paired(tmp_path: Path, name: str) -> None:
+    write_starts(tmp_path, {"entity": (0.9,), "mlm": (0.6,)})
+    one, other = (
+        replace(run, result=run.result | {"fingerprints": {"data": "d", "train": "t", "settings": "s"}})
+        for run in find_relation([str(tmp_path)])
+    )
+    assert paired(one, other, seed=0) is not None
+    assert len(alike([one, other])) == 1
+    assert other.rows is not None
+    if name == "gold":
+        changed = replace(other, rows=replace(other.rows, gold=~other.rows.gold))
+    elif name == "split":
+        changed = replace(other, result=other.result | {"split": "test"})
+    else:
+        changed = replace(other, result=other.result | {"fingerprints": other.result["fingerprints"] | {name: "other"}})
+    assert paired(one, changed, seed=0) is None
+    assert len(alike([one, changed])) == (1 if name == "gold" else 2)
+
+
+def test_runs_whose_start_was_not_evaluated_are_named(tmp_path: Path) -> None:
+    root = write(tmp_path / "runs", [model for model in models() if model.seed < 2])
+    write_starts(tmp_path / "re", BETTER)
+    question = relation(read_study(root, tmp_path / "re"))
+    assert question is not None
+    told = " ".join(block.text for block in question.blocks if isinstance(block, Text))
+    assert "Not counted for any method, because the checkpoints they began from were not evaluated here: entity-2, mlm-2." in told
+    write(root, models())
+    whole = relation(read_study(root, tmp_path / "re"))
+    assert whole is not None
+    assert not any("Not counted" in block.text for block in whole.blocks if isinstance(block, Text))

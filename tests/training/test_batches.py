@@ -1,0 +1,71 @@
+"""Batches carry the rows' masks whoever makes them."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coref_automl.corpus.dataset import PackedDataset
+from coref_automl.training.batches import BLANK
+from coref_automl.training.masking import IGNORED, Masking
+
+
+@pytest.fixture
+def masking() -> Masking:
+    special = np.arange(85) < 5
+    return Masking("combined", 4, special, ~special, min_prob=0.2, max_prob=0.2)
+
+
+def test_asked_positions_and_labels_belong_together(opened: PackedDataset, masking: Masking) -> None:
+    from coref_automl.training.batches import Collator, MaskedRows
+
+    rows = MaskedRows(opened, masking, 7)
+    drawn = [rows[index] for index in (3, 5, len(opened) + 3)]
+    batch = Collator(0.2)(drawn)
+    labels = np.stack([labels for _, _, labels in drawn]).reshape(-1)
+    asked = batch["labels"] != IGNORED
+    assert (labels[batch["positions"][asked].numpy()] == batch["labels"][asked].numpy()).all()
+    assert int(asked.sum()) == (labels != IGNORED).sum()
+    assert drawn[0][2].tolist() != drawn[2][2].tolist()  # the same row in the next epoch
+
+
+def test_the_list_of_positions_keeps_its_size(opened: PackedDataset, masking: Masking) -> None:
+    from coref_automl.training.batches import Collator, MaskedRows, expected_share
+
+    rows = MaskedRows(opened, masking, 7)
+    collate = Collator(expected_share(opened, masking) * 1.5)
+    sizes = {len(collate([rows[epoch * len(opened) + at] for at in range(6)])["labels"]) for epoch in range(20)}
+    assert len(sizes) == 1
+    assert len(collate([rows[BLANK]] * 6)["labels"]) in sizes
+
+
+def test_the_expected_share_is_that_of_the_rows_for_drawn_rates_too(opened: PackedDataset, masking: Masking) -> None:
+    from coref_automl.training.batches import MaskedRows, expected_share
+
+    for drawn in (False, True):
+        settings = replace(masking, objective="mlm", drawn=drawn, min_prob=0.0, max_prob=0.6)
+        rows = MaskedRows(opened, settings, 7)
+        asked = np.mean([(rows[at][2] != IGNORED).mean() for at in range(60 * len(opened))])
+        assert asked < expected_share(opened, settings) < 1.25 * asked  # a little more: [CLS] and [SEP] are never asked
+
+
+def test_a_blank_row_asks_nothing(opened: PackedDataset, masking: Masking) -> None:
+    from coref_automl.training.batches import MaskedRows
+
+    assert (MaskedRows(opened, masking, 7)[BLANK][2] == IGNORED).all()
+
+
+def test_a_worker_process_gets_the_same_rows_from_a_small_message(opened: PackedDataset, masking: Masking) -> None:
+    from coref_automl.training.batches import MaskedRows
+
+    for dataset in (opened, opened.cut_to(16)):
+        rows = MaskedRows(dataset, masking, 7)
+        sent = pickle.dumps(rows)
+        assert len(sent) < 4000
+        assert Path(dataset.folder).is_dir()
+        for mine, theirs in zip(rows[1], pickle.loads(sent)[1], strict=True):
+            assert mine.tolist() == theirs.tolist()
