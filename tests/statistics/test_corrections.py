@@ -87,7 +87,7 @@ def test_one_document_shows_nothing() -> None:
 
 def test_a_family_of_equal_models_is_told_apart_in_at_most_one_study_of_twenty() -> None:
     rng, shown = np.random.default_rng(5), 0
-    for run in range(400):
-        values, clusters = correlated(rng, 12, documents=60)
+    for run in range(200):
+        values, clusters = correlated(rng, 12, documents=40)
         shown += step_down_max_t([Part(values, clusters)], seed=run).adjusted.min() < 0.05
-    assert shown <= 400 * 0.05 + 2 * (400 * 0.0475) ** 0.5
+    assert shown <= 200 * 0.05 + 2 * (200 * 0.0475) ** 0.5

@@ -93,6 +93,20 @@ def test_few_documents_widen_the_interval_by_a_fixed_factor() -> None:
         assert float(found.half_width) == pytest.approx(factor * plain, rel=1e-6)
 
 
+def test_hardly_any_documents_keep_the_widest_of_three_intervals() -> None:
+    rng = np.random.default_rng(11)
+    a, b = rng.normal(size=(3, 5)), rng.normal(size=(3, 5))
+    found = crossed(a, b, np.ones(5))
+    seeds, documents = float(found.seeds), float(found.documents)
+    degrees = int((seeds + documents) ** 2 / (seeds**2 / 2 + documents**2 / 4))
+    three = (
+        stats.t.ppf(0.975, 2) * seeds**0.5,
+        stats.t.ppf(0.975, 4) * documents**0.5,
+        stats.t.ppf(0.975, degrees) * (seeds + documents) ** 0.5,
+    )
+    assert float(found.half_width) == pytest.approx(max(three), rel=1e-6)
+
+
 def test_one_seed_on_either_side_shows_nothing_but_a_base_stands_for_itself() -> None:
     rng, clusters = np.random.default_rng(4), np.repeat(np.arange(300), 2)
     good, poor = runs(rng, clusters, 3, 0.7), runs(rng, clusters, 3, 0.3)

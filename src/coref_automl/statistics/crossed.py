@@ -25,6 +25,8 @@ _MANY = 200
 """Degrees of freedom from which on Student's distribution is as good as the normal one."""
 FEW_DOCUMENTS, TIGHTER = 100, 1.05
 """Fewer documents than this (as many as there would be of equal size) widen the interval by this factor: found by simulation."""
+HARDLY_ANY = 6
+"""Fewer than this keep the rule of three intervals: over runs, over documents, and of both variances added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Crossed:
     seed_degrees: Floats
     document_degrees: float
     fewest: int
+    documents_seen: int
 
     @property
     def beyond(self) -> Floats:
@@ -71,12 +74,23 @@ class Crossed:
 
     @property
     def half_width(self) -> Floats:
-        """Half the 95% interval: Student's for documents and for what seeds add, squares added."""
-        share = (1 + LEVEL) / 2
-        own = t_quantile(share, max(1, min(int(self.document_degrees + 1e-6), _MANY)))
-        theirs = _quantiles(share, self.seed_degrees)
+        """Half the 95% interval: Student's for documents and for what seeds add, squares added.
+
+        Where a few documents hold nearly all items that is wider than it need be: there the widest of three intervals stands.
+        """
+        if self.document_degrees + 1 < HARDLY_ANY:
+            return self._widest_of_three()
+        own, theirs = _quantile(self.document_degrees), _quantiles(self.seed_degrees)
         wider = TIGHTER if self.document_degrees + 1 < FEW_DOCUMENTS else 1.0
-        return wider * np.sqrt(own**2 * self.documents + theirs**2 * self.beyond)
+        return np.asarray(wider * np.sqrt(own**2 * self.documents + theirs**2 * self.beyond))
+
+    def _widest_of_three(self) -> Floats:
+        both, few = self.documents + self.seeds, max(1, self.fewest - 1)
+        spent = self.seeds**2 / few + self.documents**2 / self.document_degrees
+        degrees = np.divide(both**2, spent, out=np.ones_like(both), where=spent > 0)
+        over_runs = _quantile(few) * np.sqrt(self.seeds)
+        over_documents = _quantile(self.documents_seen - 1) * np.sqrt(self.documents)
+        return np.asarray(np.maximum(np.maximum(over_runs, over_documents), _quantiles(degrees) * np.sqrt(both)))
 
 
 def crossed_verdict(
@@ -124,6 +138,7 @@ def crossed_parts(a: Sequence[Floats], b: Sequence[Floats], sizes: Sequence[Floa
         _satterthwaite(seeds, [side.runs - 1 for side in several], nothing),
         float(_satterthwaite(documents, alike, nothing).min()),
         min((side.runs for side in several), default=1),
+        min(len(size) for size in sizes),
     )
 
 
@@ -166,10 +181,14 @@ def _satterthwaite(variances: Sequence[Floats], degrees: Sequence[float], nothin
     return np.maximum(min(degrees, default=1.0), found)
 
 
-def _quantiles(share: float, degrees: Floats) -> Floats:
-    """Student's quantile for every number of degrees, rounded down."""
+def _quantile(degrees: float) -> float:
+    """Where Student's 95% interval ends, degrees rounded down."""
+    return t_quantile((1 + LEVEL) / 2, max(1, min(int(degrees + 1e-6), _MANY)))
+
+
+def _quantiles(degrees: Floats) -> Floats:
     whole, place = np.unique(np.minimum(degrees + 1e-6, _MANY).astype(np.int64), return_inverse=True)
-    return np.array([t_quantile(share, max(1, int(each))) for each in whole])[place].reshape(np.shape(degrees))
+    return np.asarray(np.array([_quantile(int(each)) for each in whole])[place].reshape(np.shape(degrees)))
 
 
 def _verdict(a: Sequence[Floats], b: Sequence[Floats], clusters: Sequence[ArrayLike], against_model: bool) -> CrossedVerdict:
@@ -187,14 +206,14 @@ def _verdict(a: Sequence[Floats], b: Sequence[Floats], clusters: Sequence[ArrayL
     if half <= _NONE:  # every item differs by as much: as at no hit or only hits, the number of documents is what is known
         half, error = (1 - wilson(documents, documents).low,) * 2
     if reason:
-        own = t_quantile((1 + LEVEL) / 2, max(1, min(int(found.document_degrees), _MANY))) * math.sqrt(float(found.documents))
+        own = _quantile(found.document_degrees) * math.sqrt(float(found.documents))
         reach = {"one document": 1.0, "same": 0.0}.get(reason, own)
         shut = Estimate(difference, difference - reach, difference + reach, items)
         return CrossedVerdict(
             difference, shut, 1.0, False, math.sqrt(float(found.documents)), 0.0, seeds, documents, reason=reason
         )
     degrees = _degrees(half / error)
-    p = 2 * (1 - t_cdf(t_quantile((1 + LEVEL) / 2, degrees) * abs(difference) / half, degrees))
+    p = 2 * (1 - t_cdf(_quantile(degrees) * abs(difference) / half, degrees))
     could = half + t_quantile(POWER, degrees) * error
     return CrossedVerdict(
         difference,
@@ -243,5 +262,5 @@ def _degrees(ratio: float) -> int:
     low, high = 1, _MANY
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if t_quantile((1 + LEVEL) / 2, middle) >= ratio else (low, middle - 1)
+        low, high = (middle, high) if _quantile(middle) >= ratio else (low, middle - 1)
     return low

@@ -1,0 +1,125 @@
+"""Which checkpoint to use: the posterior mean against the highest, and how many documents settle a choice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coref_automl.statistics.curves import accepted_loss, covariance, earliest_within, posterior_means, times_as_many
+from coref_automl.statistics.intervals import simultaneous_bounds, standard_error
+from coref_automl.statistics.resampling import Part
+
+STEPS = np.arange(1, 7) * 1_000_000
+
+
+def one_run(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    count = len(values)
+    return posterior_means(values, errors, methods=["entity"] * count, runs=["entity-s0"] * count, training=STEPS[:count])
+
+
+def test_the_covariance_has_the_standard_errors_on_its_diagonal() -> None:
+    rng = np.random.default_rng(0)
+    parts = [
+        Part(rng.normal(size=(200, 4)), np.repeat(np.arange(50), 4)),
+        Part(rng.normal(size=(60, 4)), np.repeat(np.arange(6), 10)),
+    ]
+    assert np.sqrt(np.diag(covariance(parts))).tolist() == pytest.approx(standard_error(parts).tolist())
+
+
+def test_values_that_are_surely_known_stay_and_unsure_ones_are_drawn_together() -> None:
+    values = np.array([0.40, 0.42, 0.44, 0.45, 0.455, 0.457])
+    assert one_run(values, np.eye(6) * 1e-10).tolist() == pytest.approx(values.tolist(), abs=1e-4)
+    unsure = one_run(values, np.eye(6) * 0.05**2)
+    assert np.ptp(unsure) < 0.5 * np.ptp(values)
+
+
+def test_a_lone_spike_is_believed_less_than_a_plateau() -> None:
+    values = np.array([0.430, 0.462, 0.440, 0.450, 0.455, 0.458])
+    found = one_run(values, np.eye(6) * 0.008**2)
+    assert values.argmax() == 1
+    assert found.argmax() >= 4
+
+
+def test_other_seeds_of_the_method_are_heard() -> None:
+    """One seed's lucky checkpoint does not win where the method's other runs say that training goes on."""
+    rising = np.array([0.440, 0.445, 0.450, 0.455, 0.458, 0.460])
+    lucky = rising.copy()
+    lucky[1] = 0.4605
+    values = np.concatenate([lucky, rising, rising])
+    runs = np.repeat(["s0", "s1", "s2"], 6)
+    found = posterior_means(
+        values, np.eye(18) * 0.005**2, methods=["entity"] * 18, runs=runs.tolist(), training=np.tile(STEPS, 3)
+    )
+    assert found.argmax() % 6 == 5
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 8), st.integers(0, 1000), st.sampled_from([0.0, 1e-9, 0.01]))
+def test_posterior_means_are_numbers_whatever_the_errors_and_lie_among_the_values(count: int, seed: int, error: float) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.random(count).round(3)
+    found = posterior_means(
+        values, np.eye(count) * error**2, methods=["m"] * count, runs=["r"] * count, training=np.sort(rng.integers(0, 9, count))
+    )
+    assert np.isfinite(found).all()
+    assert found.min() >= values.min() - 0.1 * np.ptp(values) - 1e-6
+    assert found.max() <= values.max() + 0.1 * np.ptp(values) + 1e-6
+
+
+def test_checkpoints_that_are_all_alike_are_believed_to_be() -> None:
+    found = one_run(np.full(6, 0.4), np.zeros((6, 6)))
+    assert found.tolist() == pytest.approx([0.4] * 6)
+
+
+def test_what_is_missing_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match="evaluate it again"):
+        one_run(np.array([0.4, np.nan]), np.eye(2))
+    with pytest.raises(ValueError, match="need as many"):
+        one_run(np.array([0.4, 0.5]), np.eye(3))
+
+
+def test_the_accepted_loss_is_the_margin_or_a_quarter_of_the_shown_gain() -> None:
+    assert accepted_loss(0.02, 0.2) == 0.02
+    assert accepted_loss(0.02, 0.024) == pytest.approx(0.006)
+    assert accepted_loss(0.02, None) == 0.02
+    assert accepted_loss(0.02, -0.01) == 0.02
+
+
+def test_the_earliest_point_within_a_loss() -> None:
+    curve = [0.40, 0.44, 0.455, 0.46, 0.458]
+    assert earliest_within(curve, 0.0) == 3
+    assert earliest_within(curve, 0.005) == 2
+    assert earliest_within(curve, 0.1) == 0
+    assert earliest_within([0.3], 0.0) == 0
+
+
+def draws(rng: np.random.Generator, documents: int, gains: np.ndarray) -> Part:
+    clusters = np.repeat(np.arange(documents), 2)
+    return Part(0.5 + gains + 0.3 * rng.normal(size=(len(clusters), len(gains))), clusters)
+
+
+def test_a_plan_for_more_documents_comes_true_at_least_about_four_times_in_five() -> None:
+    """Over true gaps of all sizes; a plan that takes today's gap for the true one comes true about half the time."""
+    rng, came, planned = np.random.default_rng(3), 0, 0
+    for run in range(400):
+        gains = np.array([0.0, rng.uniform(0.0, 0.07)])
+        first = draws(rng, 200, gains)
+        factor = times_as_many(simultaneous_bounds([first], seed=run, draws=300), 0, 0.06)
+        if factor is None or not 1 < factor < 30:
+            continue
+        more = draws(rng, round(200 * (factor - 1)) + 1, gains)
+        values = np.concatenate([np.asarray(first.values), np.asarray(more.values)])
+        clusters = np.concatenate([np.asarray(first.clusters), 200 + np.asarray(more.clusters)])
+        came += simultaneous_bounds([Part(values, clusters)], seed=run, draws=300).upper[0] <= 0.06
+        planned += 1
+    assert planned > 30
+    assert came / planned > 0.7
+
+
+def test_no_plan_where_the_gap_is_above_the_margin_and_none_is_needed_where_it_is_settled() -> None:
+    rng = np.random.default_rng(4)
+    bounds = simultaneous_bounds([draws(rng, 2000, np.array([0.0, 0.05]))], seed=0, draws=400)
+    assert times_as_many(bounds, 0, 0.02) is None
+    assert times_as_many(bounds, 1, 0.02) == 1.0
