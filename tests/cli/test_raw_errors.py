@@ -233,12 +233,19 @@ def test_a_file_whose_name_is_not_utf8_is_named(place: Path, said: Callable[...,
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"estimates": 5}, "Evaluation.estimates cannot be 5"),
-        ({"estimates": {"real1": {"value": "x", "low": 0, "high": 1, "n": 1}}}, "Evaluation.estimates.real1.value cannot be 'x'"),
-        ({"seq_len": "64"}, "Evaluation.seq_len cannot be '64'"),
-        ({"fingerprints": []}, "Evaluation.fingerprints cannot be []"),
-        ({"checkpoint": None}, "Evaluation.checkpoint cannot be None"),
-        ({"seconds": True}, "Evaluation.seconds cannot be True"),
+        ({"estimates": 5}, "estimates should be an object, not 5"),
+        (
+            {"estimates": {"real1": {"value": "x", "low": 0, "high": 1, "n": 1}}},
+            "estimates.real1.value should be a number, not 'x'",
+        ),
+        ({"seq_len": "64"}, "seq_len should be a whole number, not '64'"),
+        ({"seq_len": 10**400}, "seq_len should be a whole number, not 1000"),
+        ({"fingerprints": []}, "fingerprints should be an object, not []"),
+        ({"checkpoint": None}, "checkpoint should be text, not None"),
+        ({"seconds": True}, "seconds should be a number, not True"),
+        ({"seconds": float("nan")}, "seconds should be a number, not nan"),
+        ({"colour": "red"}, "unknown key 'colour'"),
+        ({"schema": 2, "colour": "red"}, "was written by a newer version (schema 2, this one reads 1); update coref-automl"),
     ],
 )
 def test_a_stored_result_of_other_types(place: Path, said: Callable[..., str], change: dict[str, Any], reason: str) -> None:

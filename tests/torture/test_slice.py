@@ -19,15 +19,10 @@ from tests.torture.attempt import Ended, fault
 from tests.torture.damage import damage
 from tests.torture.inputs import case
 from tests.torture.options import command_of, commands, worsened
-from tests.torture.world import LINES, build
+from tests.torture.world import LINES
 
 SEED = 17
 CASES = 30
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("torture") / "world")
 
 
 def ended(words: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> Ended:
