@@ -1,4 +1,4 @@
-"""Write what the code itself says: docs/cli.md from the commands, the tree in both READMEs from the modules' first sentences."""
+"""Write what the code itself says: docs/cli.md from the commands, the tree in docs/architecture.md from docstrings."""
 
 import ast
 import sys
@@ -15,7 +15,7 @@ ROOMS = (
 )  # fmt: skip
 REST = """\
 assets/                     the bundled encoder, evaluation set and texts
-recipes/                    YAML, one an experiment; read them top to bottom
+recipes/                    YAML, one per experiment; read them top to bottom
 scripts/                    the evaluation guide's commands, each a few lines over the package
 benchmarks/                 longer measurements; RESULTS.md has the figures
 docs/  tests/               pages for users; tests mirror the package
@@ -55,8 +55,8 @@ def with_tree(page: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every generated page as it should read."""
-    readmes = [ROOT / "README.md", ROOT / "README.ko.md"]
-    return {ROOT / "docs" / "cli.md": reference(), **{path: with_tree(path.read_text("utf-8")) for path in readmes}}
+    house = ROOT / "docs" / "architecture.md"
+    return {ROOT / "docs" / "cli.md": reference(), house: with_tree(house.read_text("utf-8"))}
 
 
 if __name__ == "__main__":

@@ -179,7 +179,7 @@ def test_a_folder_that_is_neither_run_nor_model_is_not_scored(
 ) -> None:
     (tmp_path / "relation.json").write_text("{}", "utf-8")
     for folder in (encoder_folder, tmp_path, Path(trained.run).parent, Path(trained.run) / "seed-0"):
-        with pytest.raises(ModelError, match="no relation run, nor one seed's model"):
+        with pytest.raises(ModelError, match="not a relation run, nor one seed's model"):
             evaluate_relation(folder, str(dev_file), device="cpu")
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.training.masking import IGNORED, Masking, later_mentions, length_rates, mask_row, row_rng
+from coref_automl.training.masking import IGNORED, OBJECTIVES, Masking, Objective, later_mentions, length_rates, mask_row, row_rng
 
 PAD, CLS, SEP, MASK = 0, 1, 2, 3
 SPECIAL = np.zeros(100, dtype=bool)
@@ -189,3 +190,7 @@ def test_later_mentions_do_not_depend_on_the_order_given() -> None:
     mentions = np.array(CHAINED, dtype=np.int32)
     assert later_mentions(mentions[::-1]).tolist() == later_mentions(mentions).tolist()
     assert len(later_mentions(mentions)) == 4
+
+
+def test_every_objective_of_a_recipe_has_its_line() -> None:
+    assert tuple(OBJECTIVES) == get_args(Objective)

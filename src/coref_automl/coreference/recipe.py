@@ -1,4 +1,4 @@
-"""A coreference run as settings. In: YAML or options. Out: a frozen recipe whose values are possible together."""
+"""The recipe of a coreference run. In: YAML or options. Out: a frozen recipe whose values are possible together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cleaning. In: a raw text. Out: the text as every later stage sees it, or the reason why a document is dropped."""
+"""Text cleaning and filters. In: a raw text. Out: the text as later stages see it, or the reason why a document is dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Duplicates. In: texts. Out: which are the same, word for word or nearly.
+"""Exact and near-duplicates. In: texts. Out: which are the same, word for word or nearly.
 
 A signature is 120 minima of 32 bits: 480 bytes per document on disk, of which a search holds eight in memory at a time. Twenty
 bands of six rows find a pair of Jaccard similarity 0.8 with probability 0.998; what they propose is checked on the whole.

@@ -1,4 +1,4 @@
-"""The second pass. In: a shard of cleaned documents. Out: token ids cut at sentence ends, and the mentions of noun chains.
+"""The second pass of preparation. In: a shard of cleaned documents. Out: token ids cut at sentence ends, mentions of noun chains.
 
 A shard becomes `NAME.tokens` (raw ids), `NAME.npz` (pieces, documents), `NAME.mentions.npy` and, last, `NAME.json`.
 """

@@ -1,4 +1,4 @@
-"""The last pass. In: encoded shards and the choice of documents. Out: blocks of exactly `seq_len` tokens, manifest and card.
+"""The last pass of preparation. In: encoded shards, the choice of documents. Out: blocks of `seq_len` tokens, manifest and card.
 
 Best fit, longest first: a piece goes to the block that it fills most. Blocks are then numbered by their first piece and pieces
 keep their order within a block, so that blocks follow the corpus.

@@ -1,4 +1,4 @@
-"""Preparation. In: a recipe. Out: a packed dataset with manifest and card, the same bytes for the same inputs and settings.
+"""Preparation of a training dataset. In: a recipe. Out: a packed dataset, the same bytes for the same inputs and settings.
 
 read    every part of every source into shards of cleaned documents       parallel, resumes after the last finished shard
 choose  hold out, exclude evaluation documents, drop duplicates           seconds, in memory

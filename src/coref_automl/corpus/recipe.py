@@ -1,4 +1,4 @@
-"""What to prepare. In: options or YAML. Out: a frozen recipe; what decides the bytes of a dataset, and what does not."""
+"""The recipe of a dataset. In: options or YAML. Out: a frozen recipe; what decides the bytes of a dataset, and what does not."""
 
 from __future__ import annotations
 

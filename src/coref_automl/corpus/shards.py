@@ -1,4 +1,4 @@
-"""The first pass. In: one part of a source. Out: shards of cleaned documents, and an index of them in the order of the sources.
+"""The first pass of preparation. In: one part of a source. Out: shards of cleaned documents, and an index over them.
 
 A shard is `NAME.jsonl` (documents), `NAME.npz` (numbers per document) and `NAME.json` (counts), written in that order: where
 the last exists, the shard is finished, and a run that was killed resumes after it. With several work folders (`--merge`) the

@@ -1,4 +1,4 @@
-"""A relation-extraction run as settings. In: YAML or options. Out: a frozen recipe whose values are possible together."""
+"""The recipes of relation extraction, one run or a grid. In: YAML or options. Out: settings that are possible together."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.training.masking import IGNORED, Masking, mask_row, row_rng
+from coref_automl.training.masking import IGNORED, OBJECTIVES, Masking, mask_row, row_rng
 
 BLANK = -1
 """A place in the last micro-batch of an epoch that no row fills: it is read and asked nothing."""
@@ -164,5 +164,6 @@ def expected_share(dataset: PackedDataset, masking: Masking) -> float:
     mlm = float((rates * lengths).sum() / dataset.tokens.size)
     inside = float((dataset.mentions[:, 2] - dataset.mentions[:, 1]).sum() / dataset.tokens.size)
     entity = masking.background * (1 - inside) + masking.entity_rate * inside
-    share = {"mlm": mlm, "entity": entity, "combined": masking.ratio * entity + (1 - masking.ratio) * mlm}[masking.objective]
-    return 1.02 * share
+    rows = OBJECTIVES[masking.objective].entity_rows
+    ratio = masking.ratio if rows is None else rows
+    return 1.02 * (ratio * entity + (1 - ratio) * mlm)

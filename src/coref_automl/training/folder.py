@@ -26,6 +26,7 @@ from coref_automl.store import (
     write_json,
     write_text,
 )
+from coref_automl.training.masking import OBJECTIVES
 from coref_automl.training.recipe import FREE, TrainRecipe
 
 KIND = "run"
@@ -187,13 +188,6 @@ def _versions() -> dict[str, str]:
     return found
 
 
-_ABOUT = {
-    "mlm": "masked language modelling",
-    "entity": "entity masking: later mentions of a repeated noun are hidden as whole spans",
-    "combined": "masked language modelling and entity masking, mixed by row",
-}
-
-
 def write_card(folder: Path, recipe: TrainRecipe, made: Provenance) -> None:
     """A fresh card; results are added when the checkpoint has been scored."""
     start = f"random weights of the shape `{recipe.shape}`" if recipe.shape else f"`{recipe.model}`"
@@ -208,7 +202,7 @@ def write_card(folder: Path, recipe: TrainRecipe, made: Provenance) -> None:
         "---",
         f"# {made.run}, step {made.step}",
         "",
-        f"Started from {start}; trained by {_ABOUT[made.objective]} on blocks of {made.seq_len:,} tokens for "
+        f"Started from {start}; trained by {OBJECTIVES[recipe.objective].about} on blocks of {made.seq_len:,} tokens for "
         f"{epochs} ({made.tokens:,} real tokens, seed {made.seed}) of `{Path(made.dataset).name}`.",
         "",
         "```python",

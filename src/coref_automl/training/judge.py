@@ -1,4 +1,4 @@
-"""Scores checkpoints as they appear. In: a run's folder and an evaluation set. Out: evaluations, the best, a reason to stop.
+"""Scoring of checkpoints during training. In: a run's folder and an evaluation set. Out: evaluations, the best, a reason to stop.
 
 Only the `select` half decides here; `confirm` is left for the verdict. The rule is that of `compare`: the earliest checkpoint
 that is within the margin of the best at 95% confidence. When two further checkpoints do not change it, training has stopped

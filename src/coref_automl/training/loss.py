@@ -1,4 +1,4 @@
-"""The training step's forward pass. In: a masked language model. Out: the same model, whose call gives the loss where asked.
+"""The forward pass of a training step. In: a masked language model. Out: the same model, whose call gives the loss where asked.
 
 The head never sees the other positions: on a vocabulary of 130,000 their logits would be most of the memory.
 """

@@ -1,4 +1,4 @@
-"""The optimizer. In: a model, a rate, layer-wise decay. Out: AdamW over groups that share a rate and a weight decay.
+"""AdamW with layer-wise decay. In: a model, a rate, a decay. Out: groups that share a rate and a weight decay.
 
 Layer-wise decay goes by layer index: the head and everything after the last layer have the full rate, layer i of n has
 decay^(n - i), the embeddings decay^(n + 1).

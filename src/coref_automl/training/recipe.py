@@ -1,4 +1,4 @@
-"""Training recipes. In: YAML keys or options. Out: TrainRecipe, defaults filled in from a table that names its sources."""
+"""The recipe of a training run. In: YAML keys or options. Out: TrainRecipe, defaults filled in from a table with its sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a run ends, when it saves, and how its rate moves. In: a budget of steps, minutes or both. Out: numbers alone.
+"""End, save steps and learning rate of a run. In: a budget of steps, minutes or both. Out: numbers alone.
 
 A run measures its progress from 0 to 1: by steps, or by the clock when its budget is in minutes, whichever is further on. The
 rate is a function of that progress alone, so a run that must end in five minutes still finishes its decay.

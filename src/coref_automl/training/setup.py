@@ -1,4 +1,4 @@
-"""A run made ready. In: a TrainRecipe. Out: dataset, tokenizer and steps; then the model, its masks, the Trainer's arguments."""
+"""What a run needs, opened and checked. In: a TrainRecipe. Out: dataset, steps, model, masks, the Trainer's arguments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from coref_automl.store import kind_of_folder
 from coref_automl.training.batches import Plan, micro_batch
 from coref_automl.training.folder import KIND, WRITING, best_of, checkpoints_of
 from coref_automl.training.loss import with_dropout
-from coref_automl.training.masking import Masking
+from coref_automl.training.masking import OBJECTIVES, Masking
 from coref_automl.training.recipe import TrainRecipe, check, settle
 from coref_automl.training.schedule import OPEN_END, even_steps, save_steps, total_steps
 from coref_automl.workers import usable_cores
@@ -112,7 +112,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     tokens_print = tokenizer_fingerprint(tokenizer)
     dataset.check_tokenizer(tokens_print)
     _check_tokenizer(recipe, tokens_print)
-    if recipe.objective == "entity" and not len(dataset.mentions):
+    if OBJECTIVES[recipe.objective].needs_chains and not len(dataset.mentions):
         raise DatasetError(f"{recipe.dataset} has no mentions; prepare it with: coref-automl prepare entity")
     if recipe.eval_set is not None:
         choose(recipe.metric, METRICS, "metric")

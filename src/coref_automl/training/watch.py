@@ -1,4 +1,4 @@
-"""Looking at a run from outside. In: a run's folder. Out: its state as its events tell it, once or until it ends."""
+"""The live view of a run. In: a run's folder. Out: its state as its events tell it, once or until it ends."""
 
 from __future__ import annotations
 

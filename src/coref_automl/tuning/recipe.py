@@ -1,4 +1,4 @@
-"""A study as settings. In: YAML or options. Out: a frozen TuneRecipe whose values are possible together."""
+"""The recipe of a study. In: YAML or options. Out: a frozen TuneRecipe whose values are possible together."""
 
 from __future__ import annotations
 
