@@ -120,6 +120,8 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
         EvalSet.open(Path(recipe.eval_set)).noun_table(tokenizer)  # what is missing is better said now than after half an epoch
     recipe, filled = settle(recipe, dataset.seq_len)
     for name in recipe.report_to:
+        if not name.isidentifier():
+            raise RecipeError(f"--report-to takes the name of a package, such as tensorboard, not {name!r}.")
         if importlib.util.find_spec(name) is None:
             raise RecipeError(f"--report-to {name} needs a package that is not installed. Run: pip install {name}")
     processes = int(os.environ.get("WORLD_SIZE", "1"))
@@ -129,9 +131,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     plan = Plan.of(dataset, batch=batch, seed=recipe.seed)
     last = total_steps(plan.steps_per_epoch, recipe.epochs, recipe.max_tokens, plan.tokens_per_epoch)
     if last >= OPEN_END and recipe.max_minutes is None:
-        raise RecipeError(
-            f"That is a budget of {last:g} steps; a run has under {OPEN_END:,}. Lower --epochs or --max-tokens."
-        )
+        raise RecipeError(f"That is a budget of {last:g} steps; a run has under {OPEN_END:,}. Lower --epochs or --max-tokens.")
     device = pick_device(recipe.device)
     wanted = recipe.micro_batch or max(1, (_CPU_TOKENS if device == "cpu" else _GPU_TOKENS) // dataset.seq_len)
     micro = micro_batch(batch, min(wanted, max(1, -(-plan.rows // processes))), processes)
