@@ -153,6 +153,13 @@ def test_budgets_and_shares_beyond_all_bounds(place: Path, said: Callable[..., s
     assert f"--{option}" in said(*line.split(), "--out", "out")
 
 
+@pytest.mark.parametrize("name", [".", "..", "a.b", "", "a/b", "nosuchpackage"])
+def test_names_of_trackers(place: Path, said: Callable[..., str], name: str) -> None:
+    assert "--report-to" in said(
+        "train", "--model", MODEL, "--dataset", "data", "--out", "out", "--device", "cpu", "--report-to", name
+    )
+
+
 @pytest.mark.parametrize("command", ["adapt", "tune", "train", "re train", "re grid", "coref train"])
 def test_keys_that_are_no_text(place: Path, said: Callable[..., str], command: str) -> None:
     for key in ("2020-01-01", "3.5", "null", "0x" + "f" * 6_000):

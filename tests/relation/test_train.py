@@ -23,7 +23,6 @@ from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.results import RelationResult, read_predictions, read_probabilities, write_compact
 from coref_automl.relation.train import train_relation
 from coref_automl.store import written_whole
-from coref_automl.training import finetuning
 from coref_automl.training.optimizer import groups_of
 from tests.close import assert_same
 
@@ -273,7 +272,7 @@ def test_an_interrupt_while_saving_is_an_interrupt_and_leaves_no_part_of_a_file(
         with written_whole(path, mode) as handle:
             yield _Interrupted(handle)
 
-    monkeypatch.setattr(finetuning, "written_whole", interrupted)
+    monkeypatch.setattr("coref_automl.models.memory.written_whole", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train_relation(recipe)
     assert not list((Path(recipe.out) / "seed-0").iterdir())

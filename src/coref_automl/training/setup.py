@@ -119,6 +119,8 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
         EvalSet.open(Path(recipe.eval_set)).noun_table(tokenizer)  # what is missing is better said now than after half an epoch
     recipe, filled = settle(recipe, dataset.seq_len)
     for name in recipe.report_to:
+        if not name.isidentifier():
+            raise RecipeError(f"--report-to takes the name of a package, such as tensorboard, not {name!r}.")
         if importlib.util.find_spec(name) is None:
             raise RecipeError(f"--report-to {name} needs a package that is not installed. Run: pip install {name}")
     processes = int(os.environ.get("WORLD_SIZE", "1"))
