@@ -84,6 +84,18 @@ class Crossed:
         wider = TIGHTER if self.document_degrees + 1 < FEW_DOCUMENTS else 1.0
         return np.asarray(wider * np.sqrt(own**2 * self.documents + theirs**2 * self.beyond))
 
+    @property
+    def error(self) -> Floats:
+        """The standard error from documents and from what seeds add."""
+        return np.asarray(np.sqrt(self.documents + self.beyond))
+
+    @property
+    def ps(self) -> Floats:
+        """Two-sided: under 0.05 exactly where the interval excludes 0. 1 where nothing varies."""
+        rows = (np.ravel(one) for one in (self.difference, self.half_width, self.error))
+        found = [_p(*map(float, row)) for row in zip(*rows, strict=True)]
+        return np.array(found).reshape(np.shape(self.difference))
+
     def _widest_of_three(self) -> Floats:
         both, few = self.documents + self.seeds, max(1, self.fewest - 1)
         spent = self.seeds**2 / few + self.documents**2 / self.document_degrees
@@ -200,8 +212,7 @@ def _verdict(a: Sequence[Floats], b: Sequence[Floats], clusters: Sequence[ArrayL
         [part.sums[:, : seeds[0]].T for part in held], [part.sums[:, seeds[0] :].T for part in held], [p.sizes for p in held]
     )
     items, documents = sum(part.items for part in held), min(part.documents for part in held)
-    difference, half = float(found.difference), float(found.half_width)
-    error = math.sqrt(float(found.documents) + float(found.beyond))
+    difference, half, error = float(found.difference), float(found.half_width), float(found.error)
     reason = _reason(a, b, seeds, documents, against_model)
     if half <= _NONE:  # every item differs by as much: as at no hit or only hits, the number of documents is what is known
         half, error = (1 - wilson(documents, documents).low,) * 2
@@ -212,13 +223,11 @@ def _verdict(a: Sequence[Floats], b: Sequence[Floats], clusters: Sequence[ArrayL
         return CrossedVerdict(
             difference, shut, 1.0, False, math.sqrt(float(found.documents)), 0.0, seeds, documents, reason=reason
         )
-    degrees = _degrees(half / error)
-    p = 2 * (1 - t_cdf(_quantile(degrees) * abs(difference) / half, degrees))
-    could = half + t_quantile(POWER, degrees) * error
+    could = half + t_quantile(POWER, _degrees(half / error)) * error
     return CrossedVerdict(
         difference,
         Estimate(difference, difference - half, difference + half, items),
-        p,
+        _p(difference, half, error),
         abs(difference) > half,
         math.sqrt(float(found.documents)),
         math.sqrt(float(found.beyond)),
@@ -255,6 +264,14 @@ def _reason(a: Sequence[Floats], b: Sequence[Floats], seeds: tuple[int, int], do
 def _copied(runs: Floats) -> bool:
     """Are all runs one and the same? Runs that hit every item, or none, are alike without being copies."""
     return len(runs) > 1 and bool(np.all(runs == runs[:1])) and bool(runs[0].min() < runs[0].max())
+
+
+def _p(difference: float, half: float, error: float) -> float:
+    """Student's, with the degrees of freedom that the interval amounts to."""
+    if half <= _NONE:
+        return 1.0
+    degrees = _degrees(half / error)
+    return 2 * (1 - t_cdf(_quantile(degrees) * abs(difference) / half, degrees))
 
 
 def _degrees(ratio: float) -> int:
