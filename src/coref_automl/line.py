@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from coref_automl.config import from_mapping, nearest, read_yaml, shown
+from coref_automl.config import choose, from_mapping, nearest, read_yaml, shown
 from coref_automl.errors import RecipeError
 from coref_automl.locks import claimed
 from coref_automl.models.families import too_long
@@ -70,6 +70,12 @@ class EvaluateStage:
     words: Literal["all", "sample", "none"] = "all"
     metric: str | None = None
     margin: float = 0.02
+
+    def __post_init__(self) -> None:
+        from coref_automl.evaluation.tasks import TASKS
+
+        for task in self.tasks:
+            choose(task, TASKS, "task")
 
 
 @dataclass(frozen=True, slots=True)
