@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.comparison.coreference_runs import CONLL
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, t_quantile
 from coref_automl.statistics.ratios import f1_of_sums
@@ -158,8 +159,6 @@ METRICS: dict[str, Callable[[Sequence[Chain], Sequence[Chain]], Ratio]] = {
     "lea": lea,
     "mention": mention,
 }
-CONLL = ("muc", "b_cubed", "ceaf_e")
-"""Their F1s' mean is the CoNLL score."""
 
 
 def score_document(

@@ -1,8 +1,8 @@
-"""F1s of sums over documents, and verdicts about them. In: the four sums of each metric by document. Out: F1s, CrossedVerdicts. Pure.
+"""F1s of sums over documents, and verdicts about them. In: four sums of each metric by document. Out: F1s, CrossedVerdicts. Pure.
 
-Sums are (hit, gold, right, given): recall is hit / gold, precision right / given, each after adding up all documents. Such a ratio
-is not a mean over documents, so each document gets the value by which it moves it (the first-order term: its influence), weighted
-by its size. Their weighted mean is the F1 itself, and runs can be crossed with documents as they are for hits.
+Sums are (hit, gold, right, given): recall is hit / gold, precision right / given, each after adding up all documents. Such a
+ratio is not a mean over documents, so each document gets the value by which it moves it (the first-order term: its influence),
+weighted by its size. Their weighted mean is the F1 itself, and runs can be crossed with documents as they are for hits.
 """
 
 from __future__ import annotations
