@@ -66,9 +66,7 @@ def report(
     out: Out,
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="PATH...", help="Evaluated checkpoints, runs, folders of runs; relation and coreference runs too."
-        ),
+        typer.Argument(metavar="PATH...", help="Evaluated checkpoints and runs; relation and coreference runs too."),
     ] = None,
     table: Annotated[Path | None, typer.Option("--table", help="A CSV of checkpoints from elsewhere, instead of PATHs.")] = None,
     target: Annotated[str | None, typer.Option("--target", help="Values to reach, such as real1=0.68,real5=0.83.")] = None,
@@ -83,8 +81,8 @@ def report(
     """Write report.html (one file, opens anywhere, asks no network), report.md and results.csv.
 
     The recommendation comes first, then what the data cannot tell, then the questions that these runs can answer (entity or mlm,
-    a mix, length, over-fitting, other tasks, relation extraction, coreference), curves, paired differences, ratings, the next experiments
-    with their commands, and the items on which the models part.
+    a mix, length, over-fitting, other tasks, relation extraction, coreference), curves, paired differences, ratings, the next
+    experiments with their commands, and the items on which the models part.
     """
     from coref_automl.errors import RecipeError
     from coref_automl.report.checkpoint_report import report as write
@@ -114,9 +112,7 @@ def report(
 def archive(
     paths: Annotated[
         list[str],
-        typer.Argument(
-            metavar="PATH...", help="Evaluated checkpoints, runs, folders of runs; relation and coreference runs too."
-        ),
+        typer.Argument(metavar="PATH...", help="Evaluated checkpoints and runs; relation and coreference runs too."),
     ],
     out: Out,
     as_json: AsJson = False,

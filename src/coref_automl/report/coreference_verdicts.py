@@ -22,10 +22,8 @@ class PrintedCoreference(CoreferenceComparison):
     """A CoreferenceComparison that prints as two tables: methods, and verdicts between them."""
 
     def __str__(self) -> str:
-        head = (
-            f"CoNLL over {self.documents} documents, {self.mentions:,} mentions; a difference is of runs crossed with documents"
-        )
-        scores = [("method", "runs", "gold mentions", "found mentions")]
+        head = f"CoNLL over {self.documents} documents, {self.mentions:,} mentions; intervals over runs crossed with documents"
+        scores: list[tuple[str, ...]] = [("method", "runs", "gold mentions", "found mentions")]
         scores += [(one.name, str(one.runs), *(f"{100 * value:.2f}" for value in one.conll.values())) for one in self.methods]
         lines = [head, "", *align(scores)]
         if self.answers:
@@ -40,11 +38,8 @@ def compare_runs(*paths: Any) -> PrintedCoreference:
     names = as_paths(paths, "paths")
     runs, unread = look_for_coreference(names)
     if not runs:
-        raise ComparisonError(
-            unread[0]
-            if unread
-            else f"No finished coreference run under {', '.join(names)}; make one with: coref-automl coref train"
-        )
+        none = f"No finished coreference run under {', '.join(names)}; make one with: coref-automl coref train"
+        raise ComparisonError(unread[0] if unread else none)
     found = compare_coreference(runs, notes=[f"Left out: {wrong}" for wrong in unread])
     return PrintedCoreference(**{part.name: getattr(found, part.name) for part in fields(found)})
 

@@ -85,10 +85,10 @@ def _cell(one: CoreferenceAnswer, study: Subject) -> Cell:
 
 def _rule(study: Subject) -> str:
     return study.say(
-        "구간은 실행과 문서를 교차한 95% 신뢰구간입니다. CoNLL은 문서에 걸친 비율이므로 문서가 점수를 움직이는 만큼(1차 영향)을 "
-        "그 문서의 값으로 삼고 언급 수로 가중합니다. 시작이 여럿인 방법은 시작마다 상호참조 시드의 평균 하나로, 시작이 하나면(원래 모델, "
-        "체크포인트 하나) 상호참조 시드로 셉니다. p는 표의 판정 수에 대해 보정했고(Benjamini-Hochberg), 예측 언급의 차이는 "
-        "참고용입니다.",
+        "구간은 실행과 문서를 교차한 95% 신뢰구간입니다. CoNLL은 문서에 걸친 비율이므로 문서가 점수를 움직이는 "
+        "만큼(1차 영향)을 그 문서의 값으로 삼고 언급 수로 가중합니다. 시작이 여럿인 방법은 시작마다 상호참조 시드의 "
+        "평균 하나로, 시작이 하나면(원래 모델, 체크포인트 하나) 상호참조 시드로 셉니다. p는 표의 판정 수에 대해 "
+        "보정했고(Benjamini-Hochberg), 예측 언급의 차이는 참고용입니다.",
         "Intervals are 95% over runs crossed with documents. CoNLL is a ratio over documents: a document's value is how far it "
         "moves the score (first order), weighted by its mentions. A method with several starts counts each once, with the mean "
         "over its coreference seeds; a single start (the base, one checkpoint) is counted by its coreference seeds. p is "
