@@ -37,12 +37,13 @@ def compare(
 ) -> None:
     """Compare evaluated checkpoints on the same items: differences with intervals, adjusted p, a verdict in words.
 
-    Verdicts come from the half of the items that chose nothing. The last lines recommend one of the trained checkpoints.
+    Verdicts come from the half of the items that chose nothing. The last lines recommend one of the trained checkpoints
+    and, where the paths hold coreference runs too, say what this outside check shows.
     """
     from coref_automl.comparison.differences import require_two
     from coref_automl.comparison.groups import choose_group, choose_metric
     from coref_automl.comparison.recommendation import checked_margin
-    from coref_automl.report.printout import printed_comparison, printed_recommendation
+    from coref_automl.report.printout import outside_checks, printed_comparison, printed_recommendation
 
     allowed = checked_margin(margin / 100)
     group, notes = choose_group(paths, common=common, evalset=eval_set)
@@ -50,7 +51,8 @@ def compare(
     metric, more = choose_metric(group, metric)
     table = printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
     trained = any(entry.trained for entry in group.entries)
-    advice = printed_recommendation(group, metric, margin=allowed, seed=seed) if trained else None
+    checks = outside_checks(paths, group)
+    advice = printed_recommendation(group, metric, margin=allowed, seed=seed, notes=checks) if trained else None
     if as_json:
         print_json({**table.to_json(), "recommendation": advice.to_json() if advice else None})
         return
@@ -64,7 +66,7 @@ def report(
     out: Out,
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH...", help="Evaluated checkpoints, runs, folders of runs; relation runs too."),
+        typer.Argument(metavar="PATH...", help="Evaluated checkpoints and runs; relation and coreference runs too."),
     ] = None,
     table: Annotated[Path | None, typer.Option("--table", help="A CSV of checkpoints from elsewhere, instead of PATHs.")] = None,
     target: Annotated[str | None, typer.Option("--target", help="Values to reach, such as real1=0.68,real5=0.83.")] = None,
@@ -79,8 +81,8 @@ def report(
     """Write report.html (one file, opens anywhere, asks no network), report.md and results.csv.
 
     The recommendation comes first, then what the data cannot tell, then the questions that these runs can answer (entity or mlm,
-    a mix, length, over-fitting, other tasks, relation extraction), curves, paired differences, ratings, the next experiments
-    with their commands, and the items on which the models part.
+    a mix, length, over-fitting, other tasks, relation extraction, coreference), curves, paired differences, ratings, the next
+    experiments with their commands, and the items on which the models part.
     """
     from coref_automl.errors import RecipeError
     from coref_automl.report.checkpoint_report import report as write
@@ -109,7 +111,8 @@ def report(
 @app.command(epilog="Example: coref-automl archive runs --out results/experiment")
 def archive(
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Evaluated checkpoints, runs, folders of runs; relation runs too.")
+        list[str],
+        typer.Argument(metavar="PATH...", help="Evaluated checkpoints and runs; relation and coreference runs too."),
     ],
     out: Out,
     as_json: AsJson = False,
