@@ -75,7 +75,7 @@ def test_many_bad_rows_are_one_readable_text_that_says_where_they_can_be_skipped
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", b"", "none of .json"),
+        ("a.txt", b"", "not one of .json"),
         ("a.json", b"{", "damaged or not json"),
         ("a.json", b'{"a": 1}', "list of rows"),
         ("a.json", b"[]", "no usable row"),

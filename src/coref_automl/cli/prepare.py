@@ -166,13 +166,16 @@ EVAL_HELP = {
     "per_document": "Maximum number of real items per document.",
     "single_entry": "Keep only real items whose answer is one vocabulary entry of the first --model.",
     "seed": "Random seed.",
+    "files": "File of any other task with files of its own, as TASK=PATH; repeatable.",
 }
 
 
 @prepare_app.command(
     "eval", epilog="Example: coref-automl prepare eval --source kowiki --model klue/bert-base --out evalsets/wiki"
 )
-@options_from(EvalRecipe, EVAL_HELP, {"models": ("--model",), "tasks": ("--task",), "sources": ("--source",)})
+@options_from(
+    EvalRecipe, EVAL_HELP, {"models": ("--model",), "tasks": ("--task",), "sources": ("--source",), "files": ("--file",)}
+)
 def evaluation(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
     """Build a frozen evaluation set from held-out documents; with --out and --model alone, noun tables for an existing set."""
     from coref_automl.evaluation.manifest import lines

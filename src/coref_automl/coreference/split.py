@@ -15,8 +15,6 @@ from coref_automl.records import Record
 from coref_automl.store import fingerprint
 
 SIDES = ("train", "dev", "test")
-_STRATA = ((5, 1, 2), (5, 1, 2), (5, 1, 2), (6, 1, 1), (7, 0, 1))
-"""Of forty documents in five strata of eight by their count of mentions, how many of each go to train, dev and test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +61,6 @@ def by_hash(documents: Sequence[CorefDocument], share: float) -> Split:
     order = sorted((document.id for document in documents), key=_rank)
     count = min(len(order) - 1, max(1, round(share * len(order))))
     return Split(tuple(sorted(order[count:])), tuple(sorted(order[:count])))
-
-
-def balanced_forty(documents: Sequence[CorefDocument]) -> Split:
-    """How the KoCoNovel split was made: 28, 4 and 8 novels, alike in size, by sorted hash."""
-    if len(documents) != 40:
-        raise CoreferenceDataError(f"This split is for forty documents, not {len(documents)}; write a split file.")
-    order = sorted(documents, key=lambda document: (-len(document.mentions), document.id))
-    sides: dict[str, list[str]] = {side: [] for side in SIDES}
-    for number, counts in enumerate(_STRATA):
-        stratum = sorted((document.id for document in order[8 * number : 8 * number + 8]), key=_rank)
-        for side, count in zip(SIDES, counts, strict=True):
-            sides[side] += stratum[:count]
-            stratum = stratum[count:]
-    return Split(*(tuple(sorted(sides[side])) for side in SIDES))
 
 
 def folds(documents: Sequence[CorefDocument], count: int) -> list[Split]:

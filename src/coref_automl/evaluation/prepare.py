@@ -107,7 +107,7 @@ class EvalRecipe:
 def _option(task: ClozeTask) -> str:
     if task.rows is None:
         return "--source"
-    return f"--{task.name}" if task.name in ("gold", "lambada") else f"files ({task.name}=PATH)"
+    return f"--{task.name}" if task.name in ("gold", "lambada") else f"--file {task.name}=PATH"
 
 
 def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | None = None) -> EvalSet:
