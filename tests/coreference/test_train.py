@@ -124,7 +124,7 @@ def test_a_head_of_another_encoder_is_refused(tmp_path: Path, tales_file: Path, 
     model = tmp_path / "r" / "seed-0" / "model"
     assert {path.name for path in model.iterdir()} == {"coreference.json", "head.safetensors", "learned_from.json"}
     load_model(model)
-    with pytest.raises(ModelError, match="the weights of bundled:ko-mini are others; pass that encoder with --base"):
+    with pytest.raises(ModelError, match="bundled:ko-mini has different weights; pass that encoder with --base"):
         load_model(model, base="bundled:ko-mini")
 
 

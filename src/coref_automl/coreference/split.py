@@ -35,7 +35,7 @@ def named_split(name: str) -> Split:
     own = Path(str(files("coref_automl") / "assets" / "coreference" / f"{name}-split.json"))
     path = own if "/" not in name and own.is_file() else Path(name)
     if not path.is_file():
-        raise CoreferenceDataError(f"There is no split {name!r}; pass koconovel, or a JSON file with train, dev and test.")
+        raise CoreferenceDataError(f"Unknown split {name!r}; pass koconovel, or a JSON file with train, dev and test.")
     split = read_stored(path, Split, error=CoreferenceDataError, remedy="give lists of names for train, dev and test")
     names = [*split.train, *split.dev, *split.test]
     if twice := sorted({each for each in names if names.count(each) > 1}):
@@ -57,7 +57,7 @@ def check_split(split: Split, documents: Sequence[CorefDocument], *, whole: bool
 def by_hash(documents: Sequence[CorefDocument], share: float) -> Split:
     """A share of the documents, at least one, chooses the epoch; which ones depends on their names alone."""
     if len(documents) < 2:
-        raise CoreferenceDataError("One document cannot both train and choose the epoch; pass --dev FILE, or more documents.")
+        raise CoreferenceDataError("One document cannot both train and choose the epoch; pass more documents.")
     order = sorted((document.id for document in documents), key=_rank)
     count = min(len(order) - 1, max(1, round(share * len(order))))
     return Split(tuple(sorted(order[count:])), tuple(sorted(order[:count])))
