@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.scores import Entry, Group
+from coref_automl.evaluation.metrics import METRICS as TASKS
 from coref_automl.statistics.closed_forms import holm
+from coref_automl.statistics.contrasts import reciprocal
 from coref_automl.statistics.corrections import benjamini_hochberg, step_down_max_t
 from coref_automl.statistics.crossed import crossed
 from coref_automl.statistics.intervals import sign_flip_ps
@@ -64,6 +66,24 @@ def table(group: Group, rng: np.random.Generator, sets: int) -> Floats:
     return np.stack(out, axis=1)
 
 
+def levels(group: Group, rng: np.random.Generator, sets: int) -> dict[str, list[float]]:
+    """How often equal methods are told apart by hits and by reciprocal ranks: the first five pairs on every task."""
+    out: dict[str, list[float]] = {"hit@1": [], "MRR": []}
+    for metric in METRICS:
+        rows = group.items.facts["task"] == TASKS[metric].task
+        for first, second in PAIRS[:5]:
+            ranks = np.stack(
+                [one.ranks[TASKS[metric].rule][rows] for side in (first, second) for one in last(group, side)], axis=1
+            )
+            for name, values in (("hit@1", (ranks == 1).astype(float)), ("MRR", reciprocal(ranks))):
+                held = gather(Part(values, group.items.facts["cluster"][rows]))
+                a, b = held.sums[:, :3].T, held.sums[:, 3:].T
+                swap = rng.random((sets, 1, held.documents)) < 0.5
+                found = crossed(np.where(swap, b, a), np.where(swap, a, b), held.sizes)
+                out[name].append(100 * float(np.mean(np.abs(found.difference) > found.half_width)))
+    return out
+
+
 def checkpoints(group: Group, rng: np.random.Generator, sets: int) -> tuple[float, float]:
     """How often any of many equal checkpoints is told from the base: Holm, and step-down max-T."""
     base = next(one for one in group.entries if not one.trained and one.evaluation.seq_len == 2048)
@@ -92,6 +112,8 @@ def main() -> None:
     primary = ps[:, :5]
     found = [100 * np.mean(one) for one in ((primary < 0.05).any(axis=1), [holm(row).min() < 0.05 for row in primary])]
     print(f"  five primary verdicts: any false in {found[0]:.1f}% of studies, after Holm in {found[1]:.1f}%")
+    for name, shares in levels(group, rng, arguments.sets).items():
+        print(f"  {name}: {min(shares):.1f} to {max(shares):.1f}% of equal methods shown, five pairs on four tasks")
     each, stepped = checkpoints(group, rng, arguments.sets // 4)
     print(f"54 equal checkpoints against the base, {arguments.sets // 4} sets: any shown by Holm in {100 * each:.0f}%, ", end="")
     print(f"by max-T in {100 * stepped:.0f}%\n{time.monotonic() - began:.0f} s")

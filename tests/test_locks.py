@@ -104,7 +104,24 @@ def writing(path: Path) -> Iterator[subprocess.Popen[str]]:
         "with written_whole(Path(sys.argv[1])) as handle:\n"
         "    print('half', file=handle); print('ready', flush=True); sys.stdin.read()"
     )
-    process = in_another_process(code, str(path))
+    with _ready(in_another_process(code, str(path))) as process:
+        yield process
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that works in a folder."""
+    code = (
+        "import sys; from pathlib import Path; from coref_automl.locks import locked\n"
+        "with locked(Path(sys.argv[1])):\n"
+        "    print('ready', flush=True); sys.stdin.read()"
+    )
+    with _ready(in_another_process(code, str(folder))) as process:
+        yield process
+
+
+@contextmanager
+def _ready(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     try:
@@ -127,6 +144,34 @@ def test_half_written_files_of_a_killed_process_go_and_those_of_a_live_one_stay(
         assert half.exists()
         assert run(command) == 0
     assert {path.name for path in out.iterdir()} == {".coref-automl", "report.html", "report.md", "results.csv"}
+
+
+def test_the_lock_of_a_command_that_was_killed_when_its_work_was_done_goes(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its folder is finished, so the next command refuses it and never holds its lock."""
+    out = tmp_path / "out"
+    command = [
+        "tokenizer",
+        "--source",
+        f"local:{inputs / 'texts.jsonl'}",
+        "--vocab-size",
+        "1000",
+        "--no-nouns",
+        "--out",
+        str(out),
+    ]
+    assert run(command) == 0
+    with holding(out) as process:
+        assert run(command) == 2
+        assert (out / ".lock").exists()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert (out / ".lock").exists()
+    capsys.readouterr()
+    assert run(command) == 2
+    assert "holds a finished tokenizer" in capsys.readouterr().err
+    assert not list(out.glob(".lock*"))
 
 
 @pytest.mark.slow
@@ -203,12 +248,18 @@ def test_an_evaluation_that_another_process_makes_is_waited_for(
     monkeypatch.chdir(tmp_path)
     freeze_tiny(Path("evalsets/tiny"))
     save_checkpoint(Path("runs/a/checkpoint-65"), seed=1)
-    held = threading.Event()
+    held, waited, sleep = threading.Event(), threading.Event(), time.sleep
 
     def hold() -> None:
         with locked(Path("runs/a/evaluations/tiny-128/checkpoint-65")):
             held.set()
-            time.sleep(0.5)
+            assert waited.wait(600)
+
+    def slept(seconds: float) -> None:
+        waited.set()
+        sleep(seconds)
+
+    monkeypatch.setattr("coref_automl.locks.time.sleep", slept)
 
     other = threading.Thread(target=hold)
     other.start()

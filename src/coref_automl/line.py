@@ -1,4 +1,4 @@
-"""The full pipeline. In: a LineRecipe. Out: runs, evaluations, a recommendation, its report, relation extraction.
+"""The full pipeline. In: a LineRecipe. Out: runs, evaluations, a recommendation, its report, relation extraction, coreference.
 
 Every stage recognises finished work, so the same call resumes where it stopped and recomputes nothing.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from coref_automl.config import from_mapping, nearest, read_yaml, shown
+from coref_automl.config import choose, from_mapping, nearest, read_yaml, shown
 from coref_automl.errors import RecipeError
 from coref_automl.locks import claimed
 from coref_automl.models.families import too_long
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from coref_automl.report.printout import PrintedRecommendation
 
 Objective = Literal["mlm", "combined", "entity"]
+COREFERENCE = "coreference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,12 @@ class EvaluateStage:
     metric: str | None = None
     margin: float = 0.02
 
+    def __post_init__(self) -> None:
+        from coref_automl.evaluation.tasks import TASKS
+
+        for task in self.tasks:
+            choose(task, TASKS, "task")
+
 
 @dataclass(frozen=True, slots=True)
 class RelationStage:
@@ -86,14 +93,30 @@ class RelationStage:
 
 
 @dataclass(frozen=True, slots=True)
+class CoreferenceStage:
+    """`data` is an annotated file. The base and the chosen checkpoint are trained on it alike and tested on every document.
+
+    `folds` are at most as many as there are documents; `epochs`, `rank` and `skip_bad` are those of `coref train`.
+    """
+
+    data: str
+    folds: int = 5
+    seeds: int = 2
+    epochs: int = 8
+    rank: int = 32
+    skip_bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LineRecipe:
-    """What `demo` and `adapt` run. `relation: null` skips relation extraction."""
+    """What `demo` and `adapt` run. `relation: null` skips relation extraction, `coref: null` coreference."""
 
     model: str
     prepare: PrepareStage
     train: TrainStage = field(default_factory=TrainStage)
     evaluate: EvaluateStage = field(default_factory=EvaluateStage)
     relation: RelationStage | None = None
+    coref: CoreferenceStage | None = None
     tokenizer: str | None = None
     seed: int = 0
     lang: Literal["ko", "en"] = "ko"
@@ -112,12 +135,15 @@ class LineResult(Record):
     report: str
     relation: dict[str, Any] | None
     next_steps: tuple[str, ...]
+    coreference: str | None = None
 
     def __str__(self) -> str:
         lines = [self.recommendation, "", f"Report: {self.report}", f"Checkpoint: {self.chosen}"]
         if self.relation:
             f1 = self.relation["micro_f1"]
             lines.append(f"Relation extraction from it: micro-F1 {f1:.1f} on {self.relation['split']} (n = {self.relation['n']})")
+        if self.coreference:
+            lines.append(self.coreference)
         return "\n".join([*lines, "", "Next:", *(f"  {step}" for step in self.next_steps)])
 
 
@@ -150,6 +176,7 @@ def run_line(recipe: LineRecipe, out: Path, *, progress: Progress | None = None)
 
 
 def _run(recipe: LineRecipe, out: Path, progress: Progress) -> LineResult:
+    trained_on = _annotated(recipe.coref) if recipe.coref else None  # a bad file is an error now, not after hours of training
     evalset = _eval_set(recipe, out, progress)
     dataset = _dataset(recipe, evalset, out, progress)
     runs = _train(recipe, dataset, out, progress)
@@ -157,6 +184,7 @@ def _run(recipe: LineRecipe, out: Path, progress: Progress) -> LineResult:
     recommendation = _recommend(recipe, runs, evalset)
     progress.note(recommendation.sentence)
     relation = _relation(recipe, recommendation.chosen, out, progress) if recipe.relation else None
+    coreference = _coreference(recipe, trained_on, recommendation.chosen, out, progress) if trained_on else None
     report = _report(recipe, runs, evalset, out, progress)
     result = LineResult(
         recommendation=recommendation.sentence,
@@ -164,6 +192,7 @@ def _run(recipe: LineRecipe, out: Path, progress: Progress) -> LineResult:
         report=str(report),
         relation=relation,
         next_steps=_next_steps(recipe, runs, recommendation.chosen),
+        coreference=coreference,
     )
     write_json(out / "result.json", result.to_json())
     return result
@@ -267,13 +296,13 @@ def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path) -> Print
 
 
 def _report(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, progress: Progress) -> Path:
-    """Written last, so that it holds the relation extraction too."""
+    """Written last, so that it holds relation extraction and coreference too."""
     from coref_automl.evaluation.evalset import EvalSet
     from coref_automl.report.checkpoint_report import report
 
     stage = recipe.evaluate
     progress.note("Writing the report")
-    shown = [*runs, out / "relation"] if recipe.relation else list(runs)
+    shown = [*runs, *([out / "relation"] if recipe.relation else []), *([out / COREFERENCE] if recipe.coref else [])]
     options: dict[str, Any] = {"metric": stage.metric, "margin": stage.margin, "lang": recipe.lang, "seed": recipe.seed}
     return Path(report(*shown, out=out / "report", evalset=EvalSet.open(evalset).fingerprint, **options))
 
@@ -300,6 +329,44 @@ def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) ->
     progress.note("Relation extraction from the chosen checkpoint")
     result = train_relation(wanted, progress=progress)
     return {name: getattr(result, name) for name in ("split", "n", "micro_f1", "auprc", "accuracy", "scheme", "run")}
+
+
+def _annotated(stage: CoreferenceStage) -> CoreferenceStage:
+    """The stage with folds that its documents allow."""
+    from coref_automl.coreference.data import read_coref
+
+    count = len(read_coref(stage.data, skip_bad=stage.skip_bad).documents)
+    if count < 2:
+        raise RecipeError(f"{stage.data} holds one document; coreference needs two or more, to train and to test.")
+    return replace(stage, folds=min(stage.folds, count))
+
+
+def _coreference(recipe: LineRecipe, stage: CoreferenceStage, chosen: str, out: Path, progress: Progress) -> str:
+    """The same training from the base and from the chosen checkpoint; what it shows, in one line."""
+    from coref_automl.coreference.recipe import CoreferenceRecipe
+    from coref_automl.coreference.train import train_coreference
+    from coref_automl.models.build import NEW
+    from coref_automl.models.memory import release
+    from coref_automl.report.coreference_verdicts import compare_runs, outside_check
+    from coref_automl.report.language import Say
+
+    starts = {"base": recipe.model, "chosen": chosen} if not recipe.model.startswith(NEW) else {"chosen": chosen}
+    for name, model in starts.items():
+        progress.note(f"Coreference from {model}: {stage.folds} folds, {stage.seeds} seeds")
+        wanted = CoreferenceRecipe(
+            model=model,
+            data=stage.data,
+            out=str(out / COREFERENCE / name),
+            folds=stage.folds,
+            seeds=stage.seeds,
+            first_seed=recipe.seed,
+            epochs=stage.epochs,
+            rank=stage.rank,
+            skip_bad=stage.skip_bad,
+        )
+        train_coreference(wanted, progress=progress)
+        release()
+    return outside_check(compare_runs(out / COREFERENCE), Say("en"))
 
 
 def _bundled_rows(stage: RelationStage, seed: int, folder: Path) -> tuple[str, str]:

@@ -68,7 +68,11 @@ class Holder(Record):
 @contextmanager
 def claimed(folder: Path, kind: str, *, fresh: bool = False) -> Iterator[None]:
     """`claim_folder`, and nobody else writes there until the block ends. A block that fails before it wrote leaves nothing."""
-    check_folder(folder, kind, fresh=fresh)
+    try:
+        check_folder(folder, kind, fresh=fresh)
+    except FolderError:
+        _remove_stale(folder)
+        raise
     with locked(folder):
         claim_folder(folder, kind, fresh=fresh)
         sweep(folder)
@@ -153,6 +157,18 @@ def _try(lock: FileLock, folder: Path) -> str | None:
         f"{folder} is in use by {holder}, whose last sign of life is {duration(max(0.0, silent))} old; wait for it to end or, if "
         f"it is gone, {duration(SILENT)} from its last sign, or choose another --out."
     )
+
+
+def _remove_stale(folder: Path) -> None:
+    """Remove the lock of a command that was killed when its work was done: no later one takes that folder and clears it away."""
+    if not is_done(folder) or not any((folder / name).exists() for name in (LOCK, HOLDER)):
+        return
+    lock = FileLock(folder / LOCK, thread_local=False)
+    with suppress(OSError):
+        if _try(lock, folder) is None:
+            for name in (HOLDER, LOCK):
+                (folder / name).unlink(missing_ok=True)
+            lock.release()
 
 
 def _age(folder: Path) -> float:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from random import Random
 
-from tests.torture.attempt import MEMORY, Ended, fault, start
+from tests.torture.attempt import Ended, fault, start
 from tests.torture.inputs import finished
 from tests.torture.world import OUT
 
@@ -125,7 +125,7 @@ class Faults:
         """The same command once more: it finishes, keeps what was finished, and leaves what an undisturbed one leaves."""
         before = {path: stat for path, stat in finished(folder).items() if (path.parent / "DONE").exists()}
         end = self._seen(start(shlex.split(LONG[name]), folder).end(PATIENT))
-        if wrong := fault(end, memory=2 * MEMORY if name == "demo" else MEMORY):  # it trains a model of a useful size
+        if wrong := fault(end):
             return f"the same command again: {wrong}"
         if end.status and _FINISHED not in end.err:
             return f"the same command again ended with {end.status}: {end.err[-300:]}"

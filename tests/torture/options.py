@@ -94,11 +94,13 @@ def worsened(random: Random, words: list[str]) -> tuple[list[str], str]:
     match random.randrange(8):
         case 0 if len(words) > head:  # a word is left out
             at = random.randrange(head, len(words))
+            if words[at] == "--dry-run":  # without it this is an order for long work
+                return words, "as it is"
             return words[:at] + words[at + 1 :], f"without {words[at]!r}"
         case 1 if len(words) > head:  # a word is another
             at = random.randrange(head, len(words))
             other = random.choice((*TEXTS, *PLACES, *PLACES))
-            if words[at - 1].lstrip("-").replace("-", "_") in _LONG | _NEVER | {"workers"}:
+            if words[at] == "--dry-run" or words[at - 1].lstrip("-").replace("-", "_") in _LONG | _NEVER | {"workers"}:
                 return words, "as it is"
             return [*words[:at], other, *words[at + 1 :]], f"{other!r} for {words[at]!r}"
         case 2:

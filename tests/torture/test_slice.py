@@ -127,6 +127,16 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda at: _pipe(next((at / "share").rglob("encode/*.tokens"))),
         ".tokens is a pipe, a socket or a device",
     ),
+    "a model that reads infinitely many tokens": (
+        "re check",
+        lambda at: _with(at / "model/config.json", max_position_embeddings=float("inf")),
+        "config.json has a max_position_embeddings of inf, which is no whole number; correct it.",
+    ),
+    "a model that reads a list of tokens": (
+        "re check",
+        lambda at: _with(at / "model/config.json", max_position_embeddings=[64], model_type="roberta"),
+        "config.json has a max_position_embeddings of [64], which is no whole number; correct it.",
+    ),
     "a tokenizer without a length": (
         "re predict text",
         lambda at: _with(at / "relation/seed-0/model/tokenizer_config.json", model_max_length="long"),

@@ -130,7 +130,7 @@ LINES = {
     "adapt": Line(f"adapt --recipe line.yaml --out {OUT}", ("line.yaml", "model", "set"), heavy=True, seconds=8),
     "demo": Line(f"demo --quick --out {OUT}", heavy=True, seconds=8),
     "tune": Line(f"tune --recipe tune.yaml --out {OUT}", ("tune.yaml", "model", "data", "set"), heavy=True, seconds=8),
-    "tune plan": Line(f"tune --recipe tune.yaml --out {OUT} --dry-run", ("tune.yaml", "model", "data", "set")),
+    "tune plan": Line(f"tune --dry-run --recipe tune.yaml --out {OUT}", ("tune.yaml", "model", "data", "set")),
     "tune probe": Line(
         "tune probe --model model --dataset data --largest 2 --steps 1 --device cpu", ("model", "data"), heavy=True, seconds=8
     ),

@@ -98,7 +98,7 @@ def test_the_same_command_again_trains_nothing(finished: tuple[TuneRecipe, Study
     runs = "trials/*/run-*/checkpoint-*/training.json"
     before = {path: path.stat().st_mtime_ns for path in Path(recipe.out).glob(runs)}
     launcher = InlineLauncher()
-    again = run_study(recipe, launcher=launcher, wait=lambda: None)
+    again = run_study(recipe, launcher=launcher, wait=lambda: None, draw=write_study_page)
     assert again.to_json() == result.to_json()
     assert all(job.confirm is not None for job in launcher.jobs)
     assert {path: path.stat().st_mtime_ns for path in Path(recipe.out).glob(runs)} == before

@@ -35,12 +35,13 @@ def compare(
 ) -> None:
     """Compare evaluated checkpoints on the same items: differences with intervals, adjusted p-values, verdicts.
 
-    Verdicts use the half of the items that was not used for selection. The last lines recommend one of the trained checkpoints.
+    Verdicts use the half of the items that was not used for selection. The last lines recommend one of the trained checkpoints
+    and, if the paths include coreference runs, say what this outside check shows.
     """
     from coref_automl.comparison.differences import require_two
     from coref_automl.comparison.groups import choose_group, choose_metric
     from coref_automl.comparison.recommendation import checked_margin
-    from coref_automl.report.printout import printed_comparison, printed_recommendation
+    from coref_automl.report.printout import outside_checks, printed_comparison, printed_recommendation
 
     allowed = checked_margin(margin / 100)
     group, notes = choose_group(paths, common=common, evalset=eval_set)
@@ -48,7 +49,8 @@ def compare(
     metric, more = choose_metric(group, metric)
     table = printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
     trained = any(entry.trained for entry in group.entries)
-    advice = printed_recommendation(group, metric, margin=allowed, seed=seed) if trained else None
+    checks = outside_checks(paths, group)
+    advice = printed_recommendation(group, metric, margin=allowed, seed=seed, notes=checks) if trained else None
     if as_json:
         print_json({**table.to_json(), "recommendation": advice.to_json() if advice else None})
         return
@@ -62,7 +64,7 @@ def report(
     out: Out,
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH...", help="Evaluated checkpoints, runs, folders of runs; relation runs too."),
+        typer.Argument(metavar="PATH...", help="Evaluated checkpoints and runs; relation and coreference runs too."),
     ] = None,
     table: Annotated[Path | None, typer.Option("--table", help="CSV of external results, instead of PATHs.")] = None,
     target: Annotated[str | None, typer.Option("--target", help="Target values, e.g. real1=0.68,real5=0.83.")] = None,
@@ -77,8 +79,8 @@ def report(
     """Write report.html (one self-contained file), report.md and results.csv.
 
     Starts with the recommendation and what the data cannot show; then the questions that these runs can answer (entity or mlm,
-    mixes, length, over-fitting, other tasks, relation extraction), curves, paired differences, ratings, suggested experiments
-    with their commands, and the items on which the models disagree.
+    mixes, length, over-fitting, other tasks, relation extraction, coreference), curves, paired differences, ratings, suggested
+    experiments with their commands, and the items on which the models disagree.
     """
     from coref_automl.errors import RecipeError
     from coref_automl.report.checkpoint_report import report as write
@@ -107,7 +109,8 @@ def report(
 @app.command(epilog="Example: coref-automl archive runs --out results/experiment")
 def archive(
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Evaluated checkpoints, runs, folders of runs; relation runs too.")
+        list[str],
+        typer.Argument(metavar="PATH...", help="Evaluated checkpoints and runs; relation and coreference runs too."),
     ],
     out: Out,
     as_json: AsJson = False,

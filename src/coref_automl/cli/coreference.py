@@ -1,4 +1,4 @@
-"""coref-automl coref: coreference; explore annotated data, train, evaluate, predict the chains of a text."""
+"""coref-automl coref: coreference; explore annotated data, train, evaluate, compare, predict the chains of a text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coref_automl.cli.options import AsJson, Device, RecipeFile, SkipBad, option
 from coref_automl.coreference.recipe import FILE, HELP, CoreferenceRecipe
 
 coreference_app = typer.Typer(
-    cls=Verbs, help="Coreference: explore, train, evaluate, predict.", no_args_is_help=True, rich_markup_mode=None
+    cls=Verbs, help="Coreference: explore, train, evaluate, compare, predict.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(coreference_app, name="coref")
 
@@ -103,6 +103,25 @@ def evaluate(
         print_json(found.to_json())
     else:
         print("\n".join([*found.result.lines(), *(group_lines(found.groups) if groups else ())]))
+
+
+@coreference_app.command(epilog="Example: coref-automl coref compare runs/coref-base runs/coref-mlm-* runs/coref-entity-*")
+def compare(
+    paths: Annotated[list[str], typer.Argument(metavar="RUN...", help="Finished runs of coref train, or folders of them.")],
+    as_json: AsJson = False,
+) -> None:
+    """Compare encoders by their coreference runs: verdicts between training methods, runs crossed with documents.
+
+    Runs must share documents, folds and settings. Methods are known by how their encoders were trained, or else by the model's
+    name (mlm-0/checkpoint-225 is seed 0 of mlm). The verdict is about CoNLL with gold mentions.
+    """
+    from coref_automl.report.coreference_verdicts import compare_runs
+
+    found = compare_runs(paths)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print(found)
 
 
 @coreference_app.command(epilog='Example: coref-automl coref predict "민수는 어머니를 찾았다. 그는 어머니를 안았다."')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,7 @@ from coref_automl.errors import RecipeError
 from coref_automl.line import LineRecipe
 
 if TYPE_CHECKING:
+    from coref_automl.coreference.predict import Resolved
     from coref_automl.line import LineResult
 
 Lang = Annotated[str, typer.Option("--lang", help="Language of the report: ko or en.")]
@@ -25,14 +27,16 @@ def _checked(lang: str) -> str:
     return lang
 
 
-def _show(result: LineResult, since: float, as_json: bool) -> None:
+def _show(result: LineResult, since: float, as_json: bool, found: Resolved | None = None) -> None:
     from coref_automl.progress import spent
 
     took = spent(since)
     if as_json:
-        print_json({**result.to_json(), **took.to_json()})
-    else:
-        print(f"{result}\n\n{took}")
+        print_json({**result.to_json(), **({"chains": found.strings} if found else {}), **took.to_json()})
+        return
+    chains = found.lines(colour=sys.stdout.isatty()) if found else []
+    head = ["", "Coreference in a short text (coref-automl coref predict):"] if found else []
+    print("\n".join([str(result), *head, *chains, "", str(took)]))
 
 
 @app.command(epilog="Example: coref-automl demo")
@@ -42,12 +46,14 @@ def demo(
     lang: Lang = "ko",
     as_json: AsJson = False,
 ) -> None:
-    """Run the full pipeline on bundled data; ends with a verdict, the report's path, time and peak memory."""
+    """Run the full pipeline on bundled data; ends with a verdict, the report's path, a text's chains, time and peak memory."""
     since = time.monotonic()
+    from coref_automl.demo import closing
     from coref_automl.demo import demo as run_demo
     from coref_automl.progress import Progress
 
-    _show(run_demo(out or Path("demo"), quick=quick, lang=_checked(lang), progress=Progress()), since, as_json)
+    result = run_demo(out or Path("demo"), quick=quick, lang=_checked(lang), progress=Progress())
+    _show(result, since, as_json, closing())
 
 
 ADAPT_HELP = {
@@ -59,6 +65,9 @@ ADAPT_HELP = {
     "evaluate.set": "Evaluation set. Default: built from held-out documents of the sources.",
     "relation.train": "Relation rows to fine-tune the chosen checkpoint on.",
     "relation.dev": "Relation rows that are scored once at the end.",
+    "coref.data": "Annotated texts: coreference from the base and from the chosen checkpoint, as an outside check.",
+    "coref.seeds": "Seeds of the coreference runs.",
+    "coref.skip_bad": "Skip bad rows of the annotated texts; they are counted and listed.",
     "seed": "Random seed.",
     "lang": "Language of the report: ko or en.",
 }
@@ -68,6 +77,9 @@ _FLAGS = {
     "evaluate.set": ("--eval-set",),
     "relation.train": ("--re-train",),
     "relation.dev": ("--re-dev",),
+    "coref.data": ("--coref",),
+    "coref.seeds": ("--coref-seeds",),
+    "coref.skip_bad": ("--coref-skip-bad",),
 }
 
 

@@ -15,6 +15,7 @@ from coref_automl.corpus.tokenizer import HELP as TOKENIZER_HELP
 from coref_automl.corpus.tokenizer import TokenizerRecipe
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.prepare import EvalRecipe
+from coref_automl.evaluation.tasks import TASKS
 
 
 @app.command(epilog="Example: coref-automl sources --check local:news.jsonl.xz kowiki")
@@ -152,10 +153,11 @@ def _prepare(mode: Mode, out: Path, merge: list[Path] | None, as_json: bool, giv
 
 EVAL_HELP = {
     "models": "Model whose tokenizer to build noun tables for; the first is the reference. Repeatable.",
-    "tasks": "real, real-far, lambada or gold; repeatable. Default: the tasks that the inputs allow.",
+    "tasks": f"{', '.join(TASKS)}; repeatable. Default: the tasks that the inputs allow.",
     "sources": HELP["sources"],
     "gold": "File of texts with coreference clusters; repeatable.",
     "lambada": "File in Ko-LAMBADA's columns, ko-lambada or bundled:cloze; repeatable.",
+    "files": "Annotated file of any other task, as TASK=PATH; repeatable.",
     "field": HELP["field"],
     "limit": HELP["limit"],
     "holdout": HELP["holdout"],

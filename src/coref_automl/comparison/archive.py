@@ -15,6 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
+from coref_automl.comparison.coreference_runs import (
+    CoreferenceRun,
+    archive_coreference,
+    find_coreference,
+    look_for_coreference,
+)
 from coref_automl.comparison.groups import add_bases, drop_replaced_weights, not_evaluated, nothing_under
 from coref_automl.comparison.relation_runs import RelationRun, archive_relation, find_relation, look_for_relation, place_of
 from coref_automl.config import as_paths
@@ -47,33 +53,38 @@ class Archive(Record):
     relation_runs: int
     megabytes: float
     not_evaluated: tuple[str, ...] = ()
+    coreference_runs: int = 0
 
     def __str__(self) -> str:
         runs = f" and {self.relation_runs:,} relation runs" if self.relation_runs else ""
+        runs += f" and {self.coreference_runs:,} coreference runs" if self.coreference_runs else ""
         told = f"{self.evaluations:,} evaluations{runs} in {self.folder}, {self.megabytes:.2f} MB, without any text"
         return f"{told}\n{nothing_under(self.not_evaluated)}" if self.not_evaluated else told
 
 
 def archive(*paths: Any, out: str | Path) -> Archive:
-    """Keep the finished evaluations and relation runs under the paths without their text; replaces an archive of the same runs.
+    """Keep the finished evaluations, relation and coreference runs under the paths without their text.
 
-    Evaluated base models are kept with their checkpoints. A folder that also holds other runs is refused: nothing is lost.
+    Replaces an archive of the same runs. Evaluated base models are kept with their checkpoints. A folder that also holds other
+    runs is refused: nothing is lost.
     """
     names, folder = as_paths(paths, "paths"), Path(out)
     stored = drop_replaced_weights(add_bases(names, find_evaluations(names)))[0]
     if any(one.folder.resolve().is_relative_to(folder.resolve()) for one in stored):
         raise InputError(f"{folder} holds evaluations that would be archived into it; choose another --out.")
     relation, unread = look_for_relation(names)
-    if unread:
+    coreference, more = look_for_coreference(names)
+    if unread := [*unread, *more]:
         raise InputError(unread[0])  # an archive is complete or not written
     with claimed(folder, KIND):
-        _refuse_loss(folder, stored, relation)
+        _refuse_loss(folder, stored, [*relation, *coreference])
         for inside in contents(folder):
             remove(inside) if inside.is_dir() else inside.unlink()
         archive_evaluations(stored, folder)
         archive_relation(relation, folder)
+        archive_coreference(coreference, folder)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return Archive(str(folder), len(stored), len(relation), size / 1e6, tuple(not_evaluated(names)))
+    return Archive(str(folder), len(stored), len(relation), size / 1e6, tuple(not_evaluated(names)), len(coreference))
 
 
 def archive_evaluations(stored: Sequence[StoredEvaluation], out: Path) -> None:
@@ -110,11 +121,12 @@ def _place(evaluation: Evaluation, mark: str = "") -> Path:
     return Path(EVALUATIONS) / model_slug(evaluation.checkpoint) / inside
 
 
-def _refuse_loss(folder: Path, stored: Sequence[StoredEvaluation], relation: Sequence[RelationRun]) -> None:
-    """Refuse a folder with other runs, models or relation runs: an archive is emptied before it is written."""
+def _refuse_loss(folder: Path, stored: Sequence[StoredEvaluation], runs: Sequence[RelationRun | CoreferenceRun]) -> None:
+    """Refuse a folder with other runs, models, relation or coreference runs: an archive is emptied before it is written."""
     again = {_run_or_model(one) for one in stored}
     others = {_run_or_model(one) for one in find_evaluations([folder], skip_damaged=True)} - again
-    others |= {run.name for run in find_relation([str(folder)])} - {run.name for run in relation}
+    held = {run.name for run in find_relation([str(folder)])} | {run.name for run in find_coreference([str(folder)])}
+    others |= held - {run.name for run in runs}
     if others:
         named = sorted(others, key=natural_order)
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""

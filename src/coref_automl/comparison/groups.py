@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from coref_automl.comparison.coreference_runs import find_coreference
 from coref_automl.comparison.references import bases_of
 from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.comparison.scores import Entry, Group, Ints, Items
@@ -139,8 +140,8 @@ def add_bases(paths: Sequence[str], stored: Sequence[StoredEvaluation]) -> list[
 
 
 def not_evaluated(paths: Sequence[str]) -> list[str]:
-    """The paths without a finished evaluation or relation run."""
-    return [path for path in paths if not evaluations_under([path]) and not find_relation([path])]
+    """The paths without a finished evaluation, relation run or coreference run."""
+    return [path for path in paths if not (evaluations_under([path]) or find_relation([path]) or find_coreference([path]))]
 
 
 def nothing_under(paths: Sequence[str]) -> str:
@@ -148,7 +149,7 @@ def nothing_under(paths: Sequence[str]) -> str:
 
 
 def _relation_alone(paths: Sequence[str]) -> str:
-    told = f"Under {', '.join(paths)} there are relation runs alone"
+    told = f"Under {', '.join(paths)} there are relation or coreference runs alone"
     return f"{told}; name at least one evaluated checkpoint beside them (coref-automl evaluate makes one)."
 
 

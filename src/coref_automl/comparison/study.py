@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.comparison.coreference_runs import CoreferenceRun
 from coref_automl.comparison.differences import ALPHA, ComparisonTable, against, compare_group, compare_with_bases
 from coref_automl.comparison.groups import choose_metric
 from coref_automl.comparison.recommendation import Choice, Recommendation, choose_entry
@@ -39,6 +40,7 @@ class Study:
     rows: tuple[Entry, ...]
     choice: Choice
     relation: Sequence[RelationRun] = ()
+    coreference: Sequence[CoreferenceRun] = ()
     notes: tuple[str, ...] = ()
     dropped: int = 0
 
@@ -134,7 +136,15 @@ class Study:
         return entries, means[:, None] - means[None, :], adjusted
 
 
-def study_of(group: Group, *, metric: str | None = None, margin: float, seed: int, relation: Sequence[RelationRun] = ()) -> Study:
+def study_of(
+    group: Group,
+    *,
+    metric: str | None = None,
+    margin: float,
+    seed: int,
+    relation: Sequence[RelationRun] = (),
+    coreference: Sequence[CoreferenceRun] = (),
+) -> Study:
     metric, more = choose_metric(group, metric)
     table, rows = None, group.entries
     notes = list(more)
@@ -145,7 +155,7 @@ def study_of(group: Group, *, metric: str | None = None, margin: float, seed: in
         except ComparisonError as error:
             notes.append(str(error))
     dropped = group.columns(metric).dropped
-    return Study(group, metric, seed, margin, table, rows, choice, relation, tuple(notes), dropped)
+    return Study(group, metric, seed, margin, table, rows, choice, relation, coreference, tuple(notes), dropped)
 
 
 def _against_own(group: Group, metric: str, base: Entry | None, seed: int) -> tuple[ComparisonTable, tuple[Entry, ...]]:

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.comparison.coreference_runs import CONLL
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, t_quantile
+from coref_automl.statistics.ratios import f1_of_sums
 from coref_automl.statistics.resampling import Part, gather, resampled_means
 
 Floats = NDArray[np.float64]
@@ -157,8 +159,6 @@ METRICS: dict[str, Callable[[Sequence[Chain], Sequence[Chain]], Ratio]] = {
     "lea": lea,
     "mention": mention,
 }
-CONLL = ("muc", "b_cubed", "ceaf_e")
-"""Their F1s' mean is the CoNLL score."""
 
 
 def score_document(
@@ -270,9 +270,6 @@ def _table(seeds: Sequence[Scored]) -> Floats:
 
 def _f1s(sums: Floats) -> dict[str, Floats]:
     """F1 of each metric and CoNLL from sums or means [..., metric, 4]."""
-    recall = np.divide(sums[..., 0], sums[..., 1], out=np.zeros(sums.shape[:-1]), where=sums[..., 1] > 0)
-    precision = np.divide(sums[..., 2], sums[..., 3], out=np.zeros(sums.shape[:-1]), where=sums[..., 3] > 0)
-    both = recall + precision
-    f1 = np.divide(2 * recall * precision, both, out=np.zeros_like(both), where=both > 0)
+    f1 = f1_of_sums(sums)
     found = {name: f1[..., place] for place, name in enumerate(METRICS)}
     return {"conll": np.mean([found[name] for name in CONLL], axis=0), **found}

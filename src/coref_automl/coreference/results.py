@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coref_automl.comparison.coreference_runs import RESULTS as RESULTS
 from coref_automl.coreference.data import CorefDocument
 from coref_automl.coreference.metrics import METRICS, Ratio, added, estimates, score_document
 from coref_automl.decoder import read_stored_rows
 from coref_automl.records import Estimate, Record
 from coref_automl.store import write_jsonl
 
-RESULTS = "coref_results.json"
 VERSION = "resolver 2"
 """How chains are made from scores, and scored; answers of another version are made anew."""
 AGAIN = "the file was edited: train it again"

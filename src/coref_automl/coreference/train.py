@@ -31,6 +31,7 @@ from coref_automl.coreference.results import (
 )
 from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, named_split
 from coref_automl.decoder import read_stored
+from coref_automl.evaluation.results import target_of
 from coref_automl.locks import claimed
 from coref_automl.models.attention import move
 from coref_automl.models.load import pick_device, weights_fingerprint
@@ -253,6 +254,7 @@ def _bind(work: _Work) -> None:
             "scored": work.scored,
             "scored_documents": documents_fingerprint([each for each in documents if each.id in tested]),
             "notes": list(_notes(work)),
+            "pretraining": made.to_json() if (made := target_of(recipe.model).provenance()) else None,
             "binding": binding,
         },
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from coref_automl.config import shown
 from coref_automl.errors import ModelError
 
 Positions = Literal["absolute", "offset", "relative", "rotary"]
@@ -51,15 +52,14 @@ def first_row(config: Any) -> int:
     known = _as_dict(config)
     if family(known["model_type"]).positions != "offset":
         return 0
-    padding = known.get("pad_token_id")
-    return (1 if padding is None else int(padding)) + 1
+    return _whole(known, "pad_token_id", 1) + 1
 
 
 def length_of(config: Any) -> int:
     """How many tokens a model of this config (an object, or the dict of config.json) reads."""
     known = _as_dict(config)
     usual = 512 + first_row(known)  # config.json leaves out nothing since transformers 4; older files may
-    return int(known.get("max_position_embeddings", usual)) - first_row(known)
+    return _whole(known, "max_position_embeddings", usual) - first_row(known)
 
 
 def too_long(seq_len: int) -> str | None:
@@ -74,7 +74,17 @@ def too_long(seq_len: int) -> str | None:
 def off_by_two(config: Any, rows: int | None) -> bool:
     """An old fault of lengthened RoBERTa models: the config counts tokens where it should count rows of the table."""
     before = first_row(config)
-    return rows is not None and before > 0 and rows == _as_dict(config).get("max_position_embeddings", 0) + before
+    return rows is not None and before > 0 and rows == _whole(_as_dict(config), "max_position_embeddings", 0) + before
+
+
+def _whole(known: dict[str, Any], key: str, usual: int) -> int:
+    value = known.get(key)
+    try:
+        return usual if value is None else int(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ModelError(
+            f"The model's config.json has a {key} of {shown(value)}, which is no whole number; correct it."
+        ) from error
 
 
 def _as_dict(config: Any) -> dict[str, Any]:

@@ -83,10 +83,10 @@ def cannot_tell(study: Subject) -> tuple[str, ...]:
         say(
             "Real 문항은 entity 목표가 학습하는 형식 그대로입니다. 그 점수만으로 일반적인 언어 능력이 늘었다고 말할 수 "
             "없습니다. "
-            "바깥의 확인은 사람이 표시한 gold와 관계 추출입니다.",
+            "바깥의 확인은 사람이 표시한 gold, 관계 추출, 상호참조 해결입니다.",
             "Real items have the very form that the entity objective trains. Their score alone does not show a better "
             "language model; "
-            "gold coreference and relation extraction are the outside checks.",
+            "gold, relation extraction and coreference resolution are the outside checks.",
         )
     ]
     if not any("gold_word" in entry.evaluation.estimates for entry in study.entries):
@@ -96,6 +96,13 @@ def cannot_tell(study: Subject) -> tuple[str, ...]:
             say(
                 "관계 추출 결과가 주어지지 않았습니다: coref-automl re train 뒤에 그 폴더를 함께 주세요.",
                 "No relation-extraction result was given: run coref-automl re train and pass its folder too.",
+            )
+        )
+    if not study.coreference:
+        out.append(
+            say(
+                "상호참조 해결 결과가 주어지지 않았습니다: coref-automl coref train --folds 5 뒤에 그 폴더를 함께 주세요.",
+                "No coreference result was given: run coref-automl coref train --folds 5 and pass its folder too.",
             )
         )
     judged = study.against_base()

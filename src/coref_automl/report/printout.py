@@ -8,15 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from coref_automl.comparison.coreference_methods import pretraining_in
+from coref_automl.comparison.coreference_runs import find_coreference
 from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, compare_group, require_two
 from coref_automl.comparison.groups import choose_group, choose_metric
 from coref_automl.comparison.recommendation import MARGIN, Recommendation, checked_margin, choose_entry
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.config import as_paths, typed_options
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.language import p_text
+from coref_automl.report.coreference_verdicts import judge, outside_check
+from coref_automl.report.language import Say, p_text
 from coref_automl.report.sentences import recommendation_sentence
 
+_ENGLISH = Say("en")
 _TITLES = ("checkpoint", "value %", "95% interval", "difference", "p (Holm)", "verdict")
 
 
@@ -107,9 +111,17 @@ def recommend(
 ) -> PrintedRecommendation:
     """Which of the evaluated checkpoints to keep; `margin` is the loss (a fraction) acceptable to save training."""
     checked_margin(margin)
-    group, notes = choose_group(as_paths(paths, "paths"), evalset=evalset)
+    names = as_paths(paths, "paths")
+    group, notes = choose_group(names, evalset=evalset)
     metric, more = choose_metric(group, metric)
-    return printed_recommendation(group, metric, margin=margin, seed=seed, notes=(*notes, *more))
+    checks = outside_checks(names, group)
+    return printed_recommendation(group, metric, margin=margin, seed=seed, notes=(*notes, *more, *checks))
+
+
+def outside_checks(paths: Sequence[str], group: Group) -> list[str]:
+    """What coreference runs under the paths say about the methods, in one line; nothing where there are none."""
+    runs = find_coreference(paths)
+    return [outside_check(judge(runs, pretraining_in(group.entries), _ENGLISH), _ENGLISH)] if runs else []
 
 
 def printed_comparison(

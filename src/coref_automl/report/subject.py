@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from coref_automl.comparison.coreference_runs import CoreferenceRun, look_for_coreference
 from coref_automl.comparison.groups import left_out, not_evaluated, read_groups
 from coref_automl.comparison.recommendation import MARGIN
 from coref_automl.comparison.relation_runs import RelationRun, look_for_relation
@@ -69,6 +70,7 @@ def read_subject(
             raise ComparisonError(f"No evaluation on the set {evalset!r} here. {nearest(evalset, {g.evalset for g in groups})}")
         chosen = found[0]
     relation, unread = look_for_relation(paths)
+    coreference, more = look_for_coreference(paths)
     return subject_of(
         chosen,
         say=say,
@@ -77,7 +79,8 @@ def read_subject(
         seed=seed,
         target=target or {},
         relation=relation,
-        notes=[*_not_evaluated(paths, say), *_damaged([*left_out(paths), *unread], say), *_still_training(chosen, say)],
+        coreference=coreference,
+        notes=[*_not_evaluated(paths, say), *_damaged([*left_out(paths), *unread, *more], say), *_still_training(chosen, say)],
         others=[group for group in groups if group is not chosen],
     )
 
@@ -91,10 +94,11 @@ def subject_of(
     seed: int,
     target: Mapping[str, float],
     relation: Sequence[RelationRun] = (),
+    coreference: Sequence[CoreferenceRun] = (),
     notes: Sequence[str] = (),
     others: Sequence[Group] = (),
 ) -> Subject:
-    study = study_of(group, metric=metric, margin=margin, seed=seed, relation=relation)
+    study = study_of(group, metric=metric, margin=margin, seed=seed, relation=relation, coreference=coreference)
     values = {part.name: getattr(study, part.name) for part in fields(study)}
     told = (*notes, *study.notes, *_dropped(study, say))
     return Subject(**{**values, "notes": told}, say=say, target=target, others=tuple(others))

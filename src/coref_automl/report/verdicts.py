@@ -26,7 +26,11 @@ def lead(found: Sequence[Versus], say: Say) -> str:
     firm = [one.answer for one in found if one.seeds > 1]
     if not firm:
         return say("시드가 하나뿐이라 판정할 수 없습니다.", "One seed only, so no verdict.")
-    signs = {(answer.difference > 0) - (answer.difference < 0) if answer.shown else 0 for answer in firm}
+    return short_answer({(answer.difference > 0) - (answer.difference < 0) if answer.shown else 0 for answer in firm}, say)
+
+
+def short_answer(signs: set[int], say: Say) -> str:
+    """From what was shown of each pair: better (1), worse (-1) or nothing (0)."""
     if signs == {1}:
         return say("그렇습니다.", "Yes.")
     if signs == {-1}:

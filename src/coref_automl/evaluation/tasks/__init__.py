@@ -7,13 +7,16 @@ from the table: `prepare eval --task NAME` builds the items, `evaluate` scores t
 
 from __future__ import annotations
 
-from coref_automl.evaluation.tasks import far, gold, lambada, real
+from importlib import import_module
+
 from coref_automl.evaluation.tasks.task import ClozeTask
 
-TASKS: dict[str, ClozeTask] = {
-    "real": real.TASK,
-    "real-far": far.TASK,
-    "lambada": lambada.TASK,
-    "gold": gold.TASK,
-}
-"""In the order of a set's files; texts of `--source` come before annotated files."""
+_FILES = (
+    "real",
+    "far",
+    "lambada",
+    "gold",
+)
+"""In the order of a set's files; each module has a TASK."""
+
+TASKS: dict[str, ClozeTask] = {task.name: task for task in (import_module(f"{__name__}.{name}").TASK for name in _FILES)}

@@ -11,6 +11,7 @@ from coref_automl.report.page import Section
 from coref_automl.report.sections import (
     actions,
     checkpoints,
+    coreference,
     curves,
     datasets,
     differences,
@@ -41,6 +42,7 @@ SECTIONS: dict[str, Callable[[Subject], Section | None]] = {
     "over-fitting": over_fitting.draw,
     "transfer": transfer.draw,
     "relation": relation.draw,
+    "coreference": coreference.draw,
     "recommended": recommendation.draw,
     "curves": curves.draw,
     "families": peaks.draw,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from coref_automl.comparison.coreference_methods import pretraining_in
+from coref_automl.report.coreference_verdicts import judge, outside_check
 from coref_automl.report.language import percent, points, tokens
-from coref_automl.report.page import Cell, Section, Table, Text, Tone, question, row
+from coref_automl.report.page import Block, Cell, Section, Table, Text, Tone, question, row
 from coref_automl.report.sentences import recommendation_sentence
 from coref_automl.report.subject import Subject
 from coref_automl.statistics.intervals import composite
@@ -45,6 +47,8 @@ def draw(study: Subject) -> Section | None:
     elif it.confirmation != "open":
         parts.append(say("선택한 것이 곧 선택 쪽의 최고", "the chosen one is itself the best on select"))
     note = say("확인 쪽에서: ", "On confirm: ") + "; ".join(parts) + "." if parts else ""
-    blocks = (Table(head, tuple(lines), frozenset({1, 2, 3, 4})), *((Text(note, "quiet"),) if note else ()))
+    blocks: list[Block] = [Table(head, tuple(lines), frozenset({1, 2, 3, 4})), *([Text(note, "quiet")] if note else [])]
+    if study.coreference:
+        blocks.append(Text(outside_check(judge(study.coreference, pretraining_in(study.entries), say), say), "quiet"))
     title = say("어느 체크포인트를 권하며, 확인되었는가?", "Which checkpoint would one keep, and is it confirmed?")
-    return question("recommended", title, recommendation_sentence(it, say.lang), blocks, say("추천", "recommendation"))
+    return question("recommended", title, recommendation_sentence(it, say.lang), tuple(blocks), say("추천", "recommendation"))
