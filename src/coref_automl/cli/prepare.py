@@ -168,7 +168,6 @@ EVAL_HELP = {
     "per_document": "Maximum number of real items per document.",
     "single_entry": "Keep only real items whose answer is one vocabulary entry of the first --model.",
     "seed": "Random seed.",
-    "files": "File of any other task with files of its own, as TASK=PATH; repeatable.",
 }
 
 
