@@ -102,7 +102,7 @@ def _run(recipes: dict[str, RelationRecipe], seeds: int, until: float | None, wo
     def hear(outcome: Outcome) -> None:
         nonlocal left
         if outcome.error is not None:
-            failed[outcome.job.name] = outcome.error
+            failed[outcome.job.name] = str(outcome.error)
         left += outcome.error is None and outcome.value is None
         if outcome.error or outcome.value:
             progress.note(f"{outcome.job.name}: {outcome.error or outcome.value}")

@@ -78,7 +78,7 @@ def test_what_the_hub_does_not_give_is_said_in_a_sentence(place: Path, hub: Hub,
         assert "owner/gated is gated: accept its terms on the hub, run `hf auth login`, and try again." in told.err
     assert "owner/nothing is neither a folder here nor a model on the hub; check the name." in nothing.err
     assert "owner/broken is not a folder here, and the hub " in broken.err
-    assert "owner/bare on the hub holds no model (it has no config.json); check the name." in bare.err
+    assert "owner/bare on the hub has no model (it has no config.json); check the name." in bare.err
 
 
 @pytest.mark.journey

@@ -90,7 +90,10 @@ def test_the_cache_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("COREF_AUTOML_CACHE", str(tmp_path))
     assert korean.default_cache() == tmp_path
     monkeypatch.delenv("COREF_AUTOML_CACHE")
-    assert korean.default_cache().name == "coref-automl"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert korean.default_cache() == tmp_path / "cache" / "coref-automl"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert korean.default_cache() == Path.home() / ".cache" / "coref-automl"
 
 
 def test_hangul_and_final_consonants() -> None:

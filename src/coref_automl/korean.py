@@ -70,9 +70,9 @@ def require_kiwi() -> None:
 
 
 def default_cache() -> Path:
-    """Where tags are kept between runs; COREF_AUTOML_CACHE names another folder."""
+    """Where tags are cached between runs: COREF_AUTOML_CACHE, or coref-automl in the user's cache folder."""
     chosen = os.environ.get("COREF_AUTOML_CACHE")
-    return Path(chosen) if chosen else Path.home() / ".cache" / "coref-automl"
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coref-automl"
 
 
 class Tagger:

@@ -92,8 +92,8 @@ def test_a_damaged_evaluation_that_was_asked_for_is_an_error(
     ("arguments", "message"),
     [
         (["compare", "nowhere"], "coref-automl evaluate nowhere"),
-        (["report", "--out", "x"], "one of the two"),
-        (["report", "runs", "--table", "t.csv", "--out", "x"], "one of the two"),
+        (["report", "--out", "x"], "either evaluated PATHs or a --table"),
+        (["report", "runs", "--table", "t.csv", "--out", "x"], "either evaluated PATHs or a --table"),
         (["compare", "nowhere", "--margin", "200"], "such as 2"),
     ],
 )

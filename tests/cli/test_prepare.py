@@ -67,7 +67,7 @@ def test_shares_and_merge_work_from_the_command_line(corpus: Path, model: str, t
 @pytest.mark.parametrize(
     ("extra", "status", "said"),
     [
-        (["--source", "local:/no/such/file"], 2, "names no file"),
+        (["--source", "local:/no/such/file"], 2, "matches no readable file"),
         (["--source", "kowikki"], 2, "Did you mean 'kowiki'"),
         ([], 2, "needs --source"),
     ],

@@ -150,7 +150,7 @@ def test_options_of_evaluate(place: Path, said: Callable[..., str], options: tup
 )
 def test_budgets_and_shares_beyond_all_bounds(place: Path, said: Callable[..., str], line: str) -> None:
     option = next(word for word in ("epochs", "max-tokens", "holdout") if word in line)
-    assert f"--{option}" in said(*line.split(), "--out", "out")
+    assert option in said(*line.split(), "--out", "out")
 
 
 @pytest.mark.parametrize("name", [".", "..", "a.b", "", "a/b", "nosuchpackage"])

@@ -64,7 +64,7 @@ def test_a_folder_gives_its_known_files_in_natural_order(tmp_path: Path) -> None
 
 
 def test_nothing_to_read_is_said_with_the_known_kinds(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"names no file .*\.jsonl"):
+    with pytest.raises(SourceError, match=r"matches no readable file.*\.jsonl"):
         files_of(str(tmp_path / "none-*.jsonl"))
 
 

@@ -274,6 +274,6 @@ def test_a_wrong_request_is_refused_before_any_work(changes: dict[str, Any], wor
 
 
 def test_a_source_that_is_not_there_is_named(model: str, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="names no file"):
+    with pytest.raises(SourceError, match="matches no readable file"):
         prepare_eval(recipe(model, f"local:{tmp_path}/none.jsonl"), tmp_path / "set")
     assert not (tmp_path / "set").exists()

@@ -232,7 +232,7 @@ def test_a_folder_without_a_tokenizer_or_with_half_of_one_is_refused(copied: Cop
 
 def test_a_folder_that_is_no_checkpoint_is_refused_with_what_to_pass(copied: Copied, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert "no checkpoint" in refused(tmp_path / "empty")
+    assert "is not a checkpoint" in refused(tmp_path / "empty")
     run = copied("bert").rename(tmp_path / "checkpoint-65").parent
     assert "checkpoint-65" in refused(run)
     (run / "checkpoint-65" / "config.json").write_text("[]", "utf-8")
@@ -240,7 +240,7 @@ def test_a_folder_that_is_no_checkpoint_is_refused_with_what_to_pass(copied: Cop
     (run / "checkpoint-65" / "config.json").write_text("{", "utf-8")
     assert "not JSON" in refused(run / "checkpoint-65")
     (run / "checkpoint-65" / "model.safetensors").unlink()
-    assert "holds no weights" in refused(run / "checkpoint-65")
+    assert "has no weights" in refused(run / "checkpoint-65")
 
 
 def test_an_old_bin_file_loads_as_plain_weights(copied: Copied) -> None:
@@ -286,7 +286,7 @@ def test_code_beside_a_model_is_never_run(copied: Copied, tmp_path: Path) -> Non
 
 def test_a_hub_that_cannot_be_reached_is_one_sentence_with_the_next_step() -> None:
     for call in (load_masked_lm, load_tokenizer, load_encoder):
-        with pytest.raises(ModelError, match="no folder here, and the hub cannot be reached") as error:
+        with pytest.raises(ModelError, match="not a folder here, and the hub cannot be reached") as error:
             call("someone/some-encoder")
         assert "\n" not in str(error.value)
 

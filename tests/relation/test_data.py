@@ -64,7 +64,7 @@ def test_many_bad_rows_are_one_readable_text_that_says_where_they_can_be_skipped
     path.write_text(json.dumps([{**row, "label": "per:titel"} for row in make_raw_rows(8)]), "utf-8")
     with pytest.raises(RelationDataError) as told:
         read_relations(str(path))
-    reason = "the label 'per:titel' is none of KLUE's 30 (the nearest is 'per:title')"
+    reason = "the label 'per:titel' is not one of KLUE's 30 (the nearest is 'per:title')"
     listed = "; ".join(f"row {number + 1} (made-{number:05d}): {reason}" for number in range(5))
     assert str(told.value) == (
         f"{path}: {listed}; and 3 more bad rows. Correct the file, or skip them: --skip-bad in re train, evaluate and "
@@ -75,7 +75,7 @@ def test_many_bad_rows_are_one_readable_text_that_says_where_they_can_be_skipped
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", b"", "none of .json"),
+        ("a.txt", b"", "not one of .json"),
         ("a.json", b"{", "damaged or not json"),
         ("a.json", b'{"a": 1}', "list of rows"),
         ("a.json", b"[]", "no usable row"),

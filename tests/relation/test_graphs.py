@@ -23,7 +23,8 @@ TINY = {SHAPES[name].family: name for name in ("tiny", "bert-tiny", "roberta-tin
     ("modernbert", "cuda:0", True), ("modernbert", "cpu", False), ("deberta-v2", "cuda:0", False),
 ])  # fmt: skip
 def test_only_what_never_waits_for_the_gpu_is_recorded(family: str, device: str, expected: bool) -> None:
-    model = SimpleNamespace(config=SimpleNamespace(model_type=family))
+    plain = SimpleNamespace(base_model=SimpleNamespace(encoder=None))  # fused attention is not installed
+    model = SimpleNamespace(config=SimpleNamespace(model_type=family), encoder=plain)
     assert recordable(model, device) is expected
 
 

@@ -138,7 +138,7 @@ def test_a_grid_where_everything_fails_is_a_failure(grid: dict[str, Any], tmp_pa
 
 
 def test_a_side_of_the_grid_cannot_also_be_a_setting(grid: dict[str, Any]) -> None:
-    with pytest.raises(RecipeError, match="'epochs' is a side of the grid"):
+    with pytest.raises(RecipeError, match="'epochs' is set by the grid"):
         cells_of(GridRecipe(**{**grid, "settings": {"epochs": 3}}))
     with pytest.raises(RecipeError, match="Did you mean 'patience'"):
         cells_of(GridRecipe(**{**grid, "settings": {"patiense": 3}}))

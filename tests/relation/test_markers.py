@@ -177,12 +177,12 @@ def test_the_check_notices_a_mark_in_the_wrong_place(fresh_tokenizer: Any) -> No
     detached = good.ids.copy()
     after = detached.tolist().index(marker.marks["E1", "PER"][1][0]) + 1
     detached[after] = marker.tokenizer.convert_tokens_to_ids("은")
-    assert "no continuation" in str(reader.fault(row, MarkedRow(detached, at, good.object_at)))
+    assert "is not a continuation" in str(reader.fault(row, MarkedRow(detached, at, good.object_at)))
 
 
 def test_an_edge_inside_a_syllable_written_in_parts_is_refused(fresh_tokenizer: Any) -> None:
     marker = Marker(fresh_tokenizer(), "plain", 64)
-    with pytest.raises(BadRow, match="inside a letter"):
+    with pytest.raises(BadRow, match="inside a decomposed letter"):
         marker.mark(row_of("\u1112", "\u1161@", "", "서울", ""))
     marker.mark(row_of("", "\u1112\u1161", "@", "서울", ""))
 

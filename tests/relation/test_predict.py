@@ -124,7 +124,7 @@ def test_an_ambiguous_or_absent_word_is_not_guessed(learned: RelationResult) -> 
     assert found.object.start == 11
     with pytest.raises(RelationDataError, match="does not occur"):
         predict_text(folder, twice, "이순신", "부산", types=("PER", "LOC"))
-    with pytest.raises(RelationDataError, match="cannot be read"):
+    with pytest.raises(RelationDataError, match="Invalid input"):
         predict_text(folder, twice, "이순신", "서울", types=("PER", "LOC"), starts=(None, 3))
     with pytest.raises(RelationDataError, match="--object-type"):
         predict_text(folder, twice, "이순신", "사람", types=("PER", "PLACE"))
@@ -245,7 +245,7 @@ def test_a_seeds_model_alone_answers_as_its_run_does(
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no relation run"):
+    with pytest.raises(ModelError, match="not a relation run"):
         predict_text(tmp_path, BORN, "이순신", "서울", types=("PER", "LOC"))
 
 

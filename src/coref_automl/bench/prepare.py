@@ -72,7 +72,7 @@ def _texts(source: str, megabytes: float) -> list[str]:
         if size >= megabytes * 1e6:
             return texts
     if not texts:
-        raise SourceError(f"{source} gives no text to measure with.")
+        raise SourceError(f"{source} has no text; pass another --source.")
     return texts
 
 

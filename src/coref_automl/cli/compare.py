@@ -11,10 +11,10 @@ from coref_automl.cli.app import app
 from coref_automl.cli.options import AsJson, Out, Seed, print_json
 
 Metric = Annotated[
-    str | None, typer.Option("--metric", help="Metric to judge by. Without it: strict Real@1, or word where tokenizers differ.")
+    str | None, typer.Option("--metric", help="Metric of the verdicts. Default: strict Real@1, or word if tokenizers differ.")
 ]
-Margin = Annotated[float, typer.Option("--margin", help="Points one may lose to save training.")]
-EvalSetName = Annotated[str | None, typer.Option("--eval-set", help="Name of the set, where checkpoints were scored on several.")]
+Margin = Annotated[float, typer.Option("--margin", help="Points that may be given up for less training.")]
+EvalSetName = Annotated[str | None, typer.Option("--eval-set", help="Name of the set, if checkpoints were scored on several.")]
 
 
 @app.command(epilog="Example: coref-automl compare runs/entity_512/checkpoint-130 runs/mlm_512/checkpoint-130")
@@ -25,20 +25,18 @@ def compare(
     metric: Metric = None,
     reference: Annotated[
         str | None,
-        typer.Option("--reference", help="Checkpoint to compare all with. Without it: the model each began from, or the first."),
+        typer.Option("--reference", help="Checkpoint to compare with. Default: the model each started from, or the first."),
     ] = None,
     margin: Margin = 2.0,
-    common: Annotated[
-        bool, typer.Option("--common", help="Compare on the items that all have, where sets are not the same.")
-    ] = False,
+    common: Annotated[bool, typer.Option("--common", help="Compare on shared items if the sets differ.")] = False,
     eval_set: EvalSetName = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compare evaluated checkpoints on the same items: differences with intervals, adjusted p, a verdict in words.
+    """Compare evaluated checkpoints on the same items: differences with intervals, adjusted p-values, verdicts.
 
-    Verdicts come from the half of the items that chose nothing. The last lines recommend one of the trained checkpoints
-    and, where the paths hold coreference runs too, say what this outside check shows.
+    Verdicts use the half of the items that was not used for selection. The last lines recommend one of the trained checkpoints
+    and, if the paths include coreference runs, say what this outside check shows.
     """
     from coref_automl.comparison.differences import require_two
     from coref_automl.comparison.groups import choose_group, choose_metric
@@ -68,8 +66,8 @@ def report(
         list[str] | None,
         typer.Argument(metavar="PATH...", help="Evaluated checkpoints and runs; relation and coreference runs too."),
     ] = None,
-    table: Annotated[Path | None, typer.Option("--table", help="A CSV of checkpoints from elsewhere, instead of PATHs.")] = None,
-    target: Annotated[str | None, typer.Option("--target", help="Values to reach, such as real1=0.68,real5=0.83.")] = None,
+    table: Annotated[Path | None, typer.Option("--table", help="CSV of external results, instead of PATHs.")] = None,
+    target: Annotated[str | None, typer.Option("--target", help="Target values, e.g. real1=0.68,real5=0.83.")] = None,
     lang: Annotated[str, typer.Option("--lang", help="Language of the report: ko or en.")] = "ko",
     metric: Metric = None,
     margin: Margin = 2.0,
@@ -78,17 +76,17 @@ def report(
     title: Annotated[str, typer.Option("--title", help="Title of the page.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Write report.html (one file, opens anywhere, asks no network), report.md and results.csv.
+    """Write report.html (one self-contained file), report.md and results.csv.
 
-    The recommendation comes first, then what the data cannot tell, then the questions that these runs can answer (entity or mlm,
-    a mix, length, over-fitting, other tasks, relation extraction, coreference), curves, paired differences, ratings, the next
-    experiments with their commands, and the items on which the models part.
+    Starts with the recommendation and what the data cannot show; then the questions that these runs can answer (entity or mlm,
+    mixes, length, over-fitting, other tasks, relation extraction, coreference), curves, paired differences, ratings, suggested
+    experiments with their commands, and the items on which the models disagree.
     """
     from coref_automl.errors import RecipeError
     from coref_automl.report.checkpoint_report import report as write
 
     if bool(paths) == (table is not None):
-        raise RecipeError("Give evaluated PATHs or a --table, one of the two.")
+        raise RecipeError("Pass either evaluated PATHs or a --table.")
     made = write(
         paths or [],
         out=out,

@@ -153,7 +153,7 @@ def write_documents(path: Path, documents: Iterable[CorefDocument]) -> None:
 
     writers = {".jsonl": _write_jsonl, ".conll": write_conll, ".conllu": write_corefud}
     if path.suffix not in writers:
-        raise CoreferenceDataError(f"{path} is none of {', '.join(ENDINGS)}; give the file one of these endings.")
+        raise CoreferenceDataError(f"{path} should end in .jsonl, .conll or .conllu.")
     writers[path.suffix](path, documents)
 
 

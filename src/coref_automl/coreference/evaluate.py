@@ -27,7 +27,7 @@ from coref_automl.coreference.results import (
     summed,
     write_answers,
 )
-from coref_automl.coreference.split import Split, documents_fingerprint, named_split
+from coref_automl.coreference.split import SIDES, Split, documents_fingerprint, named_split
 from coref_automl.coreference.train import KIND, LEARNED, finished_seeds, text_mark
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CoreferenceDataError, ModelError
@@ -172,7 +172,7 @@ def evaluate_coreference(
     name, documents = read.name, read.documents
     if split:
         chosen: Split = named_split(split)
-        if side not in ("train", "dev", "test"):
+        if side not in SIDES:
             raise CoreferenceDataError(f"Unknown side {side!r} of a split; choose train, dev or test.")
         name, documents = f"{name}-{side}", chosen.side(side, documents)
     seen = {mark for model in models for mark in _learned_from(model)}

@@ -180,14 +180,14 @@ def load_model(folder: Path, device: str = "cpu", *, base: str | None = None) ->
     from safetensors.torch import load_file
 
     if not (folder / SETTINGS).is_file():
-        raise ModelError(f"{folder} holds no coreference model; pass the RUN folder of `coref-automl coref train`.")
+        raise ModelError(f"{folder} is not a coreference model; pass the RUN folder of `coref-automl coref train`.")
     settings = read_stored(folder / SETTINGS, HeadSettings, error=ModelError, remedy=AGAIN)
     if settings.version != VERSION:
         raise ModelError(f"{folder} was written by another version; train it again with this one.")
     name = (base or settings.base) if settings.rank else str(folder)
     if settings.rank and weights_fingerprint(name) != settings.weights:
         raise ModelError(
-            f"{folder} is a head for {settings.base}, and the weights of {name} are others; pass that encoder with --base, "
+            f"{folder} is a head for {settings.base}, and {name} has different weights; pass that encoder with --base, "
             "or train a head for this one."
         )
     encoder, tokenizer = load_encoder(name)

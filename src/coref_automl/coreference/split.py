@@ -15,8 +15,6 @@ from coref_automl.records import Record
 from coref_automl.store import fingerprint
 
 SIDES = ("train", "dev", "test")
-_STRATA = ((5, 1, 2), (5, 1, 2), (5, 1, 2), (6, 1, 1), (7, 0, 1))
-"""Of forty documents in five strata of eight by their count of mentions, how many of each go to train, dev and test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ def named_split(name: str) -> Split:
     own = Path(str(files("coref_automl") / "assets" / "coreference" / f"{name}-split.json"))
     path = own if "/" not in name and own.is_file() else Path(name)
     if not path.is_file():
-        raise CoreferenceDataError(f"There is no split {name!r}; pass koconovel, or a JSON file with train, dev and test.")
+        raise CoreferenceDataError(f"Unknown split {name!r}; pass koconovel, or a JSON file with train, dev and test.")
     split = read_stored(path, Split, error=CoreferenceDataError, remedy="give lists of names for train, dev and test")
     names = [*split.train, *split.dev, *split.test]
     if twice := sorted({each for each in names if names.count(each) > 1}):
@@ -59,24 +57,10 @@ def check_split(split: Split, documents: Sequence[CorefDocument], *, whole: bool
 def by_hash(documents: Sequence[CorefDocument], share: float) -> Split:
     """A share of the documents, at least one, chooses the epoch; which ones depends on their names alone."""
     if len(documents) < 2:
-        raise CoreferenceDataError("One document cannot both train and choose the epoch; pass --dev FILE, or more documents.")
+        raise CoreferenceDataError("One document cannot both train and choose the epoch; pass more documents.")
     order = sorted((document.id for document in documents), key=_rank)
     count = min(len(order) - 1, max(1, round(share * len(order))))
     return Split(tuple(sorted(order[count:])), tuple(sorted(order[:count])))
-
-
-def balanced_forty(documents: Sequence[CorefDocument]) -> Split:
-    """How the KoCoNovel split was made: 28, 4 and 8 novels, alike in size, by sorted hash."""
-    if len(documents) != 40:
-        raise CoreferenceDataError(f"This split is for forty documents, not {len(documents)}; write a split file.")
-    order = sorted(documents, key=lambda document: (-len(document.mentions), document.id))
-    sides: dict[str, list[str]] = {side: [] for side in SIDES}
-    for number, counts in enumerate(_STRATA):
-        stratum = sorted((document.id for document in order[8 * number : 8 * number + 8]), key=_rank)
-        for side, count in zip(SIDES, counts, strict=True):
-            sides[side] += stratum[:count]
-            stratum = stratum[count:]
-    return Split(*(tuple(sorted(sides[side])) for side in SIDES))
 
 
 def folds(documents: Sequence[CorefDocument], count: int) -> list[Split]:

@@ -133,7 +133,7 @@ def refuse_sources(sources: list[dict[str, Any]], recipe: PrepareRecipe, progres
     if not recipe.allow_empty or len(empty) == len(sources):
         progress.note(counts_table({"sources": sources}, sizes=False))
         raise WorkError(f"These sources contribute no document: {named}. Leave them out, relax a filter, or pass --allow-empty.")
-    progress.note(f"NOTHING came from: {named}")
+    progress.note(f"No documents from: {named}")
 
 
 def counted(index: Index, choice: Choice, facts: NDArray[np.int64], hub: frozenset[str]) -> list[dict[str, Any]]:

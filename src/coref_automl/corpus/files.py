@@ -39,7 +39,7 @@ def files_of(place: str) -> list[Path]:
     else:
         found = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]  # noqa: PTH207 - absolute patterns
     if not found:
-        raise SourceError(f"local:{place} names no file that can be read; give a file, a folder or a quoted glob of {KNOWN}.")
+        raise SourceError(f"local:{place} matches no readable file; pass a file, a folder or a quoted glob of {KNOWN}.")
     for file in found:
         if not is_text(str(file)):
             raise SourceError(f"The name {os.fsencode(file)!r} is not UTF-8; rename the file.")
@@ -63,7 +63,7 @@ def read_file(path: Path, *, name: str, field: str | None = None, broken_ok: boo
     """
     reader = READERS.get(kind_of(path))
     if reader is None:
-        raise SourceError(f"{path} is of an unknown kind; known are {KNOWN}.")
+        raise SourceError(f"{path} has an unknown file type; known types: {KNOWN}.")
     field, line = field or TEXT, 0
     source: str | None = None
     lacking: SourceError | None = None
@@ -92,7 +92,7 @@ def read_file(path: Path, *, name: str, field: str | None = None, broken_ok: boo
         if not broken_ok:
             reason = f"{path} breaks off after line {line} ({error})"
             raise SourceError(
-                f"{reason}; fetch it again (prepare mlm, entity and combined keep what can be read under --allow-missing)."
+                f"{reason}; download it again (prepare mlm, entity and combined keep the readable part under --allow-missing)."
             ) from error
         waiting.append(Flaw(source or name, f"{path.name}, after line {line}", "the file breaks off"))
     if lacking and not found:

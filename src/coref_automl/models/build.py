@@ -293,7 +293,7 @@ def _is_new_deberta(model: Any) -> bool:
 def _fill(ours: Any, theirs: Any) -> None:
     if ours.shape[1:] != theirs.shape[1:] or len(ours) > len(theirs):
         raise ModelError(
-            f"The words to start from are {_size(theirs)} and the new model needs {_size(ours)}; take those of another model."
+            f"The words to start from are {_size(theirs)} and the new model needs {_size(ours)}; pass another model."
         )
     ours.copy_(theirs[: len(ours)])
 

@@ -37,7 +37,7 @@ def resolve(model: str) -> str:
         folder = _ASSETS / BUNDLED[model]
         if not (folder / "config.json").is_file():
             raise ModelError(
-                f"{model} is not part of this installation; install the package anew, or pass --model with a folder or a hub id."
+                f"{model} is not part of this installation; reinstall the package, or pass --model with a folder or a hub id."
             )
         return str(folder)
     path = at_home(model)
@@ -46,7 +46,7 @@ def resolve(model: str) -> str:
     if path.is_file():
         raise ModelError(f"{model} is a file; pass the folder that holds config.json and the weights.")
     if model.startswith("bundled:"):
-        raise ModelError(f"There is no {model}; bundled are: {', '.join(BUNDLED)}.")
+        raise ModelError(f"Unknown model {model}; bundled models: {', '.join(BUNDLED)}.")
     if not _HUB_ID.fullmatch(model) or model.startswith("."):
         raise ModelError(f"{model} is neither a folder nor a hub id; check the path.")
     return model
@@ -131,7 +131,7 @@ def weight_files(folder: Path) -> list[Path]:
                 raise ModelError(f"{folder} lacks {lost[0]}, which its index names; copy the checkpoint again.")
             return [folder / name for name in names]
     raise ModelError(
-        f"{folder} holds no weights (model.safetensors or pytorch_model.bin); copy the checkpoint again or pass another."
+        f"{folder} has no weights (model.safetensors or pytorch_model.bin); copy the checkpoint again or pass another."
     )
 
 
@@ -200,7 +200,7 @@ def _from_hub(name: str, patterns: list[str]) -> Path:
             f"folder, or use bundled:ko-mini."
         ) from error
     if not folder.is_dir():  # nothing there matched, so that nothing was written
-        raise ModelError(f"{name} on the hub holds no model (it has no config.json); check the name.")
+        raise ModelError(f"{name} on the hub has no model (it has no config.json); check the name.")
     return folder
 
 

@@ -48,7 +48,7 @@ class FlexSelfAttention(DisentangledSelfAttention):  # type: ignore[misc]
                 hidden_states, attention_mask, output_attentions, query_states, relative_pos, rel_embeddings
             )
         if output_attentions or query_states is not None:
-            raise ModelError("Attention weights are never written down by flex attention; load the model with attention 'eager'.")
+            raise ModelError("Flex attention does not keep attention weights; load the model with attention 'eager'.")
         query, key, value = (self._heads(p(hidden_states)) for p in (self.query_proj, self.key_proj, self.value_proj))
         c2p = p2c = None
         factor = 1 + ("c2p" in self.pos_att_type) + ("p2c" in self.pos_att_type)

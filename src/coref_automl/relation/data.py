@@ -175,7 +175,7 @@ def _bundled(name: str) -> list[dict[str, Any]]:
     from coref_automl.corpus.synthetic.statements import relation_rows
 
     if name not in BUNDLED:
-        raise RelationDataError(f"There is no {name}; known: {', '.join(BUNDLED)}.")
+        raise RelationDataError(f"Unknown data {name}; known: {', '.join(BUNDLED)}.")
     count, seed = BUNDLED[name]
     return relation_rows(count, seed)
 

@@ -142,7 +142,7 @@ class Begun(Record):
 def cells_of(recipe: GridRecipe) -> dict[str, RelationRecipe]:
     """Every cell's recipe under a name that a folder can have. A key of `settings` that the grid spans is refused."""
     if taken := sorted(set(SIDES) & set(recipe.settings)):
-        raise RecipeError(f"settings: {taken[0]!r} is a side of the grid; set it there.")
+        raise RecipeError(f"settings: {taken[0]!r} is set by the grid; set it there.")
     sides = itertools.product(recipe.models, recipe.schemes, recipe.epochs, recipe.batch_sizes, recipe.learning_rates)
     found = {}
     for name, (model, scheme, epochs, batch, rate) in _names(list(dict.fromkeys(sides))).items():

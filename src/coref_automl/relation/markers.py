@@ -177,7 +177,7 @@ def _signs(tokenizer: PreTrainedTokenizerFast) -> list[list[int]]:
     spelled = [word_ids(tokenizer, sign) for sign in _PUNCTUATION]
     found = [ids for ids in spelled if 1 <= len(ids) <= 2 and tokenizer.unk_token_id not in ids]
     if len(found) < 4:
-        raise ModelError("This vocabulary holds fewer than four punctuation signs to mark entities with; choose --scheme typed.")
+        raise ModelError("This vocabulary has fewer than four punctuation marks to use as entity markers; choose --scheme typed.")
     return found[:4]
 
 

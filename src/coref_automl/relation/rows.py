@@ -97,7 +97,7 @@ def _entity(raw: Mapping[str, Any], role: str, sentence: str) -> Entity:
         raise BadRow(f"the {role} entity has no {missing[0]!r}")
     word, kind = str(cell["word"]), str(cell["type"])
     if kind not in TYPES:
-        raise BadRow(f"the {role}'s type {kind!r} is none of {', '.join(TYPES)}")
+        raise BadRow(f"the {role}'s type {kind!r} is not one of {', '.join(TYPES)}")
     start, last = _whole(cell["start_idx"], role, "start_idx"), _whole(cell["end_idx"], role, "end_idx")
     if sentence[max(0, start) : last + 1] != word or start < 0 or not word.strip():
         raise BadRow(_why_no_match(word, start, last, role, sentence))
@@ -159,6 +159,6 @@ def _label(value: Any, labels: tuple[str, ...]) -> str:
     if value in labels:
         return str(value)
     if not isinstance(value, str):
-        raise BadRow(f"the label {value!r} is none of KLUE's 30, which as numbers go from 0 to {len(labels) - 1}")
+        raise BadRow(f"the label {value!r} is not one of KLUE's 30, which as numbers go from 0 to {len(labels) - 1}")
     near = difflib.get_close_matches(value.strip().lower(), labels, n=1, cutoff=0.0)
-    raise BadRow(f"the label {value!r} is none of KLUE's 30 (the nearest is {near[0]!r})")
+    raise BadRow(f"the label {value!r} is not one of KLUE's 30 (the nearest is {near[0]!r})")

@@ -181,14 +181,14 @@ def check(recipe: TrainRecipe) -> None:
         if value is not None and value <= 0:
             raise RecipeError(f"{name} should be above 0, not {value:g}; correct it.")
     if recipe.min_prob is not None and recipe.max_prob is not None and recipe.min_prob > recipe.max_prob:
-        raise RecipeError(f"min_prob {recipe.min_prob:g} is above max_prob {recipe.max_prob:g}; exchange them.")
+        raise RecipeError(f"min_prob {recipe.min_prob:g} is above max_prob {recipe.max_prob:g}; swap them.")
     if recipe.shape is not None and recipe.tokenizer is None:
         raise RecipeError(f"{recipe.model} starts from random weights and needs a tokenizer; pass --tokenizer FOLDER.")
     if recipe.words_from is not None and recipe.shape is None:
-        raise RecipeError(f"{recipe.model} has words of its own; --words-from is for --model new:SHAPE.")
+        raise RecipeError(f"{recipe.model} is a trained model; --words-from is for --model new:SHAPE.")
     if (recipe.stop_when_flat or recipe.keep_best) and recipe.eval_set is None:
         wanted = "stop-when-flat" if recipe.stop_when_flat else "keep-best"
-        raise RecipeError(f"--{wanted} decides by an evaluation set; pass --eval-set FOLDER.")
+        raise RecipeError(f"--{wanted} needs an evaluation set; pass --eval-set FOLDER.")
 
 
 _HUGE = 1e18

@@ -157,11 +157,13 @@ def _check_tokenizer(recipe: TrainRecipe, tokens_print: str) -> None:
 
 def _check_words(recipe: TrainRecipe, source: str, tokens_print: str) -> None:
     if tokenizer_fingerprint(load_tokenizer(source)) != tokens_print:
-        raise ModelError(f"The words of {source} are not those of {recipe.tokenizer}; a model of the same tokenizer is needed.")
+        raise ModelError(f"{source} and {recipe.tokenizer} have different vocabularies; pass a model with the same tokenizer.")
     config, wanted = config_of(folder_of(source)), SHAPES[known(recipe.shape)].hidden
     wide = next((config[name] for name in ("embedding_size", "hidden_size", "dim") if name in config), None)
     if wide != wanted:
-        raise ModelError(f"The words of {source} are {wide} wide and {recipe.model} needs {wanted}; {shapes_as_wide(wide)}.")
+        raise ModelError(
+            f"The embeddings of {source} have width {wide} and {recipe.model} needs {wanted}; {shapes_as_wide(wide)}."
+        )
 
 
 def _checkpoints_of_runs(recipe: TrainRecipe) -> tuple[TrainRecipe, list[str]]:

@@ -148,7 +148,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
     def stop_at_zero(self, step: int) -> None:
         where = self._save_batch(step - 1)
         raise TrainingError(
-            f"The loss is exactly 0 at step {step}: nothing is asked for. The batch is in {where}; check the masking rates."
+            f"The loss is exactly 0 at step {step}: no position has a label. The batch is in {where}; check the masking rates."
         )
 
     def _save_batch(self, step: int) -> Path:

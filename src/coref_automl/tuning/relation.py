@@ -144,7 +144,7 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
         if read.problems:
             progress.note(f"{len(read.problems):,} bad rows of {read.split} are skipped.")
     if dev is None:
-        progress.note("No --dev: the verdict is on the slice of train that also chose, so it is not independent.")
+        progress.note("No --dev: the verdict uses the training sentences that also chose the epoch, so it is not independent.")
     held = split_by_sentence(train.rows, float(recipe.settings.get("holdout", RelationRecipe("", "", "").holdout)))[1]
     prints = {"train": rows_fingerprint(train.rows)} | ({"dev": rows_fingerprint(dev.rows)} if dev else {})
     prints |= {f"model {model}": weights_fingerprint(model) for model in recipe.models}

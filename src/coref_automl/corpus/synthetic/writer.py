@@ -55,7 +55,7 @@ def documents(
         )
     for name in registers:
         if name not in REGISTERS:
-            raise RecipeError(f"There is no register {name!r}. {nearest(name, REGISTERS)}")
+            raise RecipeError(f"Unknown register {name!r}. {nearest(name, REGISTERS)}")
     for index in range(count):
         name = registers[index % len(registers)]
         yield _Writer(Random(f"{seed}/document/{index}"), name).write(f"synthetic-{seed}-{index:06d}", least, most)

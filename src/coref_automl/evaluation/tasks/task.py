@@ -214,7 +214,7 @@ def read_rows(rows: Iterable[Row | str], read: Callable[[Row, int, str], T | str
 def _file_rows(path: Path, needs: Sequence[str]) -> Iterator[Row | str]:
     reader = READERS.get(kind_of(path))
     if reader is None:
-        raise SourceError(f"{path} is of an unknown kind; known are {KNOWN}.")
+        raise SourceError(f"{path} has an unknown file type; known types: {KNOWN}.")
     number = 0
     try:
         for number, row in reader(path):
