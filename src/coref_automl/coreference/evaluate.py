@@ -168,4 +168,7 @@ def _seed(folder: Path) -> SeedResult:
 
 def _learned_from(folder: Path) -> list[str]:
     path = folder / LEARNED
-    return list(read_json(path)) if path.is_file() else []
+    marks = read_json(path) if path.is_file() else []
+    if not isinstance(marks, list) or not all(isinstance(mark, str) for mark in marks):
+        raise ModelError(f"{path} is damaged: it should list the documents that the model learned from; train that seed again.")
+    return marks
