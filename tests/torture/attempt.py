@@ -22,6 +22,9 @@ from pathlib import Path
 
 COMMAND = Path(sys.executable).with_name("coref-automl")
 PATIENCE = 120.0
+"""Seconds of work that a command may take; past as many of wall time it must go on computing."""
+STILL = 20.0
+"""Seconds without any work after which a slow command counts as hung."""
 MEMORY = 1024.0
 
 
@@ -93,13 +96,17 @@ class Going:
     since: float
 
     def end(self, patience: float = PATIENCE) -> Ended:
-        """Wait for it; past its time the whole group is killed."""
-        cut, until = False, self.since + patience
+        """Wait for it; past its time the whole group is killed. On a busy machine a slow one is given more, while it computes."""
+        cut, until, computed = False, self.since + patience, 0.0
         while True:
             pid, status, used = os.wait4(self.pid, os.WNOHANG)
             if pid:
                 break
             if time.monotonic() > until:
+                before, computed = computed, _computed(self.pid)
+                if before < computed < patience and patience >= PATIENCE:
+                    until = time.monotonic() + STILL
+                    continue
                 cut = True
                 _kill_group(self.pid)
                 _, status, used = os.wait4(self.pid, 0)
@@ -162,6 +169,15 @@ def _child(words: list[str], folder: Path, log: Path, limit: int | None) -> None
         traceback.print_exc()
     finally:
         os._exit(status)
+
+
+def _computed(pid: int) -> float:
+    """Seconds of work of a command and of the workers it has waited for."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _kill_group(pid: int) -> None:

@@ -153,6 +153,11 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
         "relation.json has a damaged label mask; train that seed again.",
     ),
     "chains in a pipe": ("coref explore", lambda at: _pipe(at / "chains.jsonl"), "chains.jsonl is a pipe, a socket or a device"),
+    "a model that learned from what is no document": (
+        "coref evaluate",
+        lambda at: (at / "coreference/seed-0/model/learned_from.json").write_text("[[]]"),
+        "learned_from.json is damaged: it should list the documents",
+    ),
     "an event without its text": ("watch", lambda at: _event(at, event="note", time=1.0), ""),
     "an event of a step that is no number": ("watch", lambda at: _event(at, event="step", time=2.0, loss=1.0, step="a"), ""),
     "a mark that is no text": ("compare", lambda at: (at / "runs/a/.coref-automl").write_bytes(b"run\xea\n"), ""),
