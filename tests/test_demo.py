@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coref_automl.demo import ITEMS, RECIPE
+from coref_automl.demo import ITEMS, RECIPE, closing
 from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.vocabulary import entry_words
@@ -28,3 +28,9 @@ def test_the_demo_asks_as_many_answerable_items_as_its_verdict_needs(tmp_path: P
     assert ITEMS <= len(items) < 1.1 * ITEMS
     assert {item.answer for item in items} <= set(entry_words(load_tokenizer(RECIPE.model)))
     assert RECIPE.train.save_every == 0  # one checkpoint per run: nothing to choose, all documents judge
+
+
+def test_the_demo_ends_with_the_chains_of_a_text() -> None:
+    found = closing()
+    assert found.strings == [["민수", "그", "민수"], ["어머니", "어머니", "어머니"]]
+    assert "\x1b[" in found.lines(colour=True)[0]

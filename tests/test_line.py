@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 
+from coref_automl.cli.app import run as command
+from coref_automl.comparison.coreference_runs import find_coreference
 from coref_automl.config import read_recipe
+from coref_automl.coreference.data import write_documents
 from coref_automl.corpus.synthetic.writer import documents
 from coref_automl.errors import CorefError, FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage, line_recipe, run_line
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.report.printout import compare
+from tests.coreference.conftest import tale
 
 ROOT = Path(__file__).parents[1]
 
@@ -75,6 +79,41 @@ def test_the_line_ends_with_a_recommendation_and_redoes_nothing(
     assert again == result
     assert state(out) == before
     assert {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")} == stamps
+
+
+@pytest.mark.slow
+def test_annotated_texts_send_the_base_and_the_chosen_checkpoint_through_coreference(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_documents(tmp_path / "tales.jsonl", [tale(number) for number in range(4)])
+    stages = {
+        "prepare": {"sources": ["bundled:synthetic"], "seq_len": 128, "limit": 8, "near_duplicates": False},
+        "train": {"objectives": ["entity"], "batch": 16, "learning_rate": 1e-3},
+        "evaluate": {"words": "none", "per_source": 12},
+        "coref": {"data": "none.jsonl", "epochs": 1},
+    }
+    (tmp_path / "line.yaml").write_text(json.dumps(stages), "utf-8")
+    asked = ["adapt", "--recipe", "line.yaml", "--model", model, "--out", "line", "--lang", "en", "--json"]
+    assert command(asked) == 2  # before anything is trained
+    assert not Path("line/runs").exists()
+    capsys.readouterr()
+    assert command([*asked, "--coref", "tales.jsonl"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    runs = {run.name: run for run in find_coreference(["line/coreference"])}
+    assert [runs[name].seeds for name in ("base", "chosen")] == [[0, 1], [0, 1]]
+    assert runs["base"].conditions["folds"] == 4  # as many as there are documents
+    made = runs["chosen"].pretraining
+    assert made is not None
+    assert (made.objective, made.base_bytes) == ("entity", runs["base"].weights)
+    assert result["coreference"].startswith("Outside check, coreference (gold-mention CoNLL, 4 documents): entity 128 - ")
+    page = Path("line/report/report.md").read_text("utf-8")
+    assert "Does the adaptation carry over to coreference?" in page
+    assert result["coreference"] in page
+    before = state(Path("line"))
+    assert command([*asked, "--coref", "tales.jsonl"]) == 0
+    assert json.loads(capsys.readouterr().out)["coreference"] == result["coreference"]
+    assert state(Path("line")) == before
 
 
 @pytest.mark.slow

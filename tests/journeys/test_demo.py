@@ -23,6 +23,7 @@ def read_back(shell: Shell, said: Screen, out: str) -> dict[str, Any]:
     result: dict[str, Any] = json.loads((shell.folder / out / "result.json").read_text("utf-8"))
     assert result["recommendation"] in said.out
     assert TOOK.search(said.out.splitlines()[-1])
+    assert "[민수]1는 [어머니]2를 찾아" in said.out
     assert (shell.folder / result["report"]).is_file()
     assert (shell.folder / result["chosen"] / "model.safetensors").is_file()
     for step in result["next_steps"]:
