@@ -1,4 +1,4 @@
-"""Files and folders. In: records and paths. Out: bytes on disk that are whole or absent, and fingerprints that name bytes."""
+"""Files and folders. In: values and paths. Out: files that are complete or absent, and fingerprints of their bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHUNK = 1 << 20
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusal to write into one sentence."""
+    """Turn an operating system error on writing into one sentence."""
     try:
         yield
     except OSError as error:
@@ -46,7 +46,7 @@ def explained(path: Path) -> Iterator[None]:
 
 @contextmanager
 def written_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Write aside, flush to disk, rename: a reader sees the old file or the new one, never half of one."""
+    """Write to a temporary file, flush to disk, rename: a reader sees the old file or the new one, never a partial one."""
     aside = path.with_name(f".{path.name}.{_host()}-{os.getpid()}.part")
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def written_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 
 def sweep(folder: Path, *, deep: bool = True) -> None:
-    """Remove what killed processes left half written. What a live one is writing stays, and what another machine writes."""
+    """Remove partial files of killed processes; those of live processes and of other machines stay."""
     for stray in folder.rglob(".*.part") if deep else folder.glob(".*.part"):
         writer = re.search(r"\.([0-9a-f]{6})-(\d+)\.part$", stray.name)
         if writer and writer[1] == _host() and not _is_alive(int(writer[2])):
@@ -93,7 +93,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def refuse_special(path: Path) -> None:
-    """Refuse to open a pipe, a socket or a device: one may never end, or never begin. What does not exist is not judged here."""
+    """Refuse a pipe, a socket or a device, which may block or never end. A missing path is left to the caller."""
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "a pipe, a socket or a device"
         raise InputError(f"{path} is {what}, and a regular file is needed; copy the content into one and pass that.")
@@ -112,7 +112,7 @@ def read_json(path: Path) -> Any:
 
 
 NOT_JSON = (ValueError, RecursionError)
-"""What Python raises for text that is no JSON: wrong signs or bytes, a number of thousands of digits, thousands of brackets."""
+"""What Python raises for text that is not JSON: wrong syntax or encoding, a number of thousands of digits, deep nesting."""
 
 
 def json_fault(error: BaseException) -> str:
@@ -128,7 +128,7 @@ def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
 
 
 def read_jsonl(path: Path) -> Iterator[Any]:
-    """The rows of a JSONL file. A last line without its line break was cut off by a kill: it is left out."""
+    """The rows of a JSONL file. A last line without a line break was cut off by a kill and is skipped."""
     refuse_special(path)
     try:
         with path.open("rb") as handle:
@@ -144,7 +144,7 @@ def read_jsonl(path: Path) -> Iterator[Any]:
 
 
 class JsonlAppender:
-    """Append rows to a file that may be cut off at any moment; a torn last line is removed before the first append."""
+    """Append rows to a file whose writer may be killed at any moment; a torn last line is removed first."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -188,7 +188,7 @@ def _drop_torn_tail(path: Path) -> None:
 
 
 def claim_folder(folder: Path, kind: str, *, fresh: bool = False) -> None:
-    """Make an output folder, or take one that this kind of command made before. A folder that holds something else is refused.
+    """Create an output folder, or reuse one of the same kind. A folder that holds something else is refused.
 
     `fresh=True` also refuses a finished folder of the right kind.
     """
@@ -202,9 +202,9 @@ def claim_folder(folder: Path, kind: str, *, fresh: bool = False) -> None:
 
 
 def check_folder(folder: Path, kind: str, *, fresh: bool = False) -> None:
-    """Refuse what `claim_folder` refuses, and write nothing: for a look ahead, and before long work.
+    """Refuse what `claim_folder` refuses, without writing: for dry runs, and before long work.
 
-    Neither may a folder be closed to writing, unless everything in it is done.
+    A folder must also be writable, unless it is finished.
     """
     _refuse_other(folder, kind, fresh=fresh)
     if not is_done(folder):
@@ -212,7 +212,7 @@ def check_folder(folder: Path, kind: str, *, fresh: bool = False) -> None:
 
 
 def _refuse_closed(folder: Path) -> None:
-    """The folder, or the nearest one above it that exists, must be one that can be written to."""
+    """The folder, or its nearest existing parent, must be writable."""
     with explained(folder):
         above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         for code, fine in ((errno.ENOTDIR, above.is_dir()), (errno.EACCES, os.access(above, os.W_OK | os.X_OK))):
@@ -234,7 +234,7 @@ def _refuse_other(folder: Path, kind: str, *, fresh: bool) -> None:
 
 
 def with_article(kind: str) -> str:
-    """A folder's kind as a sentence says it: "a run", "an evaluation set"."""
+    """A folder's kind with its article: "a run", "an evaluation set"."""
     words = _in_words(kind)
     return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
 
@@ -244,18 +244,18 @@ def _in_words(kind: str) -> str:
 
 
 def kind_of_folder(folder: Path) -> str:
-    """What `claim_folder` made of a folder; empty for a folder that is not ours."""
+    """The kind that `claim_folder` gave a folder; empty for other folders."""
     mark = folder / _MARK
     return mark.read_text("utf-8", "replace").strip() if mark.is_file() else ""
 
 
 def contents(folder: Path) -> list[Path]:
-    """What a folder holds beside its mark and its lock."""
+    """The contents of a folder, without its mark and its lock."""
     return [path for path in folder.iterdir() if path.name not in (_MARK, LOCK, HOLDER)]
 
 
 def leave_empty(folder: Path) -> None:
-    """Give up a claimed folder into which nothing was written."""
+    """Remove a claimed folder if nothing was written into it."""
     if folder.is_dir() and kind_of_folder(folder) and not contents(folder):
         remove(folder)
 
@@ -269,12 +269,12 @@ def is_done(folder: Path) -> bool:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder of ours that is to be made again."""
+    """Remove a folder that will be made again."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def fingerprint(*parts: Any) -> str:
-    """A short name of a value. The same value gives the same name on every machine."""
+    """A hash of a value, the same on every machine."""
     digest = hashlib.blake2b(digest_size=12)
     for part in parts:
         raw = part if isinstance(part, bytes) else json.dumps(part, ensure_ascii=False, sort_keys=True).encode()
@@ -283,7 +283,7 @@ def fingerprint(*parts: Any) -> str:
 
 
 def fingerprint_files(paths: Iterable[Path], *, on_bytes: Callable[[int], None] | None = None) -> str:
-    """A short name of the bytes of some files, whatever the files are called. `on_bytes` hears how many were read."""
+    """A hash of the bytes of some files, whatever their names. `on_bytes` is called with the number of bytes read."""
     digest = hashlib.blake2b(digest_size=12)
     for path in paths:
         refuse_special(path)
@@ -297,7 +297,7 @@ def fingerprint_files(paths: Iterable[Path], *, on_bytes: Callable[[int], None] 
 
 
 def short_names(folders: Iterable[PurePath]) -> dict[PurePath, str]:
-    """A name for each folder: its own, with as many of the folders it stands in as it takes to tell it from the others."""
+    """A unique name for each folder: its own, preceded by as many parent folders as needed."""
     names = {folder: folder.name for folder in folders}
     for depth in range(2, 1 + max((len(folder.parts) for folder in names), default=0)):
         count = Counter(names.values())
@@ -306,7 +306,7 @@ def short_names(folders: Iterable[PurePath]) -> dict[PurePath, str]:
 
 
 def obey_umask(folder: Path) -> None:
-    """Let the files of a folder be read by whom the umask allows: the library that writes weights makes them private."""
+    """Give the files of a folder the permissions of the umask: the library that writes weights makes them private."""
     mask = os.umask(0o077)
     os.umask(mask)
     for path in folder.iterdir():
@@ -315,7 +315,7 @@ def obey_umask(folder: Path) -> None:
 
 
 def at_home(place: str) -> Path:
-    """A path whose `~` is expanded; one of a user that does not exist stays as it is, and is then found missing."""
+    """A path with `~` expanded; that of an unknown user is kept and will be reported as missing."""
     try:
         return Path(place).expanduser()
     except RuntimeError:
@@ -323,7 +323,7 @@ def at_home(place: str) -> Path:
 
 
 def is_text(name: str) -> bool:
-    """Bytes that are no UTF-8 reach Python as half surrogates, which cannot be written to a file."""
+    """Whether a name can be encoded: bytes that are not UTF-8 reach Python as surrogates, which no file can hold."""
     try:
         name.encode()
     except UnicodeEncodeError:

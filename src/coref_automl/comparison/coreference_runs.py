@@ -196,8 +196,9 @@ def _documents(folder: Path, stored: _Stored) -> tuple[Documents, str]:
         versions |= {row["version"] for row in rows}
         seeds.append({_mark(row["document"]): row for row in rows})
     marks = tuple(sorted(seeds[0])) if seeds else ()
-    if not marks or len(versions) > 1 or any(tuple(sorted(rows)) != marks for rows in seeds):
-        raise InputError(f"{folder}: its seeds have answers about different documents, or of different versions; {_AGAIN}.")
+    whole = all(tuple(sorted(rows)) == marks for rows in seeds) and len(marks) == stored.get("documents")
+    if not marks or not whole or len(versions) > 1:
+        raise InputError(f"{folder}: its seeds have answers to different documents, too few, or of several versions; {_AGAIN}.")
     sums = {way: np.array([[_numbers(rows[mark]["sums"], way, folder) for mark in marks] for rows in seeds]) for way in WAYS}
     return Documents(marks, np.array([seeds[0][mark]["mentions"] for mark in marks], np.int64), sums), versions.pop()
 

@@ -80,6 +80,12 @@ class PartManifest(_PartCounts, MadeFrom, total=False):
     shards: int
 
 
+class WithSettings(TypedDict, total=False):
+    """The settings in any manifest of preparation."""
+
+    settings: dict[str, Any]
+
+
 class Begun(MadeFrom, total=False):
     """What an unfinished dataset was begun from."""
 

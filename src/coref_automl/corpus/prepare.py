@@ -30,7 +30,17 @@ from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import EncodeSettings, Mode, special_of, tokenizer_of
 from coref_automl.corpus.inputs import difference, made_from, pinned, readable_parts, was_noted
-from coref_automl.corpus.manifest import AGAIN, SHARE, Begun, MadeFrom, MergeFacts, kind_of, read_prepared, read_share
+from coref_automl.corpus.manifest import (
+    AGAIN,
+    SHARE,
+    Begun,
+    MadeFrom,
+    MergeFacts,
+    WithSettings,
+    kind_of,
+    read_prepared,
+    read_share,
+)
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
 from coref_automl.corpus.pack import assemble
 from coref_automl.corpus.recipe import PrepareRecipe
@@ -58,7 +68,6 @@ __all__ = ["PrepareRecipe", "prepare"]
 
 WORK, ENCODE, SETTINGS, INPUTS = "work", "encode", "settings.json", "inputs.json"
 PART = "dataset-part"
-_Settings = dict[str, Any]
 _SMALL = 4 << 20
 
 
@@ -123,8 +132,10 @@ def _same_settings(recipe: PrepareRecipe, out: Path) -> None:
     held = out / (MANIFEST if is_done(out) else f"{WORK}/{SETTINGS}")
     if not held.is_file() or kind_of_folder(out) not in (KIND, PART):
         return
-    before = read_stored(held, _Settings, error=DatasetError, remedy=AGAIN)
-    before = before.get("settings", {}) if held.name == MANIFEST else before
+    if held.name == MANIFEST:
+        before = read_stored(held, WithSettings, error=DatasetError, remedy=AGAIN).get("settings", {})
+    else:
+        before = read_stored(held, dict[str, Any], error=DatasetError, remedy=AGAIN)
     for key, value in recipe.settings().items():
         if before.get(key) != value:
             raise FolderError(

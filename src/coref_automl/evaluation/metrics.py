@@ -119,12 +119,6 @@ def weighted_parts(scores: Sequence[ItemScore], metric: str) -> list[Part]:
     return [Part(values, clusters) for _, values, clusters in by_task.values()]
 
 
-def estimate(scores: Sequence[ItemScore], metric: str, *, seed: int = 0, draws: int = DRAWS) -> Estimate | None:
-    """One metric with its interval; None where it was not run."""
-    parts = weighted_parts(scores, metric)
-    return composite(parts, seed=seed, draws=draws)[0] if parts else None
-
-
 def summarise(scores: Sequence[ItemScore], *, seed: int = 0, draws: int = DRAWS) -> dict[str, Estimate]:
     """Every metric that was run. One that was not is absent, never 0."""
     return summarise_all([scores], seed=seed, draws=draws)[0]

@@ -1,7 +1,7 @@
 """What a model reads of an item. In: an item, its document as pieces, a length. Out: the token ids around the gap.
 
-The gap is one or more mask tokens in the place of the hidden word. What follows the word inside its eojeol (a particle) stays the
-continuation piece it was. The context is the same whatever the number of masks: room for `MOST_MASKS` is always kept.
+The gap is one or more mask tokens in place of the hidden word. What follows the word inside its eojeol (a particle) remains the
+continuation piece it was. The context does not depend on the number of masks: room for `MOST_MASKS` is always reserved.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 MOST_MASKS = 4
-"""The most masks that stand in a gap; a longer word is scored by its first four pieces."""
+"""The most masks in a gap; a longer word is scored by its first four pieces."""
 
 LEAST_CONTEXT = 8
-"""A window that keeps fewer pieces than this around the gap measures nothing."""
+"""The fewest pieces of context around a gap that are worth scoring."""
 
 _DOCUMENTS_KEPT = 8
 _AT_ONCE = 256
-"""Texts that are read side by side; their pieces are held until their windows are cut."""
+"""Texts that are tokenized together; their pieces are kept until their windows are cut."""
 _CHARACTERS = 4
-"""Characters that a piece stands for, on the safe side; a stretch that turns out too short is cut again, twice as wide."""
+"""Characters per piece, estimated high; a stretch that turns out too short is cut again, twice as wide."""
 
 Ids = NDArray[np.int32]
 
@@ -60,9 +60,9 @@ class Window:
 
 
 class WindowMaker:
-    """Cuts windows for one tokenizer and one length. Items of one document that come together tokenize it once.
+    """Cuts windows for one tokenizer and one length. Consecutive items of one document tokenize it once.
 
-    Asked for one by one, texts are read one by one; `prepare` reads those of many items on all cores.
+    `window` tokenizes one text at a time; `prepare` tokenizes the texts of many items on all cores.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, seq_len: int) -> None:
@@ -80,14 +80,14 @@ class WindowMaker:
         self._kept: dict[tuple[object, ...], Window] = {}
 
     def window(self, item: ClozeItem, text: str) -> Window:
-        """The window of an item; the same one when it is asked for again, as it is by every checkpoint of a run."""
+        """The window of an item, cached: every checkpoint of a run asks for the same ones."""
         key = _key(item, text)
         if key not in self._kept:
             self._kept[key] = self._cut(item, text)
         return self._kept[key]
 
     def prepare(self, wanted: Iterable[tuple[ClozeItem, str]]) -> None:
-        """Cut the windows of many items with their texts, so that `window` has them at hand."""
+        """Cut the windows of many items, given with their texts, ahead of `window`."""
         waiting: dict[str, list[tuple[ClozeItem, str]]] = {}
         for item, text in wanted:
             if _key(item, text) not in self._kept:
@@ -113,9 +113,9 @@ class WindowMaker:
         )
 
     def _place(self, item: ClozeItem, text: str) -> tuple[Pieces, tuple[int, int], tuple[int, int] | None]:
-        """The pieces around an item, and the places of gap and antecedent. Of a long document only what a window can hold is cut.
+        """The pieces around an item, and the places of gap and antecedent. Of a long document, only what a window can hold.
 
-        The stretch begins and ends at blanks, where words begin whatever came before, so its pieces are those of the document.
+        The stretch starts and ends at blanks, where tokens never cross, so its pieces are those of the document.
         """
         margin = self._margin
         while True:
@@ -138,12 +138,12 @@ def _key(item: ClozeItem, text: str) -> tuple[object, ...]:
 
 
 def _spans(item: ClozeItem) -> list[tuple[int, int]]:
-    """The hidden word, and its antecedent where there is one."""
+    """The spans of the hidden word and, if any, of its antecedent."""
     return [(item.start, item.end), *([item.antecedent] if item.antecedent else [])]
 
 
 def _stretch(item: ClozeItem, text: str, margin: int) -> tuple[int, int]:
-    """From a blank so many characters before an item's words to one as many after them; the whole text if that is half of it."""
+    """From a blank `margin` characters before an item's words to one as far after; the whole text if that is over half of it."""
     spans = _spans(item)
     low = max(0, text.rfind(" ", 0, max(0, min(start for start, _ in spans) - margin)))
     high = text.find(" ", max(end for _, end in spans) + margin)
@@ -160,7 +160,7 @@ class _Request:
 
 
 def maker_for(tokenizer: PreTrainedTokenizerFast, seq_len: int) -> WindowMaker:
-    """A window maker that the checkpoints of one tokenizer share: cutting texts is most of the work that is not the model's."""
+    """A window maker that the checkpoints of one tokenizer share: cutting windows is most of the work outside the model."""
     return _maker(_Request(tokenizer_fingerprint(tokenizer), seq_len, tokenizer))
 
 
@@ -170,9 +170,9 @@ def _maker(request: _Request) -> WindowMaker:
 
 
 def bounds(count: int, gap: tuple[int, int], antecedent: tuple[int, int] | None, room: int) -> tuple[int, int, bool]:
-    """The run of pieces to keep, and whether the antecedent is in it. At most `room` pieces stand outside the gap.
+    """The range of pieces to keep, and whether the antecedent is in it. At most `room` pieces are outside the gap.
 
-    The stretch from antecedent to gap is centred. Where it cannot fit, the gap alone is, and the item is out of reach.
+    The stretch from antecedent to gap is centred. If it does not fit, the gap alone is centred, and the item is out of reach.
     """
     left, right = gap[0], count - gap[1]
     need_left = max(0, gap[0] - antecedent[0]) if antecedent else 0
@@ -188,7 +188,7 @@ def bounds(count: int, gap: tuple[int, int], antecedent: tuple[int, int] | None,
 
 
 def distance_between(gap: tuple[int, int], antecedent: tuple[int, int] | None) -> int:
-    """Pieces that stand between antecedent and gap; -1 without an antecedent."""
+    """Pieces between antecedent and gap; -1 without an antecedent."""
     if antecedent is None:
         return -1
     return max(gap[0] - antecedent[1], antecedent[0] - gap[1], 0)

@@ -1,0 +1,92 @@
+"""The decoder accepts what was written and names the field, the expected type and the found value of everything else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+import pytest
+
+from coref_automl.decoder import NOT_FINITE, Misfit, decode, decode_stored, read_stored, read_stored_rows
+from coref_automl.errors import EvalSetError, InputError
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
+class Whole:
+    kind: Literal["a", "b"]
+    parts: tuple[Part, ...] = ()
+    span: tuple[int, int] | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    loss: float = field(default=0.0, metadata=NOT_FINITE)
+    done: bool = False
+
+
+class Open(TypedDict, total=False):
+    count: int
+    parts: list[Part]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"kind": "a", "parts": [{"name": "x"}, {"name": 3}]}, "f.json: parts[1].name should be text, not 3"),
+        ({"kind": "a", "parts": [{"name": "x", "share": float("nan")}]}, "f.json: parts[0].share should be a number, not nan"),
+        ({"kind": "a", "parts": [{"name": "x", "share": "1"}]}, "f.json: parts[0].share should be a number, not '1'"),
+        ({"kind": "a", "parts": {}}, "f.json: parts should be a list, not {}"),
+        ({"kind": "a", "parts": [{"nam": "x"}]}, "f.json: parts[0]: unknown key 'nam'"),
+        ({"kind": "a", "span": [1]}, "f.json: span should have 2 entries, not 1"),
+        ({"kind": "a", "span": [1, 2**63]}, "f.json: span[1] should be a whole number, not 9223372036854775808"),
+        ({"kind": "a", "counts": {"x": 1.5}}, "f.json: counts.x should be a whole number, not 1.5"),
+        ({"kind": "a", "done": 1}, "f.json: done should be true or false, not 1"),
+        ({"kind": "c"}, "f.json: kind cannot be 'c'"),
+        ({"kind": ["a"]}, "f.json: kind cannot be ['a']"),
+        ({}, "f.json: the key 'kind' is missing"),
+        ([], "f.json should be an object, not []"),
+        ({"kind": "a", "loss": 10**400}, "f.json: loss should be a number, not 1000"),
+    ],
+)
+def test_a_misfit_names_field_expected_and_found(value: Any, said: str) -> None:
+    with pytest.raises(EvalSetError) as caught:
+        decode_stored(Whole, value, "f.json", error=EvalSetError, remedy="make it again")
+    assert str(caught.value).startswith(said)
+    assert str(caught.value).endswith("; make it again.")
+
+
+def test_what_was_written_comes_back() -> None:
+    whole = Whole("b", (Part("x", 2),), (1, 2), {"a": 1}, float("inf"), True)
+    written = {
+        "kind": "b", "parts": [{"name": "x", "share": 2}], "span": [1, 2], "counts": {"a": 1}, "loss": float("inf"), "done": True,
+    }  # fmt: skip
+    assert decode(Whole, json.loads(json.dumps(written))) == whole
+
+
+def test_a_typed_dict_keeps_what_it_does_not_name() -> None:
+    assert decode(Open, {"count": 1, "colour": "red"}) == {"count": 1, "colour": "red"}
+    with pytest.raises(Misfit):
+        decode(Open, {"count": "1"})
+
+
+def test_a_recipe_is_read_leniently() -> None:
+    assert decode(Part, {"name": "x", "share": "5e-5"}, lenient=True) == Part("x", 5e-5)
+
+
+def test_a_newer_file_is_refused_before_its_fields_are_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    path.write_text('{"schema": 2, "colour": "red"}', "utf-8")
+    with pytest.raises(InputError, match=r"written by a newer version \(schema 2, this one reads 1\); update coref-automl"):
+        read_stored(path, Whole)
+
+
+def test_a_row_is_named_by_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"name": "x"}\n{"name": []}\n', "utf-8")
+    with pytest.raises(InputError, match=r"rows.jsonl, line 2: name should be text, not \[\]"):
+        list(read_stored_rows(path, Part))
