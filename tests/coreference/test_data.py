@@ -40,7 +40,7 @@ def test_chunks_of_a_novel_are_joined_and_share_their_entities(tmp_path: Path) -
         ({"clusters": [[{"start": 3, "end": 3, "entity": "A"}]]}, "lies outside"),
         (
             {"clusters": [[{"start": 0, "end": 2, "text": "영희", "entity": "A"}]]},
-            "1 of 1 mentions do not stand where they should",
+            "1 of 1 mentions do not match the text",
         ),
         ({"clusters": [[{"start": 0, "end": 2}], [{"start": 0, "end": 2}]]}, "is in clusters 1 and 2"),
         (

@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 
 from coref_automl.coreference.data import CorefDocument
 from coref_automl.coreference.evaluate import evaluate_coreference, models_of
-from coref_automl.coreference.layout import lay
 from coref_automl.coreference.metrics import added, conll
 from coref_automl.coreference.model import load_model
 from coref_automl.coreference.resolve import read_document, with_found, with_gold
 from coref_automl.coreference.results import CoreferenceResult, read_answers
 from coref_automl.coreference.split import folds, named_split
+from coref_automl.coreference.tokens import lay
 from coref_automl.coreference.train import train_coreference
 from coref_automl.errors import CoreferenceDataError, FolderError, ModelError
 from tests.coreference.conftest import recipe

@@ -151,7 +151,7 @@ def test_relative_paths_mean_the_folder_of_the_command_wherever_the_cluster_was_
         assert not list((tmp_path / "elsewhere").iterdir())
         monkeypatch.setattr(Path, "cwd", lambda: tmp_path / "gone")
         failed = run_all([job], launcher, quiet(), wait=lambda: time.sleep(0.05))
-        assert "is not there on" in failed[job.key]
+        assert "does not exist on" in failed[job.key]
     finally:
         ray.shutdown()
 

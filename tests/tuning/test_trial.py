@@ -59,5 +59,5 @@ def test_a_process_that_never_came_to_its_work_gives_its_last_words_and_not_an_o
 
 def test_a_folder_that_is_not_there_on_a_machine_is_said(tmp_path: Path) -> None:
     job = ScriptedProblem(Path("study")).job({"learning_rate": 0.5}, 0)
-    with pytest.raises(FolderError, match=r"is not there on .*; start the command in a folder that all machines see"):
+    with pytest.raises(FolderError, match=r"does not exist on .*; start the command in a folder all machines see"):
         run_apart(job.to_json(), str(tmp_path / "gone"))

@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from coref_automl.coreference.data import CorefDocument, read_coref
-from coref_automl.coreference.layout import lay
 from coref_automl.coreference.results import (
     AGAIN,
     VERSION,
@@ -28,6 +27,7 @@ from coref_automl.coreference.results import (
     write_answers,
 )
 from coref_automl.coreference.split import SIDES, Split, documents_fingerprint, named_split
+from coref_automl.coreference.tokens import lay
 from coref_automl.coreference.train import KIND, LEARNED, finished_seeds, text_mark
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CoreferenceDataError, ModelError

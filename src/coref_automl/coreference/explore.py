@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coref_automl.coreference.data import CorefData, CorefDocument
-from coref_automl.coreference.layout import Edges, edges, lay
+from coref_automl.coreference.tokens import Edges, edges, lay
 from coref_automl.korean import is_hangul
 from coref_automl.models.load import load_tokenizer
 from coref_automl.records import Record

@@ -23,11 +23,11 @@ import torch
 from torch.nn import functional
 
 from coref_automl.coreference.head import quotations, surfaces
-from coref_automl.coreference.layout import Laid, Window, segments
 from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.resolve import resolve_all
+from coref_automl.coreference.tokens import Laid, Window, segments
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.precision import autocast
 from coref_automl.progress import Progress, Stage

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from coref_automl.coreference.layout import ALPHABET, LETTERS, TRIMS, WIDTH
+from coref_automl.coreference.tokens import ALPHABET, LETTERS, TRIMS, WIDTH
 
 Ints = NDArray[np.int64]
 DISTANCES = 14

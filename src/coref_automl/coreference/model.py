@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from coref_automl.coreference.head import CoreferenceHead
-from coref_automl.coreference.layout import Laid, Window, windows
 from coref_automl.coreference.results import AGAIN
+from coref_automl.coreference.tokens import Laid, Window, windows
 from coref_automl.decoder import read_stored
 from coref_automl.errors import ModelError
 from coref_automl.models.attention import move

@@ -105,8 +105,8 @@ def resolve_texts(
 ) -> list[Resolved]:
     """The chains of several texts, each a document of its own; the model is loaded once a process."""
     from coref_automl.coreference.fit import READ_TOKENS
-    from coref_automl.coreference.layout import lay
     from coref_automl.coreference.resolve import read_document, with_found
+    from coref_automl.coreference.tokens import lay
 
     loaded = _loaded(str(models_of(model)[0]), base, pick_device(device))
     tokens = READ_TOKENS[str(loaded.device).split(":")[0]]

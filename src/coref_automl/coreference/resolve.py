@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from coref_automl.coreference.head import quotations, surfaces
-from coref_automl.coreference.layout import WIDTH, Laid
 from coref_automl.coreference.model import CoreferenceModel
+from coref_automl.coreference.tokens import WIDTH, Laid
 from coref_automl.models.precision import autocast
 from coref_automl.progress import Progress, quiet
 

@@ -16,7 +16,6 @@ from typing import Any, TypedDict
 
 from coref_automl.config import to_mapping, to_yaml
 from coref_automl.coreference.data import CorefData, CorefDocument, read_coref
-from coref_automl.coreference.layout import lay
 from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.recipe import FREE, CoreferenceRecipe
 from coref_automl.coreference.results import (
@@ -30,6 +29,7 @@ from coref_automl.coreference.results import (
     write_answers,
 )
 from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, named_split
+from coref_automl.coreference.tokens import lay
 from coref_automl.decoder import read_stored
 from coref_automl.evaluation.results import target_of
 from coref_automl.locks import claimed

@@ -5,7 +5,7 @@ import pytest
 
 from coref_automl.coreference.data import CorefDocument, Mention
 from coref_automl.coreference.head import quotations, surfaces
-from coref_automl.coreference.layout import edges, lay, segments, windows
+from coref_automl.coreference.tokens import edges, lay, segments, windows
 from coref_automl.models.load import load_tokenizer
 
 
