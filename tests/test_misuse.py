@@ -68,7 +68,7 @@ def test_recipes_take_paths_for_text_and_one_source_for_a_list(tmp_path: Path) -
         (lambda: ca.TrainRecipe("m", "d", "o", objective="mml"), "cannot be 'mml'. Did you mean 'mlm'?"),
         (lambda: ca.TrainRecipe(NOTHING, "d", "o"), "TrainRecipe: model should be text, not None"),
         (lambda: ca.EvaluateRecipe(eval_sets=NUMBER), "EvaluateRecipe: eval_sets should be a list, not 5"),
-        (lambda: ca.EvalRecipe(models=(NUMBER,)), "EvalRecipe: models should be text, not 5"),
+        (lambda: ca.EvalRecipe(models=(NUMBER,)), "EvalRecipe: models: [0] should be text, not 5"),
         (lambda: ca.RelationRecipe("m", "t", "o", keep_weights="no"), "keep_weights should be true or false, not 'no'"),
     ],
 )

@@ -114,7 +114,8 @@ class Estimate(Record):
 class Provenance(Record):
     """How a checkpoint came to be; written beside its weights as `training.json`.
 
-    `planned_end`: the last step of a run of fixed length without an evaluation set: nothing selected this checkpoint.
+    `planned_end`: the last step of a run of fixed length without an evaluation set: nothing selected this checkpoint. None in
+    records of before it was kept.
     """
 
     run: str
@@ -127,7 +128,7 @@ class Provenance(Record):
     seed: int
     dataset: str = ""
     dataset_bytes: str = ""
-    planned_end: bool = False
+    planned_end: bool | None = None
     base_bytes: str = ""
 
     @property

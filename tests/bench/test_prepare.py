@@ -20,5 +20,5 @@ def test_every_stage_is_measured_and_padding_is_shown_for_both(tmp_path: Path) -
     assert result.usual > 0
     assert result.unit == "MB/s"
     told = "\n".join(result.lines)
-    for stage in ("read and clean", "choose", "tag, 1 threads", "encode, 1 processes", "pack", "cuts off"):
+    for stage in ("read and clean", "choose", "tag, 1 threads", "encode, 1 processes", "pack", "dropping"):
         assert stage in told

@@ -37,7 +37,7 @@ def truncated(tmp_path: Path) -> Path:
 
 def test_a_truncated_file_is_refused_with_file_and_line(tmp_path: Path) -> None:
     with pytest.raises(
-        SourceError, match=r"cut\.jsonl\.xz breaks off after line \d+.*; fetch it again \(prepare .* --allow-missing\)"
+        SourceError, match=r"cut\.jsonl\.xz breaks off after line \d+.*; download it again \(prepare .* --allow-missing\)"
     ):
         list(read_file(truncated(tmp_path), name="n"))
 

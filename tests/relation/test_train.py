@@ -425,7 +425,7 @@ def test_a_head_reads_only_its_places_and_survives_saving(encoder_folder: Path, 
         there = model(ids, mask, torch.tensor([[2, 4]]))
     assert here.shape == (1, 30)
     assert torch.equal(here, there) == (head == "cls")
-    save_model(tmp_path, model, marker, {"head": head, "dropout": 0.0, "scheme": "typed"})
+    save_model(tmp_path, model, marker, {"base": "encoder", "head": head, "dropout": 0.0, "scheme": "typed"})
     loaded, again, _ = load_model(tmp_path)
     with torch.inference_mode():
         assert_same(loaded(ids, mask, torch.tensor([[1, 3]])), here)
@@ -450,7 +450,7 @@ def test_the_head_hears_of_the_distance_and_survives_saving(encoder_folder: Path
         found = [model(ids, mask, starts) for starts in (near, far, behind)]
         assert not torch.equal(found[0], found[1])
         assert not torch.equal(found[0], found[2])
-        save_model(tmp_path, model, marker, {"head": "cls", "dropout": 0.0, "scheme": "typed", "distance": True})
+        save_model(tmp_path, model, marker, {"base": "encoder", "head": "cls", "dropout": 0.0, "scheme": "typed", "distance": True})
         loaded, _, _ = load_model(tmp_path)
         assert_same(loaded(ids, mask, far), found[1])
 

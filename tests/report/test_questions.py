@@ -15,19 +15,22 @@ import pytest
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.arms import arms, versus
 from coref_automl.comparison.differences import in_words, lost_to_holm
+from coref_automl.comparison.families import corrected, corrected_columns
 from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.speaking import CONFIRM, Speaking
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.records import Comparison, Estimate, Task
+from coref_automl.records import Comparison, Estimate, Half, Task
 from coref_automl.report import charts
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.language import Lang, Say
 from coref_automl.report.page import Section, Table, Text
 from coref_automl.report.printout import compare
-from coref_automl.report.sections import entity_or_mlm, lengths, mixes, over_fitting, peaks, rating, side_by_side, transfer
+from coref_automl.report.sections import entity_or_mlm, lengths, mixes, over_fitting, peaks, ranks, rating, side_by_side, transfer
 from coref_automl.report.sentences import recommendation_sentence, verdict
 from coref_automl.report.subject import Subject, subject_of
-from coref_automl.statistics.methods import seed_paired_verdict
+from coref_automl.report.verdicts import lead, short_cell
+from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
 from coref_automl.store import read_json, write_json, write_jsonl
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
@@ -96,23 +99,73 @@ def test_a_second_ratio_is_an_arm_of_its_own(study: Subject) -> None:
     }  # fmt: skip
 
 
-def test_a_verdict_is_that_of_the_pairs_by_seed_on_confirm(study: Subject, runs: Path) -> None:
+def hits_of(runs: Path, objective: str, half: Half | None) -> tuple[list[np.ndarray], np.ndarray]:
+    """Hits of the last checkpoints of a method, read back from its stored items."""
+    values = []
+    for seed in range(3):
+        (stored,) = find_evaluations([runs / f"{objective}-128-s{seed}" / "checkpoint-200"])
+        _, hit, clusters = hits([score for score in stored.scores() if half in (None, score.half)], "real1_strict")
+        values.append(hit)
+    return values, clusters
+
+
+def test_last_checkpoints_are_judged_on_all_documents_if_nothing_was_chosen(study: Subject, runs: Path) -> None:
     by_name = {arm.name: arm for arm in arms(study)}
     found = versus(study, [(by_name["entity 128"], by_name["mlm 128"])], "real1_strict")[0]
-    sides = []
-    for objective in ("entity", "mlm"):
-        values = []
-        for seed in range(3):
-            (stored,) = find_evaluations([runs / f"{objective}-128-s{seed}" / "checkpoint-200"])
-            half = [score for score in stored.scores() if score.half == "confirm"]
-            _, hit, clusters = hits(half, "real1_strict")
-            values.append(hit)
-        sides.append(values)
+    sides = [hits_of(runs, objective, None) for objective in ("entity", "mlm")]
     assert found is not None
-    expected = seed_paired_verdict(*sides, clusters, seed=study.seed)
-    assert found.answer.over_documents.low == pytest.approx(expected.over_documents.low)
-    assert found.answer.over_seeds == expected.over_seeds
-    assert found.values == pytest.approx([np.mean(side) for side in sides])
+    assert found.speaking == Speaking(None, "same end")
+    assert found.answer == crossed_verdict(sides[0][0], sides[1][0], sides[0][1])
+    assert found.values == pytest.approx([np.mean(side) for side, _ in sides])
+    section = entity_or_mlm.draw(study)
+    assert section is not None
+    assert blocks_of(section)[0].caption.startswith("Real@1 strict, all documents (")
+    assert any("all runs of a method end at the same epoch" in block.text for block in section.blocks if isinstance(block, Text))
+
+
+@pytest.mark.parametrize("ends", ["watched", "unlike"])
+def test_runs_that_the_set_may_have_stopped_are_judged_on_confirm(runs: Path, tmp_path: Path, ends: str) -> None:
+    copy = shutil.copytree(runs, tmp_path / "copy")
+    for seed in range(3):
+        path = copy / f"entity-128-s{seed}" / "evaluations" / "a-128" / "checkpoint-200" / "result.json"
+        held = read_json(path)
+        held["provenance"] |= {"planned_end": False} if ends == "watched" else {"epoch": 2 + seed / 4}
+        write_json(path, held)
+    study = read_study(copy)
+    by_name = {arm.name: arm for arm in arms(study)}
+    found, other = (
+        versus(study, [(by_name[f"entity {length}"], by_name[f"mlm {length}"])], "real1_strict")[0] for length in ("128", "1,024")
+    )
+    sides = [hits_of(copy, objective, "confirm") for objective in ("entity", "mlm")]
+    assert found is not None
+    assert other is not None
+    assert (found.speaking, other.speaking) == (CONFIRM, Speaking(None, "same end"))
+    assert found.answer == crossed_verdict(sides[0][0], sides[1][0], sides[0][1])
+    captions = [table.caption for section in (entity_or_mlm.draw(study), transfer.draw(study)) for table in blocks_of(section)]
+    assert all("confirm half of the documents" in caption for caption in captions)
+
+
+def test_planned_ends_are_judged_on_all_documents_wherever_they_are(runs: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(runs, tmp_path / "copy")
+    for number, path in enumerate(sorted(copy.glob("*-128-s*/evaluations/a-128/checkpoint-200/result.json"))):
+        held = read_json(path)
+        held["provenance"] |= {"planned_end": True, "epoch": 2 + number / 4}
+        write_json(path, held)
+    study = read_study(copy)
+    by_name = {arm.name: arm for arm in arms(study)}
+    found = versus(study, [(by_name["entity 128"], by_name["mlm 128"])], "real1_strict")[0]
+    assert found is not None
+    assert found.speaking == Speaking(None, "planned")
+
+
+def test_methods_need_not_have_the_same_seeds(tmp_path: Path) -> None:
+    models = [Model(f"mlm-s{seed}", 100, -0.9, objective="mlm", seed=seed) for seed in (0, 1)]
+    models += [Model(f"entity-s{seed}", 100, 0.4, seed=seed) for seed in (1, 2, 3)]
+    study = read_study(write(tmp_path, [Model("base", 0, -1.0), *models]))
+    question = entity_or_mlm.draw(study)
+    assert question is not None
+    assert question.answer.startswith("Yes.")
+    assert cells(question)[0][3] == "2"
 
 
 def test_entity_is_shown_better_and_one_seed_decides_nothing(study: Subject) -> None:
@@ -206,9 +259,52 @@ def test_length_helps_beyond_the_reach_of_the_shorter_and_not_within(study: Subj
     assert "shown" in line[1]
     assert "shown" not in line[2]
     assert "shown" in line[3]
+    within, beyond, contrast = (float(cell.split()[0]) for cell in line[2:])
+    assert contrast == pytest.approx(beyond - within, abs=0.11)
+    assert "shown" not in line[4]  # shown beyond and not shown within is no evidence for the contrast
+    assert f"; beyond minus within reach {line[4]}, not shown." in question.answer
+    notes = " ".join(block.text for block in question.blocks if isinstance(block, Text))
+    assert re.search(r"Benjamini-Hochberg over the \d+ verdicts of this question", notes)
     near = {row[0]: row[1] for row in cells(question, 1)}["entity 1,024 - 128"]
     assert "shown" not in near
     assert "one seed" in {row[0]: row[1] for row in cells(question)}["mlm 1,024 - 512"]
+
+
+def test_what_stands_only_alone_is_marked_and_counts_for_nothing(study: Subject) -> None:
+    by_name = {arm.name: arm for arm in arms(study)}
+    pairs = [(by_name["entity 128"], by_name["mlm 128"]), (by_name["combined 128"], by_name["mlm 128"])]
+    sure, unsure = versus(study, pairs, "real1_strict")
+    assert sure is not None
+    assert unsure is not None
+    assert isinstance(unsure.answer, CrossedVerdict)
+    near = replace(unsure, answer=replace(unsure.answer, p=0.04, shown=True))
+    assert [one.shown for one in corrected([near]) if one] == [True]
+    found = [one for one in corrected([near, *[unsure] * 9]) if one]
+    assert [one.family for one in found] == [10] * 10
+    assert (found[0].shown, found[0].alone) == (False, True)
+    assert short_cell(found[0], Say("en")).text.endswith(" only alone")
+    assert lead(found, Say("en")) == "No difference shown."
+    beside = [one for one in corrected([near, sure], primary=True) if one]
+    assert [one.shown for one in beside] == [True, True]  # Holm's second step asks for no more than 0.05
+    columns = corrected_columns({"a": [near, None], "b": [unsure] * 9})
+    assert columns["a"] == [found[0], None]
+
+
+def test_ranks_have_a_verdict_of_their_own_and_say_that_they_are_exploratory(study: Subject, runs: Path, tmp_path: Path) -> None:
+    question = ranks.draw(study)
+    assert question is not None
+    lines = {(line[0], line[1]): line[2:] for line in cells(question)}
+    hit, mrr, lower, beside = lines["Real@1 strict", "entity 128 - mlm"]
+    change = [float(cell.split()[0]) for cell in (hit, mrr, lower)]
+    assert change[1] == pytest.approx(change[0] + change[2], abs=0.11)
+    assert (hit.split()[-1], mrr.split()[-1], beside) == ("shown", "shown", "agree")
+    assert "(exploratory)" in question.answer
+    copy = shutil.copytree(runs, tmp_path / "copy")
+    for path in copy.rglob("result.json"):
+        write_json(path, read_json(path) | {"evaluated_at": f"{ranks.DECLARED}T12:00:00+00:00"})
+    later = ranks.draw(read_study(copy))
+    assert later is not None
+    assert "exploratory" not in later.answer
 
 
 def test_what_carries_over_is_asked_of_every_task_and_source(study: Subject) -> None:

@@ -52,7 +52,7 @@ def test_a_report_has_every_section_and_opens_with_the_recommendation(made: Repo
     assert text.index('class="hero"') < text.index('class="limits"') < text.index('<section id="conclusions"')
     assert made.sentence in Path(made.markdown).read_text("utf-8")
     assert '<html lang="ko">' in text
-    assert "사람이 표시한 gold와 관계 추출" in text
+    assert "사람이 표시한 gold, 관계 추출, 상호참조 해결" in text
     assert text.count('id="chart-') == len(page_data(Path(made))["charts"]) >= 8
 
 
@@ -240,7 +240,7 @@ def test_a_path_without_evaluations_is_named(evaluated: Maker, tmp_path: Path) -
 
 def test_relation_runs_alone_are_no_report(tmp_path: Path) -> None:
     write_json(tmp_path / "re" / "re_results.json", {"micro_f1": 60.0})
-    with pytest.raises(ComparisonError, match=r"re there are relation runs alone; name at least one evaluated checkpoint"):
+    with pytest.raises(ComparisonError, match=r"re there are relation or coreference runs alone; name at least one evaluated checkpoint"):
         report(tmp_path / "re", out=tmp_path / "out")
     (tmp_path / "new").mkdir()
     with pytest.raises(ComparisonError, match=f"No finished evaluation under {tmp_path / 'new'}; run: coref-automl evaluate"):

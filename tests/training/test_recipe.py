@@ -47,7 +47,7 @@ def test_one_masking_rate_alone_keeps_the_range_in_order(given: dict[str, float]
         ({"learning_rate": -1.0}, "learning_rate should be"),
         ({"epochs": 0.0}, "epochs"),
         ({"max_prob": 1.5}, "max_prob should be"),
-        ({"min_prob": 0.4, "max_prob": 0.2}, "exchange"),
+        ({"min_prob": 0.4, "max_prob": 0.2}, "swap them"),
         ({"model": "new:tiny"}, "--tokenizer"),
         ({"stop_when_flat": True}, "--eval-set"),
         ({"keep_best": True}, "--eval-set"),

@@ -309,7 +309,7 @@ def test_the_words_of_a_run_are_those_of_the_checkpoint_it_stands_for(recipe: Re
     (source.run / "best.json").unlink()
     for checkpoint in source.checkpoints:
         (checkpoint / "training.json").unlink()
-    with pytest.raises(ModelError, match="no whole checkpoint yet; finish it first, or pass another --words-from"):
+    with pytest.raises(ModelError, match="no complete checkpoint yet; finish it first, or pass another --words-from"):
         prepare_run(settings)
 
 

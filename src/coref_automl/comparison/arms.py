@@ -1,6 +1,7 @@
 """Training methods side by side. In: a Study. Out: arms (method, length, base; runs by seed), and verdicts between them.
 
-Arms are compared at the last checkpoint of each run, paired by seed, on the `confirm` half, where nothing was chosen.
+Arms are compared at the last checkpoint of each run, runs crossed with documents: all documents if nothing was chosen on them,
+else the `confirm` half.
 """
 
 from __future__ import annotations
@@ -9,23 +10,35 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.comparison.differences import ALPHA
 from coref_automl.comparison.references import bases_of
-from coref_automl.comparison.scores import Entry, is_equal_training, model_label
+from coref_automl.comparison.scores import Entry, Ints, is_equal_training, model_label
+from coref_automl.comparison.speaking import CONFIRM, Speaking, speaking
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Estimate, Half, Provenance
+from coref_automl.statistics.contrasts import below_first, interaction, reciprocal
+from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
 from coref_automl.statistics.intervals import composite
-from coref_automl.statistics.methods import MethodVerdict, seed_paired_verdicts
-from coref_automl.statistics.resampling import Part
+from coref_automl.statistics.methods import MethodVerdict
+from coref_automl.statistics.resampling import Floats, Part
 
 OBJECTIVES = ("mlm", "combined", "entity")
 Pick = Callable[[Sequence[Entry]], Entry]
 Among = NDArray[np.bool_] | None
+Outcome = Literal["hits", "ranks", "lower ranks"]
+OUTCOMES: dict[Outcome, Callable[[Ints, int], Floats]] = {
+    "hits": lambda ranks, at: np.asarray((ranks > 0) & (ranks <= at), np.float64),
+    "ranks": lambda ranks, _: reciprocal(ranks),
+    "lower ranks": lambda ranks, _: below_first(ranks),
+}
+"""What a run's value on an item is: a hit, one over the rank (their mean is MRR), or what ranks below the first add to that."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,13 +93,30 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Versus:
-    """One arm against another on one metric: the values of both, and the verdict over the seeds they share."""
+    """One arm against another on one metric: the values of both, and the verdict. `seeds` is the smaller number of runs.
+
+    `speaking` are the documents it comes from; None for relation extraction, whose verdicts are paired by seed on sentences.
+    `adjusted` is its p corrected for the `family` of verdicts it stands among; None if it was not corrected.
+    """
 
     a: str
     b: str
     seeds: int
     values: tuple[float, float]
-    answer: MethodVerdict
+    answer: CrossedVerdict | MethodVerdict
+    speaking: Speaking | None = None
+    adjusted: float | None = None
+    family: int = 1
+
+    @property
+    def shown(self) -> bool:
+        """Does the difference stand among the verdicts of its family?"""
+        return self.answer.shown and (self.adjusted is None or self.adjusted < ALPHA)
+
+    @property
+    def alone(self) -> bool:
+        """Would it be shown if it were the only verdict, and is not among so many?"""
+        return self.answer.shown and not self.shown
 
 
 def arms(study: Study) -> list[Arm]:
@@ -127,8 +157,15 @@ def last(entries: Sequence[Entry]) -> Entry:
 
 
 def equally_trained(a: Arm, b: Arm) -> bool:
-    """Did both runs of every shared seed see an equal number of tokens?"""
-    return all(is_equal_training(last(a.runs[seed]).tokens, last(b.runs[seed]).tokens) for seed in a.runs if seed in b.runs)
+    """Did every run of either see an equal number of tokens?"""
+    seen = [last(entries).tokens for arm in (a, b) for entries in arm.runs.values()]
+    return is_equal_training(min(seen), max(seen))
+
+
+def speaking_of(pairs: Sequence[tuple[Arm, Arm | Entry]]) -> Speaking:
+    """The documents that speak about the last checkpoints of all these pairs, so that one table shows one set of documents."""
+    found = {id(side): side for pair in pairs for side in pair if isinstance(side, Arm)}
+    return speaking([last(entries) for entries in arm.runs.values()] for arm in found.values())
 
 
 def versus(
@@ -137,36 +174,90 @@ def versus(
     metric: str,
     *,
     among: Among = None,
-    half: Half | None = "confirm",
-    picks: Sequence[tuple[Pick, Pick]] | None = None,
+    beyond: Among = None,
+    speak: Speaking | None = None,
+    outcome: Outcome = "hits",
 ) -> list[Versus | None]:
-    """Compare each pair, paired by seed; a single evaluation (the base) is paired with every seed.
+    """Compare the last checkpoints of each pair; a single evaluation (the base) stands for itself.
 
-    None if a pair shares no seed or the metric was not run by both. `picks` choose a checkpoint of each side's runs.
+    None if the metric was not run by both, or if two arms share no seed: they were not planned beside each other.
+    `beyond`: the contrast is judged, the difference on those items minus that on the others. `speak` are the documents; default
+    those that may speak about all of these pairs.
     """
-    out: list[Versus | None] = [None] * len(pairs)
-    if METRICS[metric].parts:
-        return out
-    chosen = picks or [(last, last)] * len(pairs)
-    sides: dict[int, tuple[list[Entry], list[Entry]]] = {}
-    for number, ((a, b), (pick_a, pick_b)) in enumerate(zip(pairs, chosen, strict=True)):
-        seeds = [seed for seed in sorted(a.runs) if isinstance(b, Entry) or seed in b.runs]
-        ours = [pick_a(a.runs[seed]) for seed in seeds]
-        theirs = [b if isinstance(b, Entry) else pick_b(b.runs[seed]) for seed in seeds]
-        if seeds and all(was_run(study, entry, metric) for entry in (*ours, *theirs)):
-            sides[number] = (ours, theirs)
-    entries = list({id(entry): entry for ours, theirs in sides.values() for entry in (*ours, *theirs)}.values())
-    columns = study.group.columns(metric, half=half, entries=entries, among=among) if entries else None
-    if columns is None or not columns.items:
-        return out
-    values = np.asarray(columns.parts[0].values).T
-    at = {id(entry): number for number, entry in enumerate(entries)}
-    rows = {number: [values[[at[id(entry)] for entry in side]] for side in two] for number, two in sides.items()}
-    answers = seed_paired_verdicts([a - b for a, b in rows.values()], columns.parts[0].clusters, seed=study.seed)
-    for (number, (one, other)), answer in zip(rows.items(), answers, strict=True):
-        names = [side.name for side in pairs[number]]
-        out[number] = Versus(names[0], names[1], len(one), (float(one.mean()), float(other.mean())), answer)
+    sides = [
+        ([last(entries) for entries in a.runs.values()], [b] if isinstance(b, Entry) else [last(e) for e in b.runs.values()])
+        for a, b in pairs
+    ]
+    speak = speak or speaking_of(pairs)
+    found = _values(study, sides, metric, among, speak, outcome)
+    out: list[Versus | None] = []
+    for (a, b), values in zip(pairs, found, strict=True):
+        if values is None or (isinstance(b, Arm) and not a.runs.keys() & b.runs.keys()):
+            out.append(None)
+            continue
+        one, other = values.a, values.b
+        if beyond is not None:
+            inside = beyond[values.rows]
+            if inside.all() or not inside.any():  # a contrast needs items of both kinds
+                out.append(None)
+                continue
+            one, other = interaction(one, inside), interaction(other, inside)
+        alone = isinstance(b, Entry)
+        answer = crossed_verdict(one, other, values.clusters, against_model=alone)
+        seeds = len(one) if alone else min(len(one), len(other))
+        out.append(Versus(a.name, b.name, seeds, (float(one.mean()), float(other.mean())), answer, speak))
     return out
+
+
+def falls(study: Study, asked: Sequence[tuple[Arm, Pick, Pick]], metric: str) -> list[Versus | None]:
+    """One checkpoint of each run minus another of the same run, on the confirm half: peaks are chosen.
+
+    Runs are compared with themselves, so it is their differences that vary over seeds.
+    """
+    sides = [([one(e) for e in arm.runs.values()], [other(e) for e in arm.runs.values()]) for arm, one, other in asked]
+    out: list[Versus | None] = []
+    for (arm, *_), values in zip(asked, _values(study, sides, metric, None, CONFIRM), strict=True):
+        if values is None:
+            out.append(None)
+            continue
+        one, other = values.a, values.b
+        answer = crossed_verdict(one - other, np.zeros_like(one[:1]), values.clusters, against_model=True)
+        out.append(Versus(arm.name, arm.name, len(one), (float(one.mean()), float(other.mean())), answer, CONFIRM))
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Both sides, one row per run, on the items that all sides have; these items' rows in the group."""
+
+    a: Floats
+    b: Floats
+    clusters: NDArray[Any]
+    rows: NDArray[np.bool_]
+
+
+def _values(
+    study: Study,
+    sides: Sequence[tuple[list[Entry], list[Entry]]],
+    metric: str,
+    among: Among,
+    speak: Speaking,
+    outcome: Outcome = "hits",
+) -> list[_Values | None]:
+    """None for sides that did not run the metric, and for composites."""
+    run = [not METRICS[metric].parts and all(was_run(study, entry, metric) for entry in (*a, *b)) for a, b in sides]
+    entries = list({id(e): e for two, ok in zip(sides, run, strict=True) if ok for side in two for e in side}.values())
+    if not entries:
+        return [None] * len(sides)
+    rows = study.group.rows(metric, half=speak.half, entries=entries, among=among)
+    if not rows.any():
+        return [None] * len(sides)
+    clusters, part = study.group.items.facts["cluster"][rows], METRICS[metric]
+
+    def of(side: Sequence[Entry]) -> Floats:
+        return OUTCOMES[outcome](np.stack([entry.ranks[part.rule][rows] for entry in side]), part.at)
+
+    return [_Values(of(a), of(b), clusters, rows) if ok else None for (a, b), ok in zip(sides, run, strict=True)]
 
 
 def means(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from coref_automl.comparison.arms import Arm, Versus, equally_trained, versus
+from coref_automl.comparison.families import corrected
 from coref_automl.report.language import Say, tokens
 from coref_automl.report.subject import Subject
 from coref_automl.report.verdicts import phrase
@@ -13,8 +14,11 @@ JudgedPair = tuple[tuple[Arm, Arm], Versus]
 """Two arms and the verdict between them."""
 
 
-def judged_pairs(study: Subject, pairs: Sequence[tuple[Arm, Arm]]) -> list[tuple[tuple[Arm, Arm], Versus]]:
-    found = versus(study, pairs, study.metric)
+def judged_pairs(
+    study: Subject, pairs: Sequence[tuple[Arm, Arm]], *, primary: bool = False
+) -> list[tuple[tuple[Arm, Arm], Versus]]:
+    """The verdicts of a question, corrected for their number; as primary ones if it is the study's own question."""
+    found = corrected(versus(study, pairs, study.metric), primary=primary)
     return [(pair, one) for pair, one in zip(pairs, found, strict=True) if one is not None]
 
 

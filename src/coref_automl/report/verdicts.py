@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from coref_automl.comparison.arms import Versus
 from coref_automl.comparison.differences import Finding, finding
-from coref_automl.records import Comparison
+from coref_automl.comparison.speaking import Speaking
+from coref_automl.records import Comparison, Half
 from coref_automl.report.language import Say, points
 from coref_automl.report.page import Cell, Text, Tone, row
 from coref_automl.report.sentences import verdict
+from coref_automl.statistics.crossed import CrossedVerdict
 
 _TONES: dict[Finding, Tone] = {"better": "good", "worse": "bad"}
 
@@ -23,10 +25,10 @@ def checkpoint_cell(answer: Comparison | None, say: Say) -> Cell:
 
 def lead(found: Sequence[Versus], say: Say) -> str:
     """Yes, no, in part, or not shown: the short answer. Pairs with one seed do not count."""
-    firm = [one.answer for one in found if one.seeds > 1]
+    firm = [one for one in found if one.seeds > 1]
     if not firm:
         return say("시드가 하나뿐이라 판정할 수 없습니다.", "One seed only, so no verdict.")
-    return short_answer({(answer.difference > 0) - (answer.difference < 0) if answer.shown else 0 for answer in firm}, say)
+    return short_answer({(one.answer.difference > 0) - (one.answer.difference < 0) if one.shown else 0 for one in firm}, say)
 
 
 def short_answer(signs: set[int], say: Say) -> str:
@@ -52,6 +54,8 @@ def phrase(found: Versus, say: Say) -> str:
     could = f"{100 * answer.detectable:.1f}" if answer.detectable else ""
     if found.seeds < 2:
         return f"{change} " + say("(시드 하나)", "(one seed)")
+    if found.alone:
+        return f"{change}, " + _alone(say)
     if answer.shown:
         return f"{change}, " + (say("더 좋음", "better") if answer.difference > 0 else say("더 나쁨", "worse"))
     return (
@@ -67,6 +71,8 @@ def verdict_cell(found: Versus | None, say: Say) -> Cell:
         return Cell(say("평가되지 않음", "not run"), "quiet")
     if found.seeds < 2:
         return Cell(say("시드 하나", "one seed"), "quiet")
+    if found.alone:
+        return Cell(_alone(say), "quiet")
     if found.answer.shown:
         return Cell(say("더 좋음", "better"), "good") if found.answer.difference > 0 else Cell(say("더 나쁨", "worse"), "bad")
     could = found.answer.detectable
@@ -81,56 +87,136 @@ def short_cell(found: Versus | None, say: Say) -> Cell:
     text = points(found.answer.interval)
     if found.seeds < 2:
         return Cell(f"{text} " + say("시드 하나", "one seed"), "quiet")
-    tone: Tone = "" if not found.answer.shown else "good" if found.answer.difference > 0 else "bad"
-    return Cell(text + (say(" 보임", " shown") if found.answer.shown else ""), tone)
+    tone: Tone = "" if not found.shown else "good" if found.answer.difference > 0 else "bad"
+    return Cell(text + (say(" 보임", " shown") if found.shown else f" {_alone(say)}" if found.alone else ""), tone)
+
+
+def _alone(say: Say) -> str:
+    return say("따로 볼 때만", "only alone")
 
 
 def versus_rows(found: Sequence[tuple[tuple[str, ...], Versus]], say: Say) -> tuple[tuple[Cell, ...], ...]:
-    """One row per pair: labels, seeds, both values, the difference over seeds and over documents, the verdict."""
+    """One row per pair: labels, seeds, both values, the difference, its standard errors (or its two intervals), the verdict."""
     return tuple(
         row(
             *labels,
             str(one.seeds),
             f"{100 * one.values[0]:.1f}",
             f"{100 * one.values[1]:.1f}",
-            points(one.answer.over_seeds) if one.answer.over_seeds else Cell("–", "quiet"),
-            points(one.answer.over_documents),
+            *_spread(one),
             verdict_cell(one, say),
         )
         for labels, one in found
     )
 
 
-def versus_head(first: Sequence[str], a: str, b: str, say: Say, *, unit: str = "") -> tuple[str, ...]:
-    """`unit` is what was resampled, if not documents."""
+def _spread(one: Versus) -> tuple[str | Cell, str]:
+    answer = one.answer
+    if isinstance(answer, CrossedVerdict):
+        added = f"{100 * answer.by_seeds:.2f}" if one.seeds > 1 else "–"
+        return points(answer.interval), f"{100 * answer.by_documents:.2f} / {added}"
+    return points(answer.over_seeds) if answer.over_seeds else Cell("–", "quiet"), points(answer.over_documents)
+
+
+def versus_head(first: Sequence[str], a: str, b: str, say: Say) -> tuple[str, ...]:
     return (
-        *first, say("시드", "seeds"), f"{a} %", f"{b} %", say("차이, 시드에 걸쳐 (t)", "difference over seeds (t)"),
-        unit or say("차이, 문서에 걸쳐", "over documents"), say("판정", "verdict"),
+        *first, say("시드", "seeds"), f"{a} %", f"{b} %", say("차이 (점)", "difference (points)"),
+        say("표준오차: 문서 / 시드가 더하는 것", "standard error: documents / added by seeds"), say("판정", "verdict"),
     )  # fmt: skip
 
 
-def family(found: Sequence[Versus | None], say: Say) -> str:
-    """The number of verdicts of a question, uncorrected for multiplicity; empty for a single one."""
-    count = sum(one is not None and one.seeds > 1 for one in found)
-    if count < 2:
+def paired_head(first: Sequence[str], a: str, b: str, say: Say) -> tuple[str, ...]:
+    """For relation extraction: paired by seed, sentences resampled."""
+    return (
+        *first, say("시드", "seeds"), f"{a} %", f"{b} %", say("차이, 시드에 걸쳐 (t)", "difference over seeds (t)"),
+        say("차이, 문장에 걸쳐", "over sentences"), say("판정", "verdict"),
+    )  # fmt: skip
+
+
+def which_documents(half: Half | None, say: Say) -> str:
+    """The documents of a table, for its caption: those of a half, or all."""
+    if half is None:
+        return say("모든 문서", "all documents")
+    return say("확인 쪽 절반의 문서", "confirm half of the documents")
+
+
+def counted(found: Sequence[Versus | None], say: Say) -> str:
+    """The documents of a table on one metric, with their number and that of the items."""
+    one = next((one for one in found if one is not None), None)
+    if one is None or not isinstance(one.answer, CrossedVerdict):
         return ""
-    return say(
-        f" 이 물음의 판정 {count}개는 하나씩 따로 낸 것이고 개수에 대한 보정은 없습니다: 참된 차이가 없어도 스물에 하나쯤은 "
-        "'보임'이 됩니다.",
-        f" The {count} verdicts of this question are each taken by itself, not corrected for their number: where nothing truly "
-        "differs, about one in twenty is shown all the same.",
+    which, items, documents = (
+        which_documents(one.speaking.half if one.speaking else None, say),
+        one.answer.interval.n,
+        one.answer.documents,
+    )
+    return f"{which} ({say(f'문서 {documents:,}개, 문항 {items:,}개', f'{items:,} items of {documents:,} documents')})"
+
+
+def family(found: Sequence[Versus | None], say: Say, *, primary: bool = False) -> str:
+    """The number of verdicts of a question and what corrects for it; empty for a single one."""
+    firm = [one for one in found if one is not None and one.seeds > 1]
+    if len(firm) < 2:
+        return ""
+    count, alone = len(firm), sum(one.alone for one in firm)
+    if all(one.adjusted is None for one in firm):
+        return say(
+            f" 이 물음의 판정 {count}개는 하나씩 따로 낸 것이고 개수에 대한 보정은 없습니다: 참된 차이가 없어도 스물에 하나쯤은 "
+            "'보임'이 됩니다.",
+            f" The {count} verdicts of this question are each taken by itself, not corrected for their number: where nothing "
+            "truly differs, about one in twenty is shown all the same.",
+        )
+    told = (
+        say(
+            f" 연구의 주된 판정 {count}개를 Holm으로 보정했습니다.", f" The {count} primary verdicts of the study, Holm-adjusted."
+        )
+        if primary
+        else say(
+            f" 이 물음의 판정 {count}개를 Benjamini-Hochberg로 보정했습니다: 보이는 것 가운데 틀린 것은 평균 5% 이하입니다.",
+            f" Benjamini-Hochberg over the {count} verdicts of this question: of those shown, at most 5% are false on average.",
+        )
+    )
+    return told + (
+        say(
+            f" {alone}개는 따로 볼 때만 보이고 보정 뒤에는 보이지 않습니다('따로 볼 때만').",
+            f" {alone} would be shown if taken by itself and is not after that (“only alone”)."
+            if alone == 1
+            else f" {alone} would be shown if taken by themselves and are not after that (“only alone”).",
+        )
+        if alone
+        else ""
     )
 
 
-def rule(found: Sequence[Versus | None], say: Say) -> Text:
-    """How a verdict about a method is reached; a note under every such table."""
+def rule(found: Sequence[Versus | None], say: Say, *, primary: bool = False) -> Text:
+    """How a verdict about a method is reached, and from which documents; a note under every such table."""
+    speak = next((one.speaking for one in found if one is not None), None)
     return Text(
-        say(
-            "같은 시드끼리 짝지은 학습의 마지막 체크포인트, 확인 쪽 절반. 시드에 걸친 구간(t), 문서에 걸친 구간(부트스트랩), "
-            "둘의 분산을 더한 구간이 모두 0을 벗어나야 '보임'입니다. 한 칸에 적힌 구간은 셋을 합친 것입니다.",
-            "Last checkpoints of runs paired by seed, confirm half. Shown only if the interval over seeds (t), the one over "
-            "documents (bootstrap) and the one of both variances all exclude 0. An interval written alone spans all three.",
+        _why(speak, say)
+        + say(
+            " 구간은 95%이고 학습과 문서를 교차시켜 구합니다: 문서의 분산에, 시드가 그보다 더하는 분산을 더합니다. 구간이 0을 "
+            "벗어나면 '보임'입니다.",
+            " Intervals are 95% from runs crossed with documents: the variance over documents, and what seeds add to it. Shown "
+            "if the interval excludes 0.",
         )
-        + family(found, say),
+        + family(found, say, primary=primary),
         "quiet",
+    )
+
+
+def _why(speak: Speaking | None, say: Say) -> str:
+    """Which documents speak, and why."""
+    if speak is None or speak.why == "chosen":
+        return say(
+            "학습의 마지막 체크포인트, 확인 쪽 절반의 문서: 이 세트를 보고 멈추거나 고른 학습이 있습니다(또는 아니라는 기록이 "
+            "없습니다).",
+            "Last checkpoints, confirm half of the documents: a run was stopped or chosen by this set (or no record says it was "
+            "not).",
+        )
+    ends = say("모두 계획된 끝이어서", "each is the planned end of its run")
+    if speak.why == "same end":
+        ends = say("한 방법의 학습이 모두 같은 에폭에서 끝나", "all runs of a method end at the same epoch")
+    return say(
+        f"학습의 마지막 체크포인트, 모든 문서: {ends} 이 세트로 고른 것이 없습니다.",
+        f"Last checkpoints, all documents: {ends}, so nothing was chosen on this set.",
     )

@@ -106,7 +106,7 @@ class Crossed:
 
 
 def crossed_verdict(
-    a: Sequence[ArrayLike], b: Sequence[ArrayLike], clusters: ArrayLike, *, against_model: bool = False
+    a: Sequence[ArrayLike] | Floats, b: Sequence[ArrayLike] | Floats, clusters: ArrayLike, *, against_model: bool = False
 ) -> CrossedVerdict:
     """Runs of two methods on the same items: `a[k]` and `b[k]` are values item by item; their numbers may differ.
 

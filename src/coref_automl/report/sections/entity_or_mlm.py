@@ -16,14 +16,14 @@ from coref_automl.report.method_pairs import (
 )
 from coref_automl.report.page import Section, Table, Text, question
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import lead, rule, versus_head, versus_rows
+from coref_automl.report.verdicts import counted, lead, rule, versus_head, versus_rows
 
 
 def draw(study: Subject) -> Section | None:
     """Compare entity training with extra MLM training of equal tokens."""
     found, say = arms(study), study.say
     pairs = alike_pairs(found, lambda a, b: a.objective == "entity" and b.objective == "mlm")
-    judged = judged_pairs(study, pairs)
+    judged = judged_pairs(study, pairs, primary=True)
     if not judged:
         return None
     label = METRICS[study.metric].label
@@ -37,7 +37,9 @@ def draw(study: Subject) -> Section | None:
     rows = versus_rows([((a.name, b.name, training_text(a, b, study)), one) for (a, b), one in judged], say)
     head = versus_head(("entity", "mlm", say("학습량", "training")), "entity", "mlm", say)
     title = say("entity 학습은 같은 양의 mlm보다 나은가?", "Is entity training better than as much more mlm?")
-    blocks = (Table(head, rows, frozenset({3, 4, 5, 6, 7})), rule([one for _, one in judged], say), Text(form, "quiet"))
+    every = [one for _, one in judged]
+    table = Table(head, rows, frozenset({3, 4, 5, 6, 7}), f"{label}, {counted(every, say)}")
+    blocks = (table, rule(every, say, primary=True), Text(form, "quiet"))
     return question("entity-or-mlm", title, answer, blocks, say("entity와 mlm", "entity or mlm"))
 
 

@@ -8,16 +8,18 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, last, means, versus
+from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, last, means, speaking_of, versus
+from coref_automl.comparison.families import corrected_columns
 from coref_automl.comparison.recommendation import eligible_entries
 from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.speaking import Speaking
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.tasks.far import BUCKETS
 from coref_automl.report import charts
-from coref_automl.report.language import p_text
+from coref_automl.report.language import p_text, points
 from coref_automl.report.page import Block, Charts, Section, Table, Text, estimate_cells, in_percent, question, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import checkpoint_cell, lead, phrase, rule, short_cell
+from coref_automl.report.verdicts import checkpoint_cell, lead, phrase, rule, short_cell, which_documents
 
 _FEWEST = 10
 """Distance buckets with fewer items are left out."""
@@ -36,30 +38,44 @@ def draw(study: Subject) -> Section | None:
     if not pairs or metric is None:
         return _best_by_length(study, title)
     subsets = _subsets(study, metric)
-    plain = versus(study, pairs, study.metric)
-    far = {name: versus(study, pairs, metric, among=rows) for name, rows in subsets.items()}
-    reach = {inside: _by_reach(study, pairs, metric, inside=inside) for inside in (True, False)}
+    speak = speaking_of(pairs)
+    columns: dict[tuple[str, str], list[Versus | None]] = {("plain", ""): versus(study, pairs, study.metric)}
+    columns |= {("far", name): versus(study, pairs, metric, among=rows) for name, rows in subsets.items()}
+    columns |= {("reach", name): column for name, column in _by_reach(study, pairs, metric, speak).items()}
+    columns = corrected_columns(columns)
+    plain = columns["plain", ""]
+    far, reach = ({name: column for (kind, name), column in columns.items() if kind == one} for one in ("far", "reach"))
     head = (
         say("긴 것 - 짧은 것", "longer - shorter"), METRICS[study.metric].label, METRICS[metric].label,
         say("둘 다 닿는 문항", "in reach of both"), say("짧은 쪽은 닿지 않는 문항", "beyond the shorter's reach"),
+        say("닿지 않는 문항 - 닿는 문항", "beyond minus within reach"),
     )  # fmt: skip
     lines = tuple(
         row(
             f"{a.name} - {b.length:,}",
-            *(short_cell(column[number], say) for column in (plain, far[""], reach[True], reach[False])),
+            *(short_cell(column[number], say) for column in (plain, far[""], *reach.values())),
         )
         for number, (a, b) in enumerate(pairs)
     )
     buckets = {name: column for name, column in far.items() if name}
-    counts = {name: int((subsets[name] & _of(study, metric) & (study.group.items.halves == "confirm")).sum()) for name in buckets}
+    counts = {name: int((subsets[name] & _spoken(study, metric, speak)).sum()) for name in buckets}
     wide = (say("긴 것 - 짧은 것", "longer - shorter"), *(f"{name} (n {counts[name]:,})" for name in buckets))
     by_bucket = tuple(
         row(f"{a.name} - {b.length:,}", *(short_cell(column[number], say) for column in buckets.values()))
         for number, (a, b) in enumerate(pairs)
     )
-    caption = say(f"{METRICS[metric].label}, 앞선 언급까지의 거리별", f"{METRICS[metric].label} by distance to the other mention")
+    which = which_documents(speak.half, say)
+    caption = say(
+        f"{METRICS[metric].label}, 앞선 언급까지의 거리별, {which}",
+        f"{METRICS[metric].label} by distance to the other mention, {which}",
+    )
     blocks: tuple[Block, ...] = (
-        Table(head, lines, frozenset(range(1, 5))),
+        Table(
+            head,
+            lines,
+            frozenset(range(1, 6)),
+            say(f"길이의 차이 (점), {which}", f"differences between lengths (points), {which}"),
+        ),
         Table(wide, by_bucket, frozenset(range(1, len(wide))), caption),
         rule([one for column in (plain, *far.values(), *reach.values()) for one in column], say),
         *_values_by_distance(study, metric, found),
@@ -72,7 +88,7 @@ def _answer(
     pairs: Sequence[tuple[Arm, Arm]],
     plain: Sequence[Versus | None],
     far: dict[str, list[Versus | None]],
-    reach: dict[bool, list[Versus | None]],
+    reach: dict[str, list[Versus | None]],
     metric: str,
 ) -> str:
     """For the widest pair with the most seeds: near items, far items, within and beyond reach, and the significant distances."""
@@ -88,16 +104,18 @@ def _answer(
     for name, one in (
         (METRICS[study.metric].label, plain[number]),
         (METRICS[metric].label, far[""][number]),
-        (say("둘 다 닿는 곳", "where both reach"), reach[True][number]),
-        (say("짧은 쪽이 닿지 않는 곳", "beyond the shorter's reach"), reach[False][number]),
+        (say("둘 다 닿는 곳", "where both reach"), reach["within"][number]),
+        (say("짧은 쪽이 닿지 않는 곳", "beyond the shorter's reach"), reach["beyond"][number]),
     ):
         if one is not None:
             told.append(f"{name} {phrase(one, say)}")
-    seen = [name for name, column in far.items() if name and (one := column[number]) is not None and one.answer.shown]
+    if (contrast := reach["contrast"][number]) is not None:
+        told.append(f"{say('닿지 않는 곳 - 닿는 곳', 'beyond minus within reach')} {_contrast(contrast, study)}")
+    seen = [name for name, column in far.items() if name and (one := column[number]) is not None and one.shown]
     where = (
         say(
-            f" 따로 볼 때 차이가 보이는 거리: {', '.join(seen)}.",
-            f" Taken one by one, it is shown at distances {', '.join(seen)}.",
+            f" 차이가 보이는 거리: {', '.join(seen)}.",
+            f" By distance, it is shown at {', '.join(seen)}.",
         )
         if seen
         else ""
@@ -108,14 +126,24 @@ def _answer(
     return f"{first} {told[0]} ({say('점', 'points')}): {'; '.join(told[1:])}.{where}"
 
 
-def _by_reach(study: Subject, pairs: Sequence[tuple[Arm, Arm]], metric: str, *, inside: bool) -> list[Versus | None]:
-    """Compare pairs on items within the shorter window's reach, or beyond it; items differ by pair."""
-    out: list[Versus | None] = []
+def _contrast(one: Versus, study: Subject) -> str:
+    """The contrast and whether it is shown: only that says that length helps more beyond reach than within."""
+    say = study.say
+    if one.seeds < 2 or one.alone:
+        return phrase(one, say)
+    return f"{points(one.answer.interval)}, " + (say("보임", "shown") if one.shown else say("보이지 않음", "not shown"))
+
+
+def _by_reach(study: Subject, pairs: Sequence[tuple[Arm, Arm]], metric: str, speak: Speaking) -> dict[str, list[Versus | None]]:
+    """Compare pairs within the shorter window's reach, beyond it, and beyond minus within; items differ by pair."""
+    out: dict[str, list[Versus | None]] = {"within": [], "beyond": [], "contrast": []}
+    spoken = _spoken(study, metric, speak)
     for pair in pairs:
         beyond = np.any([last(entries).out_of_reach for entries in pair[1].runs.values()], axis=0)
-        rows = ~beyond if inside else beyond
-        enough = int((rows & _of(study, metric) & (study.group.items.halves == "confirm")).sum()) >= _FEWEST
-        out += versus(study, [pair], metric, among=rows) if enough else [None]
+        enough = {"within": int((~beyond & spoken).sum()) >= _FEWEST, "beyond": int((beyond & spoken).sum()) >= _FEWEST}
+        for name, rows in (("within", ~beyond), ("beyond", beyond)):
+            out[name] += versus(study, [pair], metric, among=rows, speak=speak) if enough[name] else [None]
+        out["contrast"] += versus(study, [pair], metric, beyond=beyond, speak=speak) if all(enough.values()) else [None]
     return out
 
 
@@ -215,6 +243,11 @@ def _subsets(study: Subject, metric: str) -> dict[str, NDArray[np.bool_]]:
 
 def _of(study: Subject, metric: str) -> NDArray[np.bool_]:
     return np.asarray(study.group.items.facts["task"] == METRICS[metric].task)
+
+
+def _spoken(study: Subject, metric: str, speak: Speaking) -> NDArray[np.bool_]:
+    """The metric's items in the documents that speak."""
+    return np.asarray(_of(study, metric) & (speak.half is None or study.group.items.halves == speak.half))
 
 
 def _seeds(one: Versus | None) -> int:

@@ -6,6 +6,7 @@ from coref_automl.comparison.differences import ALPHA
 from coref_automl.report import charts
 from coref_automl.report.page import Charts, Section, Text
 from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import which_documents
 
 
 def draw(study: Subject) -> Section | None:
@@ -23,11 +24,12 @@ def draw(study: Subject) -> Section | None:
         for entry, (i, j) in zip(rows, pairs, strict=True)
     ]
     known = sum(bool(entry["shown"]) for entry in marked) // 2
+    which = which_documents(study.group.judging, say)
     told = say(
         f"선택 쪽에서 앞선 것과 원래 모델, 모두 {len(names)}개의 짝 {len(rows) // 2}개 중 차이가 보이는 짝은 {known}개입니다 "
-        f"(점으로 표시, 모든 짝에 대한 Holm).",
+        f"(점으로 표시, 모든 짝에 대한 Holm, {which}).",
         f"Of the {len(rows) // 2} pairs of {len(names)} (the highest on select, and the base), {known} are shown to differ (a "
-        f"dot marks them; Holm over all pairs). Green: the row is above the column; red: below.",
+        f"dot marks them; Holm over all pairs, {which}). Green: the row is above the column; red: below.",
     )
     title = say("짝 비교 행렬", "Pair by pair")
     return Section("matrix", title, (Text(told), Charts(((title, charts.matrix(marked, names, say)),), wide=True)))

@@ -16,7 +16,7 @@ from coref_automl.report.method_pairs import (
 )
 from coref_automl.report.page import Section, Table, question
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import lead, rule, versus_head, versus_rows
+from coref_automl.report.verdicts import counted, lead, rule, versus_head, versus_rows
 
 
 def draw(study: Subject) -> Section | None:
@@ -46,13 +46,14 @@ def draw(study: Subject) -> Section | None:
     sides = say("섞기", "mix"), say("상대", "other")
     head = versus_head((*sides, say("학습량", "training")), *sides, say)
     title = say("섞으면 어느 한쪽보다 나은가?", "Is a mix better than either?")
-    blocks = (Table(head, rows, frozenset({3, 4, 5, 6, 7})), rule([one for _, one in judged], say))
+    every = [one for _, one in judged]
+    blocks = (Table(head, rows, frozenset({3, 4, 5, 6, 7}), f"{label}, {counted(every, say)}"), rule(every, say))
     return question("mix", title, answer, blocks, say("섞기", "a mix"))
 
 
 def _beats_both(judged: Sequence[tuple[tuple[Arm, Arm], Versus]]) -> list[str]:
     won: dict[str, set[str]] = {}
     for (a, b), one in judged:
-        if one.answer.shown and one.answer.difference > 0:
+        if one.shown and one.answer.difference > 0:
             won.setdefault(a.name, set()).add(b.objective)
     return [name for name, others in won.items() if {"mlm", "entity"} <= others]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coref_automl.comparison.arms import Arm, Pick, Versus, arms, means, versus
+from coref_automl.comparison.arms import Arm, Pick, Versus, arms, falls, means
 from coref_automl.comparison.differences import finding
+from coref_automl.comparison.families import corrected
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Estimate
 from coref_automl.report.language import Say, interval, p_text, points
@@ -28,10 +29,10 @@ def draw(study: Subject) -> Section | None:
     if several:
         curves = {arm: _curve(study, arm) for arm in several}
         peaks = {arm: _peak(values) for arm, values in curves.items()}
-        falls = _falls(study, several, peaks)
-        answer = f"{_of_arms(study, several, _rising(study, several, curves, peaks), peaks, falls)} {answer}"
-        blocks += [_curve_table(study, several, curves, peaks), _fall_table(study, several, peaks, falls)]
-        told = family(falls, say)
+        fallen = _falls(study, several, peaks)
+        answer = f"{_of_arms(study, several, _rising(study, several, curves, peaks), peaks, fallen)} {answer}"
+        blocks += [_curve_table(study, several, curves, peaks), _fall_table(study, several, peaks, fallen)]
+        told = family(fallen, say)
     note = say(
         "최고는 선택 쪽 절반에서 찾고, 최고와 마지막의 차이는 확인 쪽 절반에서 재므로 최고를 골랐다는 이유로 부풀지 않습니다.",
         "The peak is found on the select half and its lead over the last measured on confirm, so that choosing it does not "
@@ -58,9 +59,8 @@ def _falls(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int]) -> lis
         return lambda entries: next(entry for entry in entries if id(entry) in wanted)
 
     asked = [arm for arm in several if peaks[arm] != len(arm.steps()) - 1]
-    picks = [(at(arm, peaks[arm]), at(arm, -1)) for arm in asked]
-    found = versus(study, [(arm, arm) for arm in asked], study.metric, picks=picks)
-    fallen = dict(zip(asked, found, strict=True))
+    found = falls(study, [(arm, at(arm, peaks[arm]), at(arm, -1)) for arm in asked], study.metric)
+    fallen = dict(zip(asked, corrected(found), strict=True))
     return [fallen.get(arm) for arm in several]
 
 
@@ -85,16 +85,16 @@ def _rising(study: Subject, several: Sequence[Arm], curves: dict[Arm, list[Estim
     )
 
 
-def _of_arms(study: Subject, several: Sequence[Arm], rising: str, peaks: dict[Arm, int], falls: Sequence[Versus | None]) -> str:
+def _of_arms(study: Subject, several: Sequence[Arm], rising: str, peaks: dict[Arm, int], fallen: Sequence[Versus | None]) -> str:
     """Methods with several seeds: significant falls. Single seeds: where the peak is, without a verdict."""
     say = study.say
-    firm = [(arm, one) for arm, one in zip(several, falls, strict=True) if arm.seeds > 1]
+    firm = [(arm, one) for arm, one in zip(several, fallen, strict=True) if arm.seeds > 1]
     if not firm:
         return f"{lead([], say)} {rising}"
     shown = [
         f"{arm.name} ({say('최고 에폭', 'peak at epoch')} {_when(arm, peaks[arm])}, {points(one.answer.interval)})"
         for arm, one in firm
-        if one is not None and one.answer.shown and one.answer.difference > 0
+        if one is not None and one.shown and one.answer.difference > 0
     ]
     if shown:
         return f"{rising} " + say(
@@ -154,16 +154,16 @@ def _curve_table(
     return Table((say("방법과 길이", "method, length"), *numbers), tuple(lines), frozenset(range(1, width + 1)), caption)
 
 
-def _fall_table(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int], falls: Sequence[Versus | None]) -> Table:
+def _fall_table(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int], fallen: Sequence[Versus | None]) -> Table:
     say = study.say
     lines = []
-    for arm, one in zip(several, falls, strict=True):
+    for arm, one in zip(several, fallen, strict=True):
         end = len(arm.steps()) - 1
         if peaks[arm] == end:
             told, change = Cell(say("마지막이 최고", "the last is the peak"), "quiet"), "–"
         else:
             told, change = verdict_cell(one, say), points(one.answer.interval) if one else "–"
-            if one is not None and one.answer.shown:
+            if one is not None and one.shown:
                 told = _fallen(say) if one.answer.difference > 0 else _risen(say)
         lines.append(row(arm.name, str(arm.seeds), _when(arm, peaks[arm]), _when(arm, end), change, told))
     head = (

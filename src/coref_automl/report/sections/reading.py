@@ -49,6 +49,10 @@ def _halves(study: Subject) -> str:
             "The recommended one is chosen on one half (select) and its value measured on the other (confirm).",
         )
     return study.say(
-        "절반(select)으로 고르고 다른 절반(confirm)으로 판정합니다. 그래서 고른 것의 값이 부풀지 않습니다.",
-        "One half (select) chooses and the other (confirm) judges, so the winner's number is not flattered.",
+        "체크포인트는 절반(select)으로 고르고 다른 절반(confirm)으로 판정합니다. 그래서 고른 것의 값이 부풀지 않습니다. "
+        "방법끼리는 마지막 체크포인트를 견주므로, 이 세트로 고른 것이 없으면 모든 문서로 판정합니다. "
+        "표마다 어느 문서인지 적혀 있습니다.",
+        "Checkpoints are chosen on one half (select) and judged on the other (confirm), so the winner's number is not flattered. "
+        "Methods are compared by their last checkpoints: on all documents where nothing was chosen on this set. Every table says "
+        "which documents it shows.",
     )

@@ -12,7 +12,7 @@ from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.records import Provenance
 from coref_automl.report.page import Block, Cell, Section, Table, Text, question, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import family, lead, phrase, versus_head, versus_rows
+from coref_automl.report.verdicts import family, lead, paired_head, phrase, versus_rows
 
 _KINDS = ("entity", "combined", "mlm")
 
@@ -74,8 +74,7 @@ def _no_verdict(study: Subject, runs: Sequence[RelationRun]) -> str:
 
 def _differences(judged: Sequence[Versus], caption: str, study: Subject) -> Table:
     say = study.say
-    unit = say("차이, 문장에 걸쳐", "over sentences")
-    head = versus_head((say("시작", "from"), say("상대", "against")), say("앞", "first"), say("뒤", "second"), say, unit=unit)
+    head = paired_head((say("시작", "from"), say("상대", "against")), say("앞", "first"), say("뒤", "second"), say)
     return Table(head, versus_rows([((one.a, one.b), one) for one in judged], say), frozenset({2, 3, 4, 5, 6}), caption)
 
 

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.arms import Among, Arm, Versus, arms, base_of, equally_trained, versus
+from coref_automl.comparison.arms import Among, Arm, Versus, arms, base_of, equally_trained, speaking_of, versus
+from coref_automl.comparison.families import corrected_columns
 from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.speaking import Speaking
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import Say, points
 from coref_automl.report.method_pairs import at_length
 from coref_automl.report.page import Block, Section, Table, Text, question, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import lead, phrase, rule, short_cell
+from coref_automl.report.verdicts import lead, phrase, rule, short_cell, which_documents
 
 _FEWEST = 50
-"""Sources with fewer items on the confirm half have no row of their own."""
+"""Sources with fewer items have no row of their own."""
 _FEWEST_DOCUMENTS = 10
 """The same for documents: resampling fewer says too little."""
 _OUTSIDE = (
@@ -30,7 +32,7 @@ _OUTSIDE = (
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A metric on all its items or on those of one source; `items` and `documents` count the confirm half."""
+    """A metric on all its items or on those of one source; `items` and `documents` count those that speak."""
 
     label: str
     metric: str
@@ -48,29 +50,31 @@ def draw(study: Subject) -> Section | None:
     say, found = study.say, arms(study)
     if study.alone or METRICS[study.metric].parts or not found:
         return None
-    measures = _measures(study)
     pairs = _pairs(found)
+    asked = [(arm, base) for arm in found if (base := base_of(study, arm)) is not None]
+    speak = speaking_of([*pairs, *asked])
+    measures = _measures(study, speak)
     blocks: list[Block] = []
-    judged: list[Versus | None] = []
     told = ""
+    found_on = {("mlm", n): versus(study, pairs, one.metric, among=one.among, speak=speak) for n, one in enumerate(measures)}
+    found_on |= {("base", n): versus(study, asked, one.metric, among=one.among, speak=speak) for n, one in enumerate(measures)}
+    columns = corrected_columns(found_on)
     if pairs:
-        table = [versus(study, pairs, measure.metric, among=measure.among) for measure in measures]
+        table = [columns["mlm", number] for number in range(len(measures))]
         head = (say("무엇에서", "on"), *(f"{a.name} - {b.method}" for a, b in pairs))
         lines = tuple(
             row(measure.counted(say), *(short_cell(one, say) for one in column))
             for measure, column in zip(measures, table, strict=True)
         )
-        caption = say("같은 양의 mlm과의 차이 (점)", "difference from as much more mlm (points)")
+        which = which_documents(speak.half, say)
+        caption = say(f"같은 양의 mlm과의 차이 (점), {which}", f"difference from as much more mlm (points), {which}")
         blocks.append(Table(head, lines, frozenset(range(1, len(head))), caption))
         told = _answer(study, measures, pairs, table)
-        judged += [one for column in table for one in column]
-    against, more = _against_base(study, found, measures)
-    if against is not None:
-        blocks.append(against)
-        judged += more
+    if asked:
+        blocks.append(_against_base(study, asked, measures, [columns["base", number] for number in range(len(measures))], speak))
     if not blocks:
         return None
-    blocks.append(rule(judged, say))
+    blocks.append(rule([one for column in columns.values() for one in column], say))
     if "gold_word" not in {measure.metric for measure in measures}:
         blocks.append(Text(say("gold는 평가되지 않았습니다.", "Gold was not run here."), "quiet"))
     title = say("다른 출처, 먼 문항, LAMBADA, gold로 이어지는가?", "Does it carry over to other sources, to LAMBADA and to gold?")
@@ -78,37 +82,37 @@ def draw(study: Subject) -> Section | None:
     return question("transfer", title, told, tuple(blocks), say("다른 과제로", "carrying over"))
 
 
-def _measures(study: Subject) -> list[Measure]:
+def _measures(study: Subject, speak: Speaking) -> list[Measure]:
     """The study's metric on all items and by source, then metrics of other form; LAMBADA by source too."""
     several = study.group.tokenizers > 1
-    out = [_measure(study, study.metric), *_by_source(study, study.metric)]
+    out = [_measure(study, study.metric, speak), *_by_source(study, study.metric, speak)]
     for strict, word in _OUTSIDE:
         metric = word if several else strict
         if metric != study.metric and any(metric in entry.evaluation.estimates for entry in study.entries):
-            out.append(_measure(study, metric))
-            out += _by_source(study, metric) if METRICS[metric].task == "lambada" else []
+            out.append(_measure(study, metric, speak))
+            out += _by_source(study, metric, speak) if METRICS[metric].task == "lambada" else []
     return out
 
 
-def _by_source(study: Subject, metric: str) -> list[Measure]:
+def _by_source(study: Subject, metric: str, speak: Speaking) -> list[Measure]:
     facts = study.group.items.facts
-    names = np.unique(facts["source"][_confirm(study, metric)]).tolist()
-    found = [_measure(study, metric, name) for name in names] if len(names) > 1 else []
+    names = np.unique(facts["source"][_spoken(study, metric, speak)]).tolist()
+    found = [_measure(study, metric, speak, name) for name in names] if len(names) > 1 else []
     return [one for one in found if one.items >= _FEWEST and one.documents >= _FEWEST_DOCUMENTS]
 
 
-def _measure(study: Subject, metric: str, source: str | None = None) -> Measure:
+def _measure(study: Subject, metric: str, speak: Speaking, source: str | None = None) -> Measure:
     """A metric, on the items of one source if given."""
     facts, label = study.group.items.facts, METRICS[metric].label
     among = None if source is None else np.asarray(facts["source"] == source)
-    rows = _confirm(study, metric) & (True if among is None else among)
+    rows = _spoken(study, metric, speak) & (True if among is None else among)
     documents = len(np.unique(facts["cluster"][rows]))
     return Measure(label if source is None else f"{label} {source}", metric, int(rows.sum()), documents, among)
 
 
-def _confirm(study: Subject, metric: str) -> NDArray[np.bool_]:
+def _spoken(study: Subject, metric: str, speak: Speaking) -> NDArray[np.bool_]:
     items = study.group.items
-    return np.asarray((items.facts["task"] == METRICS[metric].task) & (items.halves == "confirm"))
+    return np.asarray((items.facts["task"] == METRICS[metric].task) & (speak.half is None or items.halves == speak.half))
 
 
 def _pairs(found: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
@@ -143,21 +147,24 @@ def _answer(
         f"{measure.label}, {pairs[n][0].name} - {pairs[n][1].method} {points(one.answer.interval)}"
         for measure, column in zip(measures, table, strict=True)
         for n, one in enumerate(column)
-        if measure.among is None and n not in chosen and one and one.seeds > 1 and one.answer.shown and one.answer.difference < 0
+        if measure.among is None and n not in chosen and one and one.seeds > 1 and one.shown and one.answer.difference < 0
     ]
     return answer + (say(" 더 나쁨이 보이는 것: ", " Shown worse: ") + "; ".join(lost) + "." if lost else "")
 
 
-def _against_base(study: Subject, found: Sequence[Arm], measures: Sequence[Measure]) -> tuple[Table | None, list[Versus | None]]:
-    """Every arm against its base: the table and its verdicts."""
+def _against_base(
+    study: Subject,
+    asked: Sequence[tuple[Arm, Entry]],
+    measures: Sequence[Measure],
+    columns: Sequence[Sequence[Versus | None]],
+    speak: Speaking,
+) -> Table:
+    """Every arm against its base."""
     say = study.say
-    asked: list[tuple[Arm, Entry]] = [(arm, base) for arm in found if (base := base_of(study, arm)) is not None]
-    if not asked:
-        return None, []
-    columns = [versus(study, asked, measure.metric, among=measure.among) for measure in measures]
     lines = tuple(
         row(arm.name, *(short_cell(column[number], say) for column in columns)) for number, (arm, _) in enumerate(asked)
     )
     head = (say("방법과 길이", "method, length"), *(measure.counted(say) for measure in measures))
-    caption = say("시작한 모델과의 차이 (점)", "difference from the model it began from (points)")
-    return Table(head, lines, frozenset(range(1, len(head))), caption), [one for column in columns for one in column]
+    which = which_documents(speak.half, say)
+    caption = say(f"시작한 모델과의 차이 (점), {which}", f"difference from the model it began from (points), {which}")
+    return Table(head, lines, frozenset(range(1, len(head))), caption)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import combinations
 
 from coref_automl.comparison.arms import arms
+from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import points
 from coref_automl.report.method_pairs import judged_pairs
 from coref_automl.report.page import Block, Section, Table, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import rule, verdict_cell
+from coref_automl.report.verdicts import counted, rule, verdict_cell
 
 
 def draw(study: Subject) -> Section | None:
@@ -27,6 +28,7 @@ def draw(study: Subject) -> Section | None:
                 for _, one in judged
             ),
             frozenset({1, 2}),
+            f"{METRICS[study.metric].label}, {counted([one for _, one in judged], say)}",
         ),
         rule([one for _, one in judged], say),
     ]
