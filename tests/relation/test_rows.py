@@ -76,7 +76,7 @@ def test_a_hub_row_with_a_label_number_is_read_in_klue_order() -> None:
         (subject(end_idx=500), "outside the sentence"),
         (subject(word="롤링 스톤스"), "does not occur"),
         (subject(word=" "), "no 'word'|is blank"),
-        (subject(type="PERSON"), "is not one of PER, ORG"),
+        (subject(type="PERSON"), "not one of PER, ORG"),
         (subject(start_idx="zero"), "not a whole number"),
         (subject(start_idx=0.5), "not a whole number"),
         (subject(type=None), "has no 'type'"),

@@ -450,7 +450,9 @@ def test_the_head_hears_of_the_distance_and_survives_saving(encoder_folder: Path
         found = [model(ids, mask, starts) for starts in (near, far, behind)]
         assert not torch.equal(found[0], found[1])
         assert not torch.equal(found[0], found[2])
-        save_model(tmp_path, model, marker, {"base": "encoder", "head": "cls", "dropout": 0.0, "scheme": "typed", "distance": True})
+        save_model(
+            tmp_path, model, marker, {"base": "encoder", "head": "cls", "dropout": 0.0, "scheme": "typed", "distance": True}
+        )
         loaded, _, _ = load_model(tmp_path)
         assert_same(loaded(ids, mask, far), found[1])
 

@@ -240,7 +240,9 @@ def test_a_path_without_evaluations_is_named(evaluated: Maker, tmp_path: Path) -
 
 def test_relation_runs_alone_are_no_report(tmp_path: Path) -> None:
     write_json(tmp_path / "re" / "re_results.json", {"micro_f1": 60.0})
-    with pytest.raises(ComparisonError, match=r"re there are relation or coreference runs alone; name at least one evaluated checkpoint"):
+    with pytest.raises(
+        ComparisonError, match=r"re there are relation or coreference runs alone; name at least one evaluated checkpoint"
+    ):
         report(tmp_path / "re", out=tmp_path / "out")
     (tmp_path / "new").mkdir()
     with pytest.raises(ComparisonError, match=f"No finished evaluation under {tmp_path / 'new'}; run: coref-automl evaluate"):
