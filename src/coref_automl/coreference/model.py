@@ -22,7 +22,7 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import ModelError
 from coref_automl.models.attention import move
 from coref_automl.models.files import detect_seq_len, weights_fingerprint
-from coref_automl.models.heads import encode
+from coref_automl.models.heads import encode, encode_at
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.records import Record
 from coref_automl.store import obey_umask, write_json
@@ -119,7 +119,7 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
         return self.head.width.device
 
     def states(self, laid: Laid, parts: Sequence[Window]) -> list[Any]:
-        """What the encoder makes of each window's kept tokens; all windows in one pass."""
+        """What the encoder makes of each window's kept tokens; in one pass, or a thread each when resolving."""
         return self.states_of([(laid, part) for part in parts])
 
     def states_of(self, parts: Sequence[tuple[Laid, Window]]) -> list[Any]:
@@ -129,12 +129,16 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
         for row, (laid, part) in enumerate(parts):
             line = [*self.opening, *laid.pieces.ids[part.low : part.high].tolist(), *self.closing]
             ids[row, : len(line)], mask[row, : len(line)] = line, 1
-        found = encode(self.encoder, torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device))
+        tokens, real = torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device)
         before = len(self.opening)
-        return [
-            found[row, before + part.keep_low - part.low : before + part.keep_high - part.low]
-            for row, (_, part) in enumerate(parts)
-        ]
+        kept = [slice(before + part.keep_low - part.low, before + part.keep_high - part.low) for _, part in parts]
+        if torch.is_grad_enabled() or any(isinstance(layer, LowRank) for layer in self.encoder.modules()):
+            found = encode(self.encoder, tokens, real)
+            return [found[row, places] for row, places in enumerate(kept)]
+        sizes = [places.stop - places.start for places in kept]
+        rows = torch.from_numpy(np.repeat(np.arange(len(kept)), sizes)).to(self.device)
+        columns = torch.from_numpy(np.concatenate([np.arange(places.start, places.stop) for places in kept])).to(self.device)
+        return list(encode_at(self.encoder, tokens, real, rows, columns).split(sizes))
 
     def batches(self, laid: Laid, tokens: int) -> Iterator[list[Window]]:
         """A document's overlapping windows, as many at a time as a budget of tokens allows."""
