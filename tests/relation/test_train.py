@@ -17,6 +17,7 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.relation import fit as fit_module
 from coref_automl.relation import scoring as scoring_module
 from coref_automl.relation.evaluate import evaluate_relation
+from coref_automl.relation.labels import LABELS
 from coref_automl.relation.metrics import auprc
 from coref_automl.relation.model import RelationModel, build_model, load_model, save_model
 from coref_automl.relation.recipe import RelationRecipe
@@ -44,6 +45,12 @@ def recipe(encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path: 
         max_length=64,
         device="cpu",
     )
+
+
+def settings_of(head: Any, **more: Any) -> Any:
+    """What training writes beside a model's weights."""
+    own = {"scheme": "typed", "head": head, "dropout": 0.0, "base": "encoder", "seed": 0, "max_length": 64}
+    return {**own, "labels": list(LABELS), **more}
 
 
 def change(recipe: RelationRecipe, **parts: Any) -> RelationRecipe:
@@ -425,7 +432,7 @@ def test_a_head_reads_only_its_places_and_survives_saving(encoder_folder: Path, 
         there = model(ids, mask, torch.tensor([[2, 4]]))
     assert here.shape == (1, 30)
     assert torch.equal(here, there) == (head == "cls")
-    save_model(tmp_path, model, marker, {"base": "encoder", "head": head, "dropout": 0.0, "scheme": "typed"})
+    save_model(tmp_path, model, marker, settings_of(head))
     loaded, again, _ = load_model(tmp_path)
     with torch.inference_mode():
         assert_same(loaded(ids, mask, torch.tensor([[1, 3]])), here)
@@ -450,9 +457,7 @@ def test_the_head_hears_of_the_distance_and_survives_saving(encoder_folder: Path
         found = [model(ids, mask, starts) for starts in (near, far, behind)]
         assert not torch.equal(found[0], found[1])
         assert not torch.equal(found[0], found[2])
-        save_model(
-            tmp_path, model, marker, {"base": "encoder", "head": "cls", "dropout": 0.0, "scheme": "typed", "distance": True}
-        )
+        save_model(tmp_path, model, marker, settings_of("cls", distance=True))
         loaded, _, _ = load_model(tmp_path)
         assert_same(loaded(ids, mask, far), found[1])
 

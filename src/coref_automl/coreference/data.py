@@ -18,7 +18,7 @@ from typing import Any
 from coref_automl.corpus.formats import BROKEN, kind_of, opened, stem_of
 from coref_automl.errors import CoreferenceDataError
 from coref_automl.records import Record
-from coref_automl.store import refuse_special, write_jsonl
+from coref_automl.store import NOT_JSON, json_fault, refuse_special, write_jsonl
 
 ENDINGS = (".jsonl", ".conll", ".conllu")
 JOINT = "\n"
@@ -179,6 +179,9 @@ def _jsonl_chunks(text: str) -> Iterator[Chunk | DataProblem]:
             raw = json.loads(line)
         except json.JSONDecodeError as error:
             yield DataProblem(number, "", f"not JSON ({error.msg} at column {error.colno})")
+            continue
+        except NOT_JSON as error:
+            yield DataProblem(number, "", f"not JSON ({json_fault(error)})")
             continue
         try:
             yield _chunk(raw, number)
