@@ -156,7 +156,7 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a model that learned from what is no document": (
         "coref evaluate",
         lambda at: (at / "coreference/seed-0/model/learned_from.json").write_text("[[]]"),
-        "learned_from.json is damaged: it should list the documents",
+        "learned_from.json: [0] should be text, not []; the file was edited: train it again.",
     ),
     "chains that are nested too deeply": ("coref explore", lambda at: (at / "chains.jsonl").write_text("[" * 20_000), ""),
     "an event without its text": ("watch", lambda at: _event(at, event="note", time=1.0), ""),

@@ -122,6 +122,7 @@ LINES = {
     "coref evaluate": Line(
         "coref evaluate coreference --data chains.jsonl --device cpu", ("coreference", "chains.jsonl"), seconds=2
     ),
+    "coref compare": Line("coref compare coreference", ("coreference",), seconds=1),
     "coref predict": Line(
         "coref predict '민수는 어머니를 찾았다. 그는 어머니를 안았다.' --model coreference --device cpu",
         ("coreference",),
