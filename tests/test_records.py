@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.errors import InputError
-from coref_automl.records import ClozeItem, Document, Estimate, Evaluation, ItemScore, Provenance, Record, half_of, halves_of
+from coref_automl.records import ClozeItem, Document, Estimate, Evaluation, ItemScore, Provenance, Record, half_of
 
 words = st.text(min_size=1, max_size=8)
 
@@ -76,24 +76,6 @@ def test_a_cluster_keeps_its_half_and_halves_are_near_equal() -> None:
     assert halves == [half_of(f"document-{number}") for number in range(4_000)]
     assert 1_850 < halves.count("select") < 2_150
     assert half_of("kowiki-1346160") == half_of("kowiki-1346160")
-
-
-@given(st.sets(st.text(min_size=1, max_size=6), max_size=60), st.text(min_size=1, max_size=6))
-def test_few_clusters_are_split_evenly_and_a_further_one_moves_at_most_one(clusters: set[str], further: str) -> None:
-    halves = halves_of(clusters)
-    select = sum(half == "select" for half in halves.values())
-    assert select == len(clusters) // 2
-    assert halves == halves_of(sorted(clusters, reverse=True))
-    more = halves_of({*clusters, further})
-    assert sum(more[cluster] != half for cluster, half in halves.items()) <= 1
-
-
-def test_a_hundred_clusters_keep_the_half_of_their_own_hash() -> None:
-    clusters = [f"document-{number}" for number in range(100)]
-    assert halves_of(clusters) == {cluster: half_of(cluster) for cluster in clusters}
-    assert halves_of(clusters[:99]) != {cluster: half_of(cluster) for cluster in clusters[:99]}
-    assert halves_of(["alone"]) == {"alone": "confirm"}
-    assert halves_of([]) == {}
 
 
 def test_a_score_belongs_to_the_half_of_its_cluster() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, cast
 
@@ -194,29 +193,9 @@ class Comparison(Record):
     family: int = 1
 
 
-EVENLY = 100
-"""Sets of fewer clusters than this are split evenly."""
-
-
 def half_of(cluster: str) -> Half:
-    """Each cluster belongs to one half for ever: `select` chooses, `confirm` judges. `halves_of` splits small sets evenly."""
-    return "select" if _place(cluster) < 128 else "confirm"
-
-
-def halves_of(clusters: Iterable[str]) -> dict[str, Half]:
-    """The half of every cluster of one task's items: by its own hash, or, of fewer than a hundred, evenly in the order of hashes.
-
-    Of forty novels a hash may put twenty-six into one half. In the order of hashes a further novel moves at most one other.
-    """
-    known = sorted(set(clusters), key=lambda cluster: (_place(cluster), cluster))
-    if len(known) >= EVENLY:
-        return {cluster: half_of(cluster) for cluster in known}
-    return {cluster: "select" if number < len(known) // 2 else "confirm" for number, cluster in enumerate(known)}
-
-
-def _place(cluster: str) -> int:
-    """From 0 to 255, by hash."""
-    return hashlib.sha256(cluster.encode()).digest()[0]
+    """Each cluster belongs to one half for ever: `select` chooses, `confirm` judges."""
+    return "select" if hashlib.sha256(cluster.encode()).digest()[0] < 128 else "confirm"
 
 
 def _plain(value: Any) -> Any:

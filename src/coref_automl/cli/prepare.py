@@ -181,13 +181,14 @@ def evaluation(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
     """Build a frozen evaluation set from held-out documents; with --out and --model alone, noun tables for an existing set."""
     from coref_automl.evaluation.manifest import lines
     from coref_automl.evaluation.prepare import prepare_eval
+    from coref_automl.evaluation.tasks import TASKS
     from coref_automl.progress import Progress
 
     if "models" not in given:
         raise RecipeError("prepare eval needs --model; see: coref-automl prepare eval --help")
     if "tasks" not in given:
-        inputs = {"real": "sources", "real-far": "sources", "lambada": "lambada", "gold": "gold"}
-        if tasks := [task for task, name in inputs.items() if name in given]:
+        with_files = {*given, *(entry.partition("=")[0] for entry in given.get("files", ()))}
+        if tasks := [name for name, task in TASKS.items() if (name if task.rows else "sources") in with_files]:
             given["tasks"] = tasks
     built = prepare_eval(recipe_from(EvalRecipe, given, "prepare eval"), out, progress=Progress(shown=not as_json))
     if as_json:

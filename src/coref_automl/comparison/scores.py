@@ -85,8 +85,13 @@ class Entry:
 
     @property
     def tokens(self) -> int:
-        """Training tokens; steps if the run recorded no tokens."""
-        return self.evaluation.provenance.tokens if self.evaluation.provenance else self.step or 0
+        """Training tokens, to order checkpoints by; steps if the run recorded no tokens. To print: `recorded_tokens`."""
+        recorded = self.recorded_tokens
+        return recorded if recorded is not None else self.step or 0
+
+    @property
+    def recorded_tokens(self) -> int | None:
+        return self.evaluation.provenance.tokens if self.evaluation.provenance else None
 
     @property
     def run(self) -> str:

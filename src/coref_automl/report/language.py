@@ -42,7 +42,9 @@ def p_text(p: float | None) -> str:
     return "–" if p is None else f"{p:.4f}" if p >= 0.0001 else "<0.0001"
 
 
-def tokens(count: int) -> str:
+def tokens(count: int | None) -> str:
+    if count is None:
+        return "–"
     for size, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
         if count >= size:
             return f"{count / size:.3g}{unit}"

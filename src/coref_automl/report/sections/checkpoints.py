@@ -52,7 +52,7 @@ def _table(study: Subject, title: str, metrics: list[str]) -> Table:
         first = (
             Cell(entry.name, mark),
             epoch_text(entry),
-            tokens(entry.tokens) if entry.trained else "–",
+            tokens(entry.recorded_tokens),
             str(entry.evaluation.seq_len),
         )
         lines.append(row(*first, *(column[number] for column in columns)))

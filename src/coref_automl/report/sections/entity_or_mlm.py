@@ -36,7 +36,7 @@ def draw(study: Subject) -> Section | None:
     )
     rows = versus_rows([((a.name, b.name, training_text(a, b, study)), one) for (a, b), one in judged], say)
     head = versus_head(("entity", "mlm", say("학습량", "training")), "entity", "mlm", say)
-    title = say("entity 학습은 같은 양의 mlm보다 나은가?", "Is entity training better than as much more mlm?")
+    title = say("entity 학습은 같은 양의 mlm보다 나은가?", "Is entity training better than the same amount of mlm?")
     every = [one for _, one in judged]
     table = Table(head, rows, frozenset({3, 4, 5, 6, 7}), f"{label}, {counted(every, say)}")
     blocks = (table, rule(every, say, primary=True), Text(form, "quiet"))

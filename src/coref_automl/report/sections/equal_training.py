@@ -27,7 +27,7 @@ def draw(study: Subject) -> Section | None:
         row(
             run,
             entry.name,
-            tokens(entry.tokens),
+            tokens(entry.recorded_tokens),
             cell,
             checkpoint_cell(answer, say) if answer else Cell(say("기준", "reference"), "quiet"),
         )

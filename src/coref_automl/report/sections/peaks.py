@@ -32,7 +32,7 @@ def draw(study: Subject) -> Section | None:
             run,
             label(peak),
             epoch_text(peak),
-            tokens(peak.tokens),
+            tokens(peak.recorded_tokens),
             value,
             change,
             checkpoint_cell(answer, say) if answer else "–",

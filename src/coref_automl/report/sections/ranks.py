@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, speaking_of, versus
 from coref_automl.comparison.families import corrected_columns
-from coref_automl.evaluation.metrics import METRICS
+from coref_automl.evaluation.metrics import METRICS, Rule
+from coref_automl.evaluation.tasks import TASKS
 from coref_automl.report.language import points
 from coref_automl.report.method_pairs import alike_pairs
 from coref_automl.report.page import Block, Cell, Section, Table, Text, question, row
@@ -18,12 +19,11 @@ from coref_automl.report.verdicts import rule, short_cell, which_documents
 
 DECLARED = "2026-11-16"
 """Since this day MRR is the secondary outcome; on evaluations of before it is a look at data already seen."""
-_TASKS = (
-    ("real1_strict", "real_word"),
-    ("real_far1_strict", "real_far_word"),
-    ("lambada_top1_strict", "lambada_word"),
-    ("gold_word", "gold_word"),
-)
+
+
+def _first(task: str, rule: Rule) -> str | None:
+    """A task's metric at 1 under a rule; None if it has none."""
+    return next((one.name for one in METRICS.values() if (one.task, one.rule, one.at) == (task, rule, 1)), None)
 
 
 def draw(study: Subject) -> Section | None:
@@ -34,7 +34,8 @@ def draw(study: Subject) -> Section | None:
     if not pairs or METRICS[study.metric].parts:
         return None
     several = study.group.tokenizers > 1
-    metrics = [word if several else strict for strict, word in _TASKS]
+    rules: tuple[Rule, ...] = ("word",) if several else ("strict", "word")
+    metrics = [name for task in TASKS if (name := next(filter(None, (_first(task, rule) for rule in rules)), None))]
     speak = speaking_of(pairs)
     hits = corrected_columns({metric: versus(study, pairs, metric, speak=speak) for metric in metrics})
     ranks = corrected_columns({metric: versus(study, pairs, metric, speak=speak, outcome="ranks") for metric in metrics})
@@ -57,7 +58,7 @@ def draw(study: Subject) -> Section | None:
         say("첫째 아래 순위의 몫", "of it, ranks below the first"), say("둘을 견주면", "the two"),
     )  # fmt: skip
     which = which_documents(speak.half, say)
-    caption = say(f"같은 양의 mlm과의 차이 (점), {which}", f"difference from as much more mlm (points), {which}")
+    caption = say(f"같은 양의 mlm과의 차이 (점), {which}", f"difference from the same amount of mlm (points), {which}")
     blocks: list[Block] = [
         Table(head, tuple(lines), frozenset({2, 3, 4}), caption),
         rule([one for column in ranks.values() for one in column], say),

@@ -30,7 +30,7 @@ def draw(study: Subject) -> Section | None:
         tone: Tone = "strong" if entry is study.chosen else ""
         kept = percent(candidate.value) if candidate else "–"
         bound = f"{100 * candidate.bound:.1f}" if candidate else "–"
-        trained = tokens(entry.tokens) if entry.trained else "–"
+        trained = tokens(entry.recorded_tokens)
         lines.append(row(Cell(entry.name, tone), trained, kept, bound, percent(value) if value else "–"))
     head = (
         say("체크포인트", "checkpoint"), say("토큰", "tokens"), say("선택 쪽", "select"),

@@ -67,7 +67,7 @@ def draw(study: Subject) -> Section | None:
             for measure, column in zip(measures, table, strict=True)
         )
         which = which_documents(speak.half, say)
-        caption = say(f"같은 양의 mlm과의 차이 (점), {which}", f"difference from as much more mlm (points), {which}")
+        caption = say(f"같은 양의 mlm과의 차이 (점), {which}", f"difference from the same amount of mlm (points), {which}")
         blocks.append(Table(head, lines, frozenset(range(1, len(head))), caption))
         told = _answer(study, measures, pairs, table)
     if asked:
