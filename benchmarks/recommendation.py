@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.groups import read_groups
-from coref_automl.statistics.curves import accepted_loss, covariance, earliest_within, posterior_means, times_as_many
 from coref_automl.statistics.intervals import Bounds, simultaneous_bounds
 from coref_automl.statistics.resampling import Part
+from coref_automl.statistics.shrinkage import accepted_loss, covariance, earliest_within, posterior_means, times_as_many
 
 KEPT = Path(__file__).resolve().parent.parent / "results" / "experiment"
 STEPS, DRAWS, MARGIN = 6, 400, 0.02

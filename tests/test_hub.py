@@ -83,7 +83,7 @@ def test_what_the_hub_does_not_give_is_said_in_a_sentence(place: Path, hub: Hub,
 
 @pytest.mark.journey
 def test_adapt_takes_a_model_of_the_hub(tmp_path: Path, hub: Hub) -> None:
-    from coref_automl.models.files import resolve
+    from coref_automl.models.model_files import resolve
 
     hub.models["owner/mini"] = Repository(files_in(Path(resolve("bundled:ko-mini"))))
     (tmp_path / "texts.jsonl").write_text(_jsonl(rows(24)).decode(), "utf-8")

@@ -14,7 +14,7 @@ import pytest
 
 from coref_automl.cli.app import run
 from coref_automl.evaluation.evalset import bundled_eval_set
-from coref_automl.models.files import folder_of
+from coref_automl.models.model_files import folder_of
 
 MINI = "bundled:ko-mini"
 SMALL = ["--source", "bundled:passages", "--model", MINI]

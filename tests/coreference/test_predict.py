@@ -16,7 +16,7 @@ from coref_automl.coreference.explore import explore
 from coref_automl.coreference.predict import Resolved
 from coref_automl.coreference.show import in_brackets, in_colour
 from coref_automl.errors import InputError
-from coref_automl.report.chains import in_html
+from coref_automl.report.chain_page import in_html
 
 STORY = "민수는 어머니를 찾아 시장으로 갔다. 어머니는 생선을 팔고 있었다. 그는 어머니의 손을 잡고 울었다."
 

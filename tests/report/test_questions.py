@@ -14,8 +14,8 @@ import pytest
 
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.arms import arms, versus
+from coref_automl.comparison.corrections import corrected, corrected_columns
 from coref_automl.comparison.differences import in_words, lost_to_holm
-from coref_automl.comparison.families import corrected, corrected_columns
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.speaking import CONFIRM, Speaking
 from coref_automl.evaluation.metrics import hits

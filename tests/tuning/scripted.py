@@ -16,9 +16,9 @@ from coref_automl.store import write_json
 from coref_automl.tuning.halves import decode_hits
 from coref_automl.tuning.problem import Job, Report, job_key
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
+from coref_automl.tuning.search import Search
 from coref_automl.tuning.space import Space, read_space
 from coref_automl.tuning.storage import open_study
-from coref_automl.tuning.study import Search
 from coref_automl.tuning.trial import OUTCOME, TrialOutcome
 
 ITEMS = 60

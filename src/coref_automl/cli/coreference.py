@@ -140,7 +140,7 @@ def predict(
     from coref_automl.coreference.predict import coreference
     from coref_automl.errors import InputError
     from coref_automl.progress import Progress
-    from coref_automl.report.chains import html_page, in_html
+    from coref_automl.report.chain_page import html_page, in_html
     from coref_automl.store import write_text
 
     if text is not None and file is not None:

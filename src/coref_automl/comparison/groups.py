@@ -32,7 +32,7 @@ from coref_automl.evaluation.results import (
     marked,
     target_of,
 )
-from coref_automl.models.files import weights_fingerprint
+from coref_automl.models.model_files import weights_fingerprint
 from coref_automl.records import Evaluation, Provenance, half_of
 from coref_automl.store import short_names
 

@@ -21,9 +21,9 @@ from coref_automl.coreference.tokens import Laid, Window, windows
 from coref_automl.decoder import read_stored
 from coref_automl.errors import ModelError
 from coref_automl.models.attention import move
-from coref_automl.models.files import detect_seq_len, weights_fingerprint
 from coref_automl.models.heads import encode, encode_at
 from coref_automl.models.load import load_encoder, quiet_library
+from coref_automl.models.model_files import detect_seq_len, weights_fingerprint
 from coref_automl.records import Record
 from coref_automl.store import obey_umask, write_json
 

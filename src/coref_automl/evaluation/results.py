@@ -26,7 +26,7 @@ from coref_automl.evaluation.answers import read_table, table_fingerprint, table
 from coref_automl.evaluation.columns import ITEMS, RANKS, has_items, holds_text, lacks, read_items, read_scores
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.words import WordMode, wanted_ids
-from coref_automl.models.files import TOKENIZER_FILES, folder_of, weights_fingerprint
+from coref_automl.models.model_files import TOKENIZER_FILES, folder_of, weights_fingerprint
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 from coref_automl.store import (
     DONE,

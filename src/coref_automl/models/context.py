@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from coref_automl.errors import ModelError
 from coref_automl.models.families import family, first_row, length_of, off_by_two
-from coref_automl.models.files import position_rows
+from coref_automl.models.model_files import position_rows
 
 Policy = Literal["clamp", "rescale"]
 _USUAL = 512

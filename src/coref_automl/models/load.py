@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from coref_automl.errors import ModelError, WorkError
 from coref_automl.models.checks import check_ids, check_layers, check_size, check_tokenizer, is_discriminator, judge, or_new
 from coref_automl.models.families import family, length_of, too_long
-from coref_automl.models.files import (
+from coref_automl.models.model_files import (
     BUNDLED,
     config_of,
     detect_seq_len,

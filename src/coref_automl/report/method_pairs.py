@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from coref_automl.comparison.arms import Arm, Versus, equally_trained, versus
-from coref_automl.comparison.families import corrected
+from coref_automl.comparison.corrections import corrected
 from coref_automl.report.language import Say, tokens
 from coref_automl.report.subject import Subject
 from coref_automl.report.verdicts import phrase

@@ -20,7 +20,6 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.models.attention import use_attention
 from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words, shapes_as_wide
 from coref_automl.models.context import lengthen
-from coref_automl.models.files import config_of, folder_of, has_tokenizer
 from coref_automl.models.load import (
     LoadedModel,
     load_masked_lm,
@@ -29,6 +28,7 @@ from coref_automl.models.load import (
     tokenizer_fingerprint,
     weights_fingerprint,
 )
+from coref_automl.models.model_files import config_of, folder_of, has_tokenizer
 from coref_automl.models.precision import rounding_note
 from coref_automl.models.vocabulary import word_starts
 from coref_automl.progress import duration

@@ -18,8 +18,8 @@ from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.tuning.problem import Follower, Job, Problem
 from coref_automl.tuning.pruning import RECOMMENDED
 from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.search import completed
 from coref_automl.tuning.storage import counts
-from coref_automl.tuning.study import completed
 from coref_automl.tuning.trial import Launcher, Running, read_outcome
 
 

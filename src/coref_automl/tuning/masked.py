@@ -262,7 +262,7 @@ def _labelled(datasets: Sequence[PackedDataset]) -> dict[str, PackedDataset]:
 def settle_space(recipe: TuneRecipe, datasets: dict[str, PackedDataset], *, scratch: bool) -> Space:
     """The recipe's own space, or the one for its lengths and families; several models or datasets are dimensions of it."""
     from coref_automl.models.build import NEW, SHAPES
-    from coref_automl.models.files import config_of, folder_of
+    from coref_automl.models.model_files import config_of, folder_of
 
     given = recipe.space
     if given is None:

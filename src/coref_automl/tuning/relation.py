@@ -172,6 +172,6 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
 
 
 def _hidden(model: str) -> int:
-    from coref_automl.models.files import config_of, folder_of
+    from coref_automl.models.model_files import config_of, folder_of
 
     return int(config_of(folder_of(model)).get("hidden_size", 768))

@@ -21,9 +21,9 @@ from coref_automl.tuning.finish import finish, pause
 from coref_automl.tuning.outputs import Draw, StudyResult, named, states, write_outputs
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import Sampler, TuneRecipe
+from coref_automl.tuning.search import Search, running_elsewhere
 from coref_automl.tuning.space import read_space, refuse_idle
 from coref_automl.tuning.storage import arms, open_study
-from coref_automl.tuning.study import Search, running_elsewhere
 from coref_automl.tuning.trial import Launcher, launcher_of
 
 __all__ = ["StudyResult", "read_tune_recipe", "recipe_text", "run_study", "settled"]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, last, means, speaking_of, versus
-from coref_automl.comparison.families import corrected_columns
+from coref_automl.comparison.corrections import corrected_columns
 from coref_automl.comparison.recommendation import eligible_entries
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.speaking import Speaking

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coref_automl.comparison.arms import Arm, Pick, Versus, arms, falls, means
+from coref_automl.comparison.corrections import corrected
 from coref_automl.comparison.differences import finding
-from coref_automl.comparison.families import corrected
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Estimate
 from coref_automl.report.language import Say, interval, p_text, points

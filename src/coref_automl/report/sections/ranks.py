@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, speaking_of, versus
-from coref_automl.comparison.families import corrected_columns
+from coref_automl.comparison.corrections import corrected_columns
 from coref_automl.evaluation.metrics import METRICS, Rule
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.report.language import points

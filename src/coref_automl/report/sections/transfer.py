@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import Among, Arm, Versus, arms, base_of, equally_trained, speaking_of, versus
-from coref_automl.comparison.families import corrected_columns
+from coref_automl.comparison.corrections import corrected_columns
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.speaking import Speaking
 from coref_automl.evaluation.metrics import METRICS

@@ -12,9 +12,9 @@ import pytest
 from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
 from coref_automl.errors import ModelError
-from coref_automl.models import files
-from coref_automl.models.files import BUNDLED, detect_seq_len, folder_of, resolve, weight_shapes, weights_fingerprint
+from coref_automl.models import model_files
 from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
+from coref_automl.models.model_files import BUNDLED, detect_seq_len, folder_of, resolve, weight_shapes, weights_fingerprint
 from tests.models.conftest import FAMILIES, LENGTH, build, tokenizer
 
 Copied = Callable[[str], Path]
@@ -36,14 +36,14 @@ def test_of_a_folder_of_checkpoints_the_newest_is_named(tmp_path: Path) -> None:
         folder_of(str(tmp_path))
 
 
-@pytest.mark.skipif(not (files._ASSETS / "ko-mini").is_dir(), reason="the bundled encoder is not in this tree")
+@pytest.mark.skipif(not (model_files._ASSETS / "ko-mini").is_dir(), reason="the bundled encoder is not in this tree")
 def test_bundled_models_are_folders() -> None:
     for name in BUNDLED:
         assert (Path(resolve(name)) / "config.json").is_file()
 
 
 def test_a_bundled_model_that_is_not_installed_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(files, "_ASSETS", tmp_path)
+    monkeypatch.setattr(model_files, "_ASSETS", tmp_path)
     with pytest.raises(ModelError, match="not part of this installation"):
         resolve("bundled:ko-mini")
 
@@ -87,7 +87,8 @@ def test_shapes_are_read_from_the_header(checkpoint: Callable[[str], str]) -> No
 
 def test_names_and_lengths_need_neither_torch_nor_transformers(checkpoint: Callable[[str], str]) -> None:
     code = (
-        "import sys; from coref_automl.models.files import *; detect_seq_len(sys.argv[1]); weights_fingerprint(sys.argv[1]);"
+        "import sys; from coref_automl.models.model_files import *\n"
+        "detect_seq_len(sys.argv[1]); weights_fingerprint(sys.argv[1]);"
         "assert not {'torch', 'transformers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, checkpoint("bert")], check=True)

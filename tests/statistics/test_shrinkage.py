@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coref_automl.statistics.curves import accepted_loss, covariance, earliest_within, posterior_means, times_as_many
 from coref_automl.statistics.intervals import simultaneous_bounds, standard_error
 from coref_automl.statistics.resampling import Part
+from coref_automl.statistics.shrinkage import accepted_loss, covariance, earliest_within, posterior_means, times_as_many
 
 STEPS = np.arange(1, 7) * 1_000_000
 

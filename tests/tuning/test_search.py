@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from coref_automl.errors import TuningError
-from coref_automl.tuning import storage, study
+from coref_automl.tuning import search as searching
+from coref_automl.tuning import storage
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.pruning import RECOMMENDED
 from coref_automl.tuning.recipe import REPORTS
+from coref_automl.tuning.search import Search, completed
 from coref_automl.tuning.storage import counts, queue_again
-from coref_automl.tuning.study import Search, completed
 from tests.tuning.scripted import rate, search, steady
 
 
@@ -201,7 +202,7 @@ def test_a_machine_that_works_takes_over_the_trial_of_one_that_fell_silent(
     def wait() -> None:
         if next(waits) == 10:  # from here on whoever is not this process counts as silent
             monkeypatch.setattr(storage, "SILENT", -1.0)
-            monkeypatch.setattr(study, "SIGN_EVERY", 0.0)
+            monkeypatch.setattr(searching, "SIGN_EVERY", 0.0)
 
     theirs = search(tmp_path / "there", storage=shared, trials=4, owner="there")[0]
     left = theirs.study.ask()
@@ -250,7 +251,7 @@ def test_interrupted_twins_do_not_stand_on_the_rungs_of_halving(tmp_path: Path) 
         pruned = bool(trial.should_prune())
         if interrupted:
             trial.set_user_attr("interrupted", True)
-        made.tell(trial, None if interrupted else value, state=study._states()["FAIL" if interrupted else "COMPLETE"])
+        made.tell(trial, None if interrupted else value, state=searching._states()["FAIL" if interrupted else "COMPLETE"])
         return pruned
 
     assert not cut(0.5)
