@@ -1,0 +1,174 @@
+"""The studio's server. In: folders, a host and a port. Out: pages until it is stopped. Routes are here, and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coref_automl.errors import CorefError, RecipeError
+from coref_automl.report.language import Lang
+from coref_automl.studio.folders import Folders, in_words
+from coref_automl.studio.pages import Address, Pages, static_file
+from coref_automl.studio.runs_page import RunsPage, changed
+from coref_automl.studio.safety import LONGEST, App, Guard
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+HOW_TO_GET = "pip install 'coref-automl[studio]'"
+_LIVE = 32
+"""Pages that may follow runs at once."""
+_STEP = 1.0
+
+
+class Studio:
+    """One studio: its folders and its pages. `app` answers requests."""
+
+    def __init__(self, paths: Sequence[Path], *, lang: Lang = "ko", host: str = "127.0.0.1") -> None:
+        self.folders = Folders(paths)
+        self._pages = Pages()
+        self._lang = lang
+        self._runs = RunsPage(self.folders, self._pages)
+        self._live = 0
+        self.stopping = False
+        self.app: App = Guard(self._routes(), host)
+
+    def start(self) -> None:
+        self.folders.start()
+
+    def stop(self) -> None:
+        self.stopping = True
+        self.folders.stop()
+
+    def _routes(self) -> App:
+        from starlette.applications import Starlette
+        from starlette.routing import Route
+
+        made: App = Starlette(
+            routes=[
+                Route("/", self._shown(self._runs.page)),
+                Route("/live", self._follow),
+                Route("/static/{name}", self._static),
+            ],
+            exception_handlers={404: self._missing, Exception: self._failed},
+        )
+        return made
+
+    def _address(self, request: Request) -> Address:
+        return Address(request.url.path, dict(request.query_params), self._lang)
+
+    def _shown(self, page: Callable[[Address], str]) -> Callable[[Request], Response]:
+        """A page as a route. What cannot be shown says why on a page of its own."""
+        from starlette.responses import HTMLResponse
+
+        def answer(request: Request) -> Response:
+            address = self._address(request)
+            try:
+                return HTMLResponse(page(address), headers={"cache-control": "no-store"})
+            except (CorefError, OSError) as error:
+                return self._message(address, in_words(error), 404)
+
+        return answer
+
+    def _message(self, address: Address, text: str, status: int) -> Response:
+        from starlette.responses import HTMLResponse
+
+        say = address.say
+        link = (address.link("/"), say("모든 실행 보기", "All runs"))
+        title = say("보여 줄 수 없습니다", "Cannot be shown")
+        return HTMLResponse(self._pages.page("message.html.j2", address, title=title, text=text, link=link, again=False), status)
+
+    async def _missing(self, request: Request, _error: Exception) -> Response:
+        address = self._address(request)
+        return self._message(address, address.say("이런 쪽은 없습니다.", "There is no such page."), 404)
+
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        address = self._address(request)
+        told = address.say("뜻밖의 오류입니다", "An unexpected error")
+        return self._message(address, f"{told}: {type(error).__name__}", 500)
+
+    def _static(self, request: Request) -> Response:
+        from starlette.responses import Response
+
+        held = static_file(request.path_params["name"])
+        if held is None:
+            return Response("", 404)
+        return Response(held[1], media_type=held[0], headers={"cache-control": "private, max-age=31536000, immutable"})
+
+    async def _follow(self, request: Request) -> Response:
+        """Server-sent events: the parts of the Runs page that have changed, once a second."""
+        from starlette.concurrency import run_in_threadpool
+        from starlette.responses import PlainTextResponse, StreamingResponse
+
+        if self._live >= _LIVE:
+            return PlainTextResponse("Too many pages follow runs already; close some.\n", 503)
+        address = self._address(request)
+
+        async def events() -> AsyncIterator[str]:
+            self._live += 1
+            shown: dict[str, str] = {}
+            try:
+                while not self.stopping:
+                    now = await run_in_threadpool(self._runs.parts, address)
+                    parts = changed(shown, now)
+                    yield f"event: parts\ndata: {json.dumps(parts, ensure_ascii=False)}\n\n" if parts else ": still here\n\n"
+                    shown = now
+                    await asyncio.sleep(_STEP)
+            finally:
+                self._live -= 1
+
+        return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """The socket to listen on, before anything is read."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=128)
+    except (OSError, OverflowError) as error:
+        raise RecipeError(f"Cannot listen on {host}:{port} ({error}); pass another --port, or 0 for any free one.") from error
+
+
+def server_of(studio: Studio) -> Any:
+    """A uvicorn server for the studio: HTTP/1.1 only, bounded requests, no log."""
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise RecipeError(f"The studio needs starlette and uvicorn: {HOW_TO_GET}") from error
+    return uvicorn.Server(
+        uvicorn.Config(
+            studio.app,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_level="critical",
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=128,
+            h11_max_incomplete_event_size=LONGEST + 8_192,
+            timeout_keep_alive=15,
+            timeout_graceful_shutdown=1,
+        )
+    )
+
+
+def serve(
+    paths: Sequence[Path], *, host: str, port: int, lang: Lang, on_ready: Callable[[str], None] = lambda _address: None
+) -> None:
+    """Serve until interrupted. `on_ready` gets the address once the socket is open."""
+    with bound(host, port) as listening:
+        studio = Studio(paths, lang=lang, host=host)
+        server = server_of(studio)
+        studio.start()
+        name = f"[{host}]" if ":" in host else host
+        on_ready(f"http://{name}:{listening.getsockname()[1]}/")
+        try:
+            server.run(sockets=[listening])
+        finally:
+            studio.stop()
