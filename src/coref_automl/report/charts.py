@@ -26,7 +26,7 @@ STATES = {
 }
 """How a trial ended, in both languages."""
 STATE_COLORS = {"complete": "#1a9a6c", "pruned": "#8a94a6", "failed": "#d1495b"}
-_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 
 
 @cache
@@ -283,7 +283,7 @@ def shares(values: Rows, order: Sequence[str], height: int) -> dict[str, Any]:
     """Shares side by side, one colour per split, splits in the given order. A row: name, split, share."""
     splits = list(dict.fromkeys(value["split"] for value in values))
     return {
-        "$schema": _SCHEMA,
+        "$schema": SCHEMA,
         "width": "container",
         "height": height,
         "data": {"values": values},
@@ -323,4 +323,4 @@ def _value_tooltip(label: str) -> dict[str, Any]:
 
 
 def _spec(rows: Rows, layers: list[dict[str, Any]], *, height: int) -> dict[str, Any]:
-    return {"$schema": _SCHEMA, "width": "container", "height": height, "data": {"values": rows}, "layer": layers}
+    return {"$schema": SCHEMA, "width": "container", "height": height, "data": {"values": rows}, "layer": layers}

@@ -21,8 +21,8 @@ from coref_automl.report.rendering import TEMPLATES, environment, for_script, wo
 from coref_automl.store import fingerprint_files
 
 _HERE = Path(__file__).parent
-COLORS = ("#3f74e8", "#e07a2f", "#1f9d78", "#c2498f", "#8a6fe0", "#b38a00", "#3d9bb5", "#d1495b", "#7b8794", "#6a9a2d")
-"""The report's own, in its order."""
+COLORS = ("#3f74e8", "#e07a2f", "#1f9d78", "#c2498f", "#8a6fe0", "#b38a00", "#3d9bb5", "#6a9a2d")
+"""The report's own, in its order, without red and grey, which mean something."""
 _EMBED = {"defaultStyle": False, "tooltip": {"disableDefaultStyle": True, "theme": "custom"}}
 """Vega's own style elements are not allowed by the policy; studio.css has what they said."""
 LANG = "lang"
@@ -59,6 +59,7 @@ class Pages:
 
     def __init__(self) -> None:
         self._templates = environment(_HERE / "templates")
+        self._templates.globals["zip"] = zip
 
     def page(self, name: str, address: Address, *, title: str, sections: Sequence[Section] = (), **values: Any) -> str:
         """A whole page. `sections` are the report's blocks, shown where the template puts them."""

@@ -19,6 +19,7 @@ from coref_automl.report.page import Cell, Section, Table, estimate_cells, row
 from coref_automl.store import fingerprint, is_done
 from coref_automl.studio.folders import Folders, Found, Run, in_words
 from coref_automl.studio.pages import Address, Pages
+from coref_automl.studio.shelf import set_key
 from coref_automl.training.watch import RunStatus, RunWatch
 
 _COLUMNS = (PRIMARY, "real1", "lambada_top1", "real_far1_strict", "gold_word", "score")
@@ -171,11 +172,6 @@ def _tables(folders: Folders, found: Found, say: Say) -> list[tuple[Section, str
             lines = tuple(row(run.key, *_result(folders, run, say)) for run in runs)
             out.append((Section(kind, title, (Table(head, lines),)), ""))
     return out
-
-
-def set_key(items: str, scorer: str) -> str:
-    """What addresses call a set of items scored by one version of the scorer."""
-    return f"{items[:12]}.{scorer}"
 
 
 def _evaluations(members: Sequence[StoredEvaluation], say: Say, mark: str) -> Section:

@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from coref_automl.errors import CorefError, RecipeError
 from coref_automl.report.language import Lang
+from coref_automl.studio.compare_page import ComparePage
+from coref_automl.studio.export import Export
 from coref_automl.studio.folders import Folders, in_words
+from coref_automl.studio.items_page import ItemsPage
 from coref_automl.studio.pages import Address, Pages, static_file
+from coref_automl.studio.play_page import PlayPage, progress
+from coref_automl.studio.player import Player
 from coref_automl.studio.runs_page import RunsPage, changed
 from coref_automl.studio.safety import LONGEST, App, Guard
+from coref_automl.studio.shelf import Pending, Shelf
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -33,7 +39,13 @@ class Studio:
         self.folders = Folders(paths)
         self._pages = Pages()
         self._lang = lang
+        self._shelf = Shelf(self.folders)
         self._runs = RunsPage(self.folders, self._pages)
+        self._compare = ComparePage(self._shelf, self._pages)
+        self._items = ItemsPage(self._shelf, self._pages)
+        self._play = PlayPage(self.folders, self._pages)
+        self._player = Player()
+        self._export = Export(self.folders, self._shelf)
         self._live = 0
         self.stopping = False
         self.app: App = Guard(self._routes(), host)
@@ -44,6 +56,9 @@ class Studio:
     def stop(self) -> None:
         self.stopping = True
         self.folders.stop()
+        self._shelf.stop()
+        self._player.stop()
+        self._export.stop()
 
     def _routes(self) -> App:
         from starlette.applications import Starlette
@@ -53,6 +68,12 @@ class Studio:
             routes=[
                 Route("/", self._shown(self._runs.page)),
                 Route("/live", self._follow),
+                Route("/compare", self._shown(self._compare.page)),
+                Route("/items", self._shown(self._items.page)),
+                Route("/item", self._shown(self._items.item)),
+                Route("/export", self._exported),
+                Route("/play", self._shown(self._play.page)),
+                Route("/play/run", self._run),
                 Route("/static/{name}", self._static),
             ],
             exception_handlers={404: self._missing, Exception: self._failed},
@@ -68,12 +89,38 @@ class Studio:
 
         def answer(request: Request) -> Response:
             address = self._address(request)
+            say = address.say
             try:
                 return HTMLResponse(page(address), headers={"cache-control": "no-store"})
+            except Pending:
+                text = say("평가를 읽고 있습니다. 곧 보입니다.", "Reading the evaluations; this page follows.")
+                return self._working(address, text)
             except (CorefError, OSError) as error:
                 return self._message(address, in_words(error), 404)
 
         return answer
+
+    def _exported(self, request: Request) -> Response:
+        from starlette.responses import HTMLResponse
+
+        address = self._address(request)
+        say = address.say
+        try:
+            named = {"content-disposition": 'attachment; filename="report.html"', "cache-control": "no-store"}
+            return HTMLResponse(self._export.report(address), headers=named)
+        except Pending:
+            told = say("보고서를 만들고 있습니다. 다 되면 내려받기가 시작됩니다.", "Making the report; its download will start.")
+            return self._working(address, told)
+        except (CorefError, OSError) as error:
+            return self._message(address, in_words(error), 404)
+
+    def _working(self, address: Address, text: str) -> Response:
+        """A page that asks again until what it waits for is there."""
+        from starlette.responses import HTMLResponse
+
+        title = address.say("잠시만요", "One moment")
+        page = self._pages.page("message.html.j2", address, title=title, text=text, link=None, again=True)
+        return HTMLResponse(page, 202, headers={"cache-control": "no-store"})
 
     def _message(self, address: Address, text: str, status: int) -> Response:
         from starlette.responses import HTMLResponse
@@ -116,13 +163,46 @@ class Studio:
                 while not self.stopping:
                     now = await run_in_threadpool(self._runs.parts, address)
                     parts = changed(shown, now)
-                    yield f"event: parts\ndata: {json.dumps(parts, ensure_ascii=False)}\n\n" if parts else ": still here\n\n"
+                    yield _event("parts", parts) if parts else ": still here\n\n"
                     shown = now
                     await asyncio.sleep(_STEP)
             finally:
                 self._live -= 1
 
         return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+    async def _run(self, request: Request) -> Response:
+        """Server-sent events: what the models do, then what they say."""
+        from starlette.responses import StreamingResponse
+
+        address, loop = self._address(request), asyncio.get_running_loop()
+        told: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+
+        def tell(word: str, value: Any) -> None:
+            loop.call_soon_threadsafe(told.put_nowait, (word, value))
+
+        async def events() -> AsyncIterator[str]:
+            try:
+                job = self._play.job(address)
+                self._player.ask(job, tell)
+            except CorefError as error:
+                yield _event("failed", str(error))
+                return
+            while True:
+                word, value = await told.get()
+                if word == "failed":
+                    yield _event("failed", value)
+                    return
+                if word == "done":
+                    yield _event("answer", self._play.answer(job.kind, value, address))
+                    return
+                yield _event("progress", progress(word, value, address.say))
+
+        return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+def _event(name: str, value: Any) -> str:
+    return f"event: {name}\ndata: {json.dumps(value, ensure_ascii=False)}\n\n"
 
 
 def bound(host: str, port: int) -> socket.socket:

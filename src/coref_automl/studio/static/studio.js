@@ -44,8 +44,53 @@
     });
   }
 
+  // What is folded is fetched when it is opened.
+  function folded() {
+    document.querySelectorAll("details[data-load]").forEach(function (details) {
+      details.addEventListener("toggle", function () {
+        const place = details.querySelector("div");
+        if (!details.open || place.childElementCount) return;
+        fetch(details.dataset.load).then(function (answer) { return answer.text(); }).then(function (html) { place.replaceChildren(fragment(html)); });
+      });
+    });
+  }
+
+  // The Play page: what the models say comes as events; the last one ends it.
+  function play(place) {
+    const events = new EventSource(place.dataset.run);
+    function say(name, text) {
+      const line = document.createElement("p");
+      line.className = name;
+      line.textContent = text;
+      place.replaceChildren(line);
+    }
+    events.addEventListener("progress", function (event) { say("quiet", JSON.parse(event.data)); });
+    events.addEventListener("failed", function (event) { events.close(); say("failed", JSON.parse(event.data)); });
+    events.addEventListener("answer", function (event) { events.close(); place.replaceChildren(fragment(JSON.parse(event.data))); });
+    events.addEventListener("error", function () { events.close(); });
+  }
+
+  // A selection in the text becomes an entity, with its place.
+  function taking() {
+    document.querySelectorAll("button[data-take]").forEach(function (button) {
+      button.addEventListener("click", function () {
+        const text = byId("text"), role = button.dataset.take;
+        const chosen = text.value.slice(text.selectionStart, text.selectionEnd);
+        if (!chosen.trim()) return;
+        byId(role).value = chosen.trim();
+        byId(role + "_start").value = Array.from(text.value.slice(0, text.selectionStart + chosen.indexOf(chosen.trim()))).length;
+      });
+    });
+    ["subject", "object"].forEach(function (role) {
+      if (byId(role)) byId(role).addEventListener("input", function () { byId(role + "_start").value = ""; });
+    });
+  }
+
   document.addEventListener("DOMContentLoaded", function () {
     forms();
+    folded();
+    taking();
+    if (byId("answer") && byId("answer").dataset.run) play(byId("answer"));
     if (byId("live")) follow(byId("live"));
   });
 })();
