@@ -126,7 +126,7 @@ main()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.journey
 def test_scoring_may_take_longer_than_the_processes_wait_for_each_other(tmp_path: Path) -> None:
     """Collectives give up after 8 seconds here, and scoring the checkpoint takes 12."""
     freeze_tiny(tmp_path / "set")
