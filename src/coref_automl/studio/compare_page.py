@@ -13,7 +13,7 @@ from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.studio.pages import COLORS, Address, Pages
 from coref_automl.studio.pair import Shown, Side, compare
-from coref_automl.studio.shelf import Board, Gone, Members, Pending, Shelf
+from coref_automl.studio.shelf import Board, Members, Pending, Shelf, not_here
 
 METHOD = "method:"
 
@@ -50,6 +50,7 @@ class ComparePage:
             metric=shown.metric,
             metrics=[(name, METRICS[name].label) for name in shown.metrics],
             shown=shown,
+            asked=METRICS.get(shown.metric),
         )
 
     def _members(self, address: Address) -> Members:
@@ -82,7 +83,7 @@ class ComparePage:
         if key.startswith(METHOD):
             if key not in methods:
                 if methods:
-                    raise Gone(f"No method {key.removeprefix(METHOD)[:80]!r} among these runs.")
+                    raise not_here(key)
                 return None
             arm = methods[key]
             ends = tuple(last(entries) for entries in arm.runs.values())
@@ -90,7 +91,7 @@ class ComparePage:
         if not key:
             key = default_side(board, name)
         if key not in board.entries:
-            raise Gone(f"{key[:200]} is not, or no longer, under the given folders.")
+            raise not_here(key)
         entry = board.entries[key]
         return Side(key, entry.name, (entry,), colors[entry.run])
 

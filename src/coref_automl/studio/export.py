@@ -17,7 +17,7 @@ from coref_automl.report.rendering import render_html
 from coref_automl.report.subject import read_subject
 from coref_automl.studio.folders import Folders
 from coref_automl.studio.pages import Address
-from coref_automl.studio.shelf import Gone, Members, Shelf
+from coref_automl.studio.shelf import Members, Shelf, not_here
 
 
 class Export:
@@ -30,7 +30,7 @@ class Export:
         chosen = self._shelf.members(address.get("set"))
         keys = list(dict.fromkeys(key for name in ("a", "b") if (key := address.get(name)) in chosen.stored))
         if not keys and (address.get("a") or address.get("b")):
-            raise Gone("A report is made of checkpoints; these are not, or no longer, under the given folders.")
+            raise not_here(address.get("a") or address.get("b"))
         if keys:
             stored = {key: chosen.stored[key] for key in keys}
             sets = [Members(chosen.mark, chosen.items, chosen.scorer, stored)]

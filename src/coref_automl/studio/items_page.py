@@ -21,7 +21,7 @@ from coref_automl.report.rendering import words
 from coref_automl.studio.compare_page import METHOD, default_side
 from coref_automl.studio.pages import Address, Pages
 from coref_automl.studio.pair import in_order
-from coref_automl.studio.shelf import ARCHIVED, OUTSIDE, Board, Gone, Shelf
+from coref_automl.studio.shelf import ARCHIVED, OUTSIDE, Board, Shelf, not_here
 
 Mask = NDArray[np.bool_]
 RULES = ("strict", "lenient", "word")
@@ -98,7 +98,7 @@ class ItemsPage:
         board = self._shelf.board(members)
         row = board.group.items.index.get(address.get("id"))
         if row is None:
-            raise Gone(f"No item {address.get('id')[:80]} in this set.")
+            raise not_here(address.get("id"))
         rule = address.get("rule")
         rule = rule if rule in RULES else RULES[0]
         card = _card(board, row, list(board.entries), rule, say, whole=True)
@@ -119,7 +119,7 @@ def _model(address: Address, name: str, board: Board) -> str:
     if not key or key.startswith(METHOD):
         return default_side(board, name)
     if key not in board.entries:
-        raise Gone(f"{key[:200]} is not, or no longer, under the given folders.")
+        raise not_here(key)
     return key
 
 

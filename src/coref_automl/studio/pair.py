@@ -281,13 +281,13 @@ def _points(group: Group, study: Study | None, side: Side, metric: str) -> chart
 
 def _counts(group: Group, a: Side, b: Side, metric: str, say: Say) -> tuple[tuple[str, str, int], ...]:
     """How many items only A, only B, both and neither get right: the name of the filter, its words, the count."""
-    if len(a.entries) != 1 or len(b.entries) != 1 or METRICS[metric].parts:
-        return ()
     part = METRICS[metric]
+    if len(a.entries) != 1 or len(b.entries) != 1 or part.parts or part.at != 1:
+        return ()
     rows = group.items.facts["task"] == part.task
     one, other = (side.entries[0].ranks[part.rule][rows] for side in (a, b))
     run = (one != NOT_RUN) & (other != NOT_RUN)
-    hit = [(ranks[run] > 0) & (ranks[run] <= part.at) for ranks in (one, other)]
+    hit = [ranks[run] == 1 for ranks in (one, other)]
     told = {
         "a-not-b": (say("A만 맞음", "only A right"), hit[0] & ~hit[1]),
         "b-not-a": (say("B만 맞음", "only B right"), ~hit[0] & hit[1]),

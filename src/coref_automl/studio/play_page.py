@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 from markupsafe import Markup, escape
 
-from coref_automl.coreference.show import chain_lines, written
+from coref_automl.coreference.show import written
 from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError
 from coref_automl.models.model_files import BUNDLED
@@ -20,7 +20,7 @@ from coref_automl.report.language import Say
 from coref_automl.studio.folders import Folders
 from coref_automl.studio.pages import Address, Pages
 from coref_automl.studio.player import Job, Kind
-from coref_automl.studio.shelf import Gone
+from coref_automl.studio.shelf import not_here
 
 CHAINS = "bundled:ko-mini-coref"
 """The bundled coreference model; the room that owns the name imports torch, which the server does without."""
@@ -78,7 +78,7 @@ class PlayPage:
         keys = list(dict.fromkeys(key for slot in slots if (key := address.get(slot)))) or list(models)[:1]
         for key in keys:
             if key not in models:
-                raise Gone(f"{key[:200]} is not, or no longer, under the given folders.")
+                raise not_here(key)
         if not keys:
             raise InputError(
                 address.say("주어진 폴더에 이런 모델이 없습니다.", "There is no such model under the given folders.")
@@ -114,7 +114,8 @@ class PlayPage:
         """What the models said, as HTML."""
         if kind == "chains":
             text, chains = value["text"], value["chains"]
-            value = {**value, "html": in_classes(text, chains), "lines": chain_lines(text, chains, colour=False)}
+            lines = [", ".join(dict.fromkeys(text[start:end] for start, end in chain)) for chain in chains]
+            value = {**value, "html": in_classes(text, chains), "lines": zip(lines, map(len, chains), strict=True)}
         if kind == "relation":
             spans = [[(value[role]["start"], value[role]["end"])] for role in ("subject", "object")]
             value = {**value, "html": in_classes(value["sentence"], spans)}

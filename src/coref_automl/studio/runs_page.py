@@ -58,7 +58,7 @@ class Card:
     done: float = 0.0
     loss: str = ""
     ends: tuple[str, str] = ("", "")
-    scores: tuple[tuple[str, str, float, float, float], ...] = ()
+    scores: tuple[tuple[str, Cell], ...] = ()
     metric: str = ""
     note: str = ""
 
@@ -104,9 +104,7 @@ class RunsPage:
         }[status.state]
         left = status.left if status.state == "training" else None
         done = 1.0 if status.state == "finished" else _share(status.seconds, status.left)
-        scores = tuple(
-            (checkpoint, percent(value), value.low, value.value, value.high) for checkpoint, value in watch.scores.items()
-        )
+        scores = tuple(zip(watch.scores, estimate_cells(list(watch.scores.values())), strict=True))
         return Card(
             mark,
             run.key,
@@ -119,7 +117,7 @@ class RunsPage:
             ends=(f"{watch.curve[0][1]:.2f}", f"{watch.curve[-1][1]:.2f}") if watch.curve else ("", ""),
             scores=scores,
             metric=METRICS[watch.metric].label if watch.metric in METRICS else watch.metric,
-            note=status.last_note,
+            note="" if watch.scores else status.last_note,
         )
 
 

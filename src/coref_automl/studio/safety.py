@@ -18,6 +18,7 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 LONGEST = 60_000
 """Bytes of an address: a pasted text of 4,000 Korean characters is 36,000."""
+_HEADERS = 16_000
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -71,6 +72,8 @@ class Guard:
             return 421, "This address is not one the studio was started under; open the one it printed."
         if scope["method"] not in ("GET", "HEAD"):
             return 405, "The studio only reads: GET and HEAD."
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > _HEADERS:
+            return 431, f"The headers of a request have at most {_HEADERS:,} bytes."
         if len(scope["raw_path"] or b"") + len(scope["query_string"]) > LONGEST:
             return 414, f"An address has at most {LONGEST:,} bytes; paste a shorter text."
         if named.get("content-length", ["0"]) != ["0"] or "transfer-encoding" in named:

@@ -20,7 +20,7 @@ from coref_automl.studio.play_page import PlayPage, progress
 from coref_automl.studio.player import Player
 from coref_automl.studio.runs_page import RunsPage, changed
 from coref_automl.studio.safety import LONGEST, App, Guard
-from coref_automl.studio.shelf import Pending, Shelf
+from coref_automl.studio.shelf import Gone, Pending, Shelf
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -96,7 +96,7 @@ class Studio:
                 text = say("평가를 읽고 있습니다. 곧 보입니다.", "Reading the evaluations; this page follows.")
                 return self._working(address, text)
             except (CorefError, OSError) as error:
-                return self._message(address, in_words(error), 404)
+                return self._message(address, _told(error, address), 404)
 
         return answer
 
@@ -112,7 +112,7 @@ class Studio:
             told = say("보고서를 만들고 있습니다. 다 되면 내려받기가 시작됩니다.", "Making the report; its download will start.")
             return self._working(address, told)
         except (CorefError, OSError) as error:
-            return self._message(address, in_words(error), 404)
+            return self._message(address, _told(error, address), 404)
 
     def _working(self, address: Address, text: str) -> Response:
         """A page that asks again until what it waits for is there."""
@@ -186,7 +186,7 @@ class Studio:
                 job = self._play.job(address)
                 self._player.ask(job, tell)
             except CorefError as error:
-                yield _event("failed", str(error))
+                yield _event("failed", _told(error, address))
                 return
             while True:
                 word, value = await told.get()
@@ -199,6 +199,10 @@ class Studio:
                 yield _event("progress", progress(word, value, address.say))
 
         return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+def _told(error: CorefError | OSError, address: Address) -> str:
+    return address.say(error.ko, str(error)) if isinstance(error, Gone) else in_words(error)
 
 
 def _event(name: str, value: Any) -> str:

@@ -40,7 +40,19 @@ class Pending(Exception):
 
 
 class Gone(InputError):
-    """An address names what is not, or no longer, under the folders."""
+    """An address names what is not, or no longer, under the folders. A page says so, in its language."""
+
+    def __init__(self, ko: str, en: str) -> None:
+        super().__init__(en)
+        self.ko = ko
+
+
+def not_here(key: str) -> Gone:
+    shown = key[:200]
+    return Gone(
+        f"{shown}: 주어진 폴더에 없습니다. 옮겨졌거나 지워졌을 수 있습니다.",
+        f"{shown} is not, or no longer, under the given folders.",
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,11 +149,14 @@ class Shelf:
         """A set by its mark; the largest one without."""
         sets = self.sets()
         if not sets:
-            raise Gone("No finished evaluation under the given folders yet; run: coref-automl evaluate RUN")
+            raise Gone(
+                "주어진 폴더에 아직 끝난 평가가 없습니다. 실행하세요: coref-automl evaluate RUN",
+                "No finished evaluation under the given folders yet; run: coref-automl evaluate RUN",
+            )
         if not mark:
             return next(iter(sets.values()))
         if mark not in sets:
-            raise Gone(f"No evaluations on the set {mark[:40]} under the given folders; they may have been moved or removed.")
+            raise not_here(mark)
         return sets[mark]
 
     def board(self, members: Members) -> Board:
