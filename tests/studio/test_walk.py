@@ -15,7 +15,7 @@ from tests.browser import console, opened, until
 from tests.studio.conftest import RUN, Visitor, serving
 
 pytest.importorskip("vl_convert", reason="the report extra is not installed")
-READY = "return !document.querySelector('meta[http-equiv=refresh]') && document.documentElement.dataset.drawn === 'yes'"
+READY = "return !document.getElementById('wait') && document.documentElement.dataset.drawn === 'yes'"
 CHOOSE = (
     "const one = document.querySelector(arguments[0]); one.value = arguments[1];"
     "one.dispatchEvent(new Event('change', {bubbles: true}))"

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from coref_automl.comparison.arms import Arm, arms, last
-from coref_automl.comparison.groups import choose_metric
 from coref_automl.comparison.recommendation import MARGIN
 from coref_automl.comparison.study import Study, study_of
 from coref_automl.errors import ComparisonError
@@ -89,7 +88,7 @@ class ComparePage:
             ends = tuple(last(entries) for entries in arm.runs.values())
             return Side(key, arm.name, ends, colors[ends[0].run], arm)
         if not key:
-            key = default_side(board, name)
+            key = board.usual[name == "b"]
         if key not in board.entries:
             raise not_here(key)
         entry = board.entries[key]
@@ -100,15 +99,6 @@ class ComparePage:
         wanted, say = address.get("metric"), address.say
         key = ("compare", members.mark, members.state, a.key, b.key, wanted, say.lang)
         return self._shelf.made(key, lambda: compare(board, study, a, b, wanted, say))
-
-
-def default_side(board: Board, name: str) -> str:
-    """B is the first (a base model, where there is one), A the highest of the others on the first metric they have."""
-    keys = list(board.entries)
-    if name == "b" or len(keys) == 1:
-        return keys[0]
-    metric = choose_metric(board.group, None)[0] if board.metrics else ""
-    return max(keys[1:], key=lambda key: value.value if (value := board.entries[key].evaluation.estimates.get(metric)) else -1.0)
 
 
 def _different_sets(one: Members, other: Members) -> tuple[str, str]:

@@ -39,7 +39,7 @@ class Export:
             sets = [chosen, *(one for mark, one in self._shelf.sets().items() if mark != chosen.mark)]
             paths = [str(root) for root in self._folders.roots.values()]
         metric = address.get("metric") or None
-        asked = ("export", tuple(keys), tuple((one.mark, one.state) for one in sets), metric, address.lang)
+        asked = ("export", chosen.mark, chosen.state, tuple(keys), tuple(one.state for one in sets), metric, address.lang)
         if self._worker is None:
             self._worker = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
         return self._shelf.made(asked, partial(write, paths, sets, metric, address.lang), worker=self._worker)

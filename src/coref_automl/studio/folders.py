@@ -96,14 +96,16 @@ class Folders:
                 elif files >= {MANIFEST, DOCUMENTS}:
                     sets[self.once(folder / MANIFEST, _fingerprint)] = folder
                 elif RESULT in files and (ITEMS in files or RANKS in files):
-                    stored = self.once(folder / RESULT, lambda at: open_evaluation(at.parent))
+                    stored = self.once(folder / RESULT, lambda at: self._confined(open_evaluation(at.parent)))
                     if stored is not None:
-                        evaluations[key] = self._confined(stored)
+                        evaluations[key] = stored
                 elif "config.json" in files and has_tokenizer(folder):
                     models[key] = folder
             except (CorefError, OSError) as error:
                 broken.append(in_words(error))
-        self._now = Found(runs, evaluations, models, sets, tuple(broken))
+        found = Found(runs, evaluations, models, sets, tuple(broken))
+        if found != self._now:  # pages keep what they made of it
+            self._now = found
         return self._now
 
     def _watch(self) -> None:
@@ -147,10 +149,10 @@ class Folders:
         found: T = held[1]
         return found
 
-    def _confined(self, stored: StoredEvaluation) -> StoredEvaluation:
+    def _confined(self, stored: StoredEvaluation | None) -> StoredEvaluation | None:
         """Without the place of a set that lies outside the folders; the bundled one may be read."""
-        place = stored.evaluation.evalset_path
-        if not place or self.holds(Path(place)) or Path(place).resolve() == bundled_eval_set().resolve():
+        place = stored.evaluation.evalset_path if stored is not None else ""
+        if stored is None or not place or self.holds(Path(place)) or Path(place).resolve() == bundled_eval_set().resolve():
             return stored
         return replace(stored, evaluation=replace(stored.evaluation, evalset_path=""))
 

@@ -18,7 +18,7 @@ from coref_automl.records import ClozeItem
 from coref_automl.report.explorer import crop
 from coref_automl.report.language import Say
 from coref_automl.report.rendering import words
-from coref_automl.studio.compare_page import METHOD, default_side
+from coref_automl.studio.compare_page import METHOD
 from coref_automl.studio.pages import Address, Pages
 from coref_automl.studio.pair import in_order
 from coref_automl.studio.shelf import ARCHIVED, OUTSIDE, Board, Shelf, not_here
@@ -117,7 +117,7 @@ class ItemsPage:
 def _model(address: Address, name: str, board: Board) -> str:
     key = address.get(name)
     if not key or key.startswith(METHOD):
-        return default_side(board, name)
+        return board.usual[name == "b"]
     if key not in board.entries:
         raise not_here(key)
     return key

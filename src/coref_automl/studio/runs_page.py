@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,8 @@ class RunsPage:
     def __init__(self, folders: Folders, pages: Pages) -> None:
         self._folders, self._pages = folders, pages
         self._watches: dict[Path, RunWatch] = {}
+        self._rest: dict[str, tuple[Any, str]] = {}
+        self._lock = threading.Lock()
 
     def page(self, address: Address) -> str:
         say, found = address.say, self._folders.now()
@@ -79,21 +82,25 @@ class RunsPage:
         found = self._folders.now()
         cards = [self.card(run, address.say) for run in found.runs.values() if run.kind == "training"]
         shown = {card.id: self._pages.part("training.html.j2", address, card=card) for card in cards}
-        rest = self._pages.part(
-            "found.html.j2",
-            address,
-            sections=_tables(self._folders, found, address.say),
-            broken=found.broken,
-            empty=not (found.runs or found.evaluations),
-            roots=[str(root) for root in self._folders.roots.values()],
-        )
-        return {**shown, "found": rest}
+        sections = _tables(self._folders, found, address.say)
+        if self._rest.get(address.lang, ((), ""))[0] != (sections, found.broken):
+            rest = self._pages.part(
+                "found.html.j2",
+                address,
+                sections=sections,
+                broken=found.broken,
+                empty=not (found.runs or found.evaluations),
+                roots=[str(root) for root in self._folders.roots.values()],
+            )
+            self._rest[address.lang] = ((sections, found.broken), rest)
+        return {**shown, "found": self._rest[address.lang][1]}
 
     def card(self, run: Run, say: Say) -> Card:
         name, mark = run.key, f"run-{fingerprint(run.key)[:12]}"
         watch = self._watches.setdefault(run.folder, RunWatch(run.folder))
         try:
-            status = watch.status()
+            with self._lock:  # two pages that follow one run would read its events twice
+                status = watch.status()
         except (CorefError, OSError) as error:
             return Card(mark, run.key, name, "silent", say("읽을 수 없음", "unreadable"), note=in_words(error))
         told = {

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -220,10 +221,8 @@ def bound(host: str, port: int) -> socket.socket:
 
 def server_of(studio: Studio) -> Any:
     """A uvicorn server for the studio: HTTP/1.1 only, bounded requests, no log."""
-    try:
-        import uvicorn
-    except ImportError as error:
-        raise RecipeError(f"The studio needs starlette and uvicorn: {HOW_TO_GET}") from error
+    import uvicorn
+
     return uvicorn.Server(
         uvicorn.Config(
             studio.app,
@@ -246,6 +245,8 @@ def serve(
     paths: Sequence[Path], *, host: str, port: int, lang: Lang, on_ready: Callable[[str], None] = lambda _address: None
 ) -> None:
     """Serve until interrupted. `on_ready` gets the address once the socket is open."""
+    if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
+        raise RecipeError(f"The studio needs {' and '.join(missing)}; run: {HOW_TO_GET}")
     with bound(host, port) as listening:
         studio = Studio(paths, lang=lang, host=host)
         server = server_of(studio)

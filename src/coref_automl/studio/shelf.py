@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.groups import drop_replaced_weights, group_of, keep_one_dtype, keyed, rename_bases
+from coref_automl.comparison.groups import choose_metric, drop_replaced_weights, group_of, keep_one_dtype, keyed, rename_bases
 from coref_automl.comparison.scores import Entry, Group
-from coref_automl.errors import CorefError, InputError
+from coref_automl.errors import ComparisonError, CorefError, InputError
 from coref_automl.evaluation.columns import holds_text, read_columns
 from coref_automl.evaluation.evalset import EvalSet, find_set
 from coref_automl.evaluation.metrics import bucket
@@ -29,8 +29,11 @@ from coref_automl.studio.folders import Folders, Found
 from coref_automl.studio.pages import COLORS
 
 T = TypeVar("T")
-_KEPT = 48
-"""Boards and results of comparisons that are kept."""
+Key = tuple[Any, ...]
+_KEPT, _BOARDS = 48, 4
+"""Results that are kept, and the sets that are kept in memory."""
+_WAIT = 0.05
+"""Seconds that a page waits before it says that something is being made."""
 TOP = 5
 ARCHIVED, OUTSIDE = "archived", "outside"
 
@@ -86,6 +89,7 @@ class Board:
     """The evaluations of one set by key, their group, their words, and the passages. `ids` and `answers` are the items'.
 
     `metrics` were run by all of them; `colors` are those of runs and of models outside a run; `buckets` are the items' distances.
+    `usual` are the keys of A and B where an address names none.
     """
 
     mark: str
@@ -99,6 +103,7 @@ class Board:
     metrics: tuple[str, ...]
     colors: Mapping[str, str]
     buckets: NDArray[np.str_]
+    usual: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +126,8 @@ class Shelf:
 
     def __init__(self, folders: Folders) -> None:
         self._folders = folders
-        self._made: OrderedDict[Hashable, Future[Any]] = OrderedDict()
-        self._boards: dict[str, Board] = {}
+        self._made: OrderedDict[Key, Future[Any]] = OrderedDict()
+        self._boards: OrderedDict[str, Board] = OrderedDict()
         self._sets: tuple[Found | None, dict[str, Members]] = (None, {})
         self._lock = threading.Lock()
         self._worker = ThreadPoolExecutor(1, "studio-shelf")
@@ -161,17 +166,23 @@ class Shelf:
 
     def board(self, members: Members) -> Board:
         """The loaded set; the one from before while a new checkpoint is read."""
+        mark = members.mark
         try:
-            board = self.made(("board", members.mark, members.state), lambda: load(members, self._folders.now().sets))
+            board = self.made(("board", mark, members.state), lambda: load(members, self._folders.now().sets))
         except Pending:
-            if members.mark not in self._boards:
+            if mark not in self._boards:
                 raise
-            return self._boards[members.mark]
-        self._boards[members.mark] = board
+            return self._boards[mark]
+        with self._lock:
+            self._boards[mark] = board
+            self._boards.move_to_end(mark)
+            left = self._boards.popitem(last=False)[0] if len(self._boards) > _BOARDS else ""
+            for key in [key for key in self._made if key[1] == left or (key[1] == mark and key[2] != members.state)]:
+                del self._made[key]  # of a board that is no longer kept
         return board
 
-    def made(self, key: Hashable, make: Callable[[], T], *, worker: Executor | None = None) -> T:
-        """What `make` gives, computed once in the background; Pending until then."""
+    def made(self, key: Key, make: Callable[[], T], *, worker: Executor | None = None) -> T:
+        """What `make` gives, computed once in the background; Pending until then. A key begins: a word, a mark, a state."""
         with self._lock:
             held = self._made.get(key)
             if held is None:
@@ -179,12 +190,14 @@ class Shelf:
                 while len(self._made) > _KEPT:
                     self._made.popitem(last=False)
             self._made.move_to_end(key)
-        if not held.done():
-            raise Pending
-        if isinstance(held.exception(), CorefError | OSError):
+        try:
+            result: T = held.result(timeout=_WAIT)
+        except TimeoutError:
+            raise Pending from None
+        except (CorefError, OSError):
             with self._lock:
                 self._made.pop(key, None)  # what was broken may be mended
-        result: T = held.result()
+            raise
         return result
 
     def stop(self) -> None:
@@ -219,6 +232,7 @@ def load(members: Members, sets: Mapping[str, Path]) -> Board:
         tuple(group.metrics()),
         _colors(group),
         np.array([bucket(int(value)) for value in group.items.facts["distance"]]),
+        _usual(group, order),
     )
 
 
@@ -254,6 +268,17 @@ def _passages(group: Group, sets: Mapping[str, Path]) -> Passages:
     order = {name: number for number, name in enumerate(held.documents)}
     numbers = [order[items[one].document] if one in items else -1 for one in group.items.index]
     return Passages(tuple(held.documents.values()), items, np.array(numbers, np.int32))
+
+
+def _usual(group: Group, entries: Mapping[str, Entry]) -> tuple[str, str]:
+    """B is the first (a base model, where there is one), A the highest of the others on the usual metric."""
+    keys = list(entries)
+    try:
+        metric = choose_metric(group, None)[0]
+    except ComparisonError:
+        metric = ""
+    values = {key: entry.evaluation.estimates.get(metric) for key, entry in entries.items()}
+    return max(keys[1:] or keys, key=lambda key: one.value if (one := values[key]) else -1.0), keys[0]
 
 
 def _colors(group: Group) -> dict[str, str]:

@@ -86,10 +86,19 @@
     });
   }
 
+  // What is being made is asked for again until it is there.
+  function wait() {
+    fetch(location.href).then(function (answer) {
+      if (answer.status === 202) setTimeout(wait, 200);
+      else location.replace(location.href);
+    }, function () { setTimeout(wait, 2000); });
+  }
+
   document.addEventListener("DOMContentLoaded", function () {
     forms();
     folded();
     taking();
+    if (byId("wait")) wait();
     if (byId("answer") && byId("answer").dataset.run) play(byId("answer"));
     if (byId("live")) follow(byId("live"));
   });
