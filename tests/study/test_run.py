@@ -68,7 +68,7 @@ def test_a_seed_whose_loss_becomes_nan_is_named_and_the_others_are_judged(recipe
     assert not result.broken
     assert result.finished["evaluate"] == 6
     told = str(result.arms[1])
-    assert told.startswith("entity 64: 2 of 3 seeds (seed 1: train entity-64-s1: The loss is")
+    assert told.startswith("entity 64: 2 of 3 seeds (seed 1: train entity-64-s1: The loss of step 1 is NaN")
     assert told in result.lines()
     page = (Path(wanted.out) / "report" / "report.md").read_text("utf-8")
     assert "| entity 64 | mlm 64 |" in page
