@@ -20,7 +20,7 @@ from coref_automl.locks import claimed
 from coref_automl.records import Record
 from coref_automl.report import conclusions, explorer
 from coref_automl.report.csv_page import csv_page
-from coref_automl.report.language import LANGUAGES, Say, percent, points
+from coref_automl.report.language import LANGUAGES, Say, percent, points, tokens
 from coref_automl.report.page import Page, Tile, Tone
 from coref_automl.report.rendering import render_html, render_markdown
 from coref_automl.report.sections import draw_sections
@@ -132,10 +132,10 @@ def _lead(study: Subject) -> str:
 
 
 def _headline(study: Subject) -> str:
-    """The checkpoint to keep; if nothing was chosen among checkpoints, whether adaptation helped."""
+    """The method or checkpoint to use; if nothing was chosen among checkpoints, whether adaptation helped."""
     say, it = study.say, study.recommendation
     if it.judged_on == "confirm" or not it.over_bases:
-        return it.name
+        return it.use.method if it.use.seeds > 1 else it.name
     if any(finding(one) == "better" for one in it.over_bases):
         return say("적응한 모델이 원래 모델보다 낫습니다", "The adapted model beats the base")
     return say("원래 모델보다 낫다고 확인되지 않았습니다", "Not shown to beat the base")
@@ -158,14 +158,12 @@ def _tiles(study: Subject) -> tuple[Tile, ...]:
                 _TONES.get(found, ""),
             )
         )
-    if it.saves:
-        saved = 100 * (1 - study.chosen.tokens / study.best.tokens)
+    if (ahead := it.next_time) is not None and ahead.tokens is not None:
         out.append(
             Tile(
-                say("아낀 학습", "training saved"),
-                f"{saved:.0f}%",
-                say(f"최고 {it.best} 대비", f"against the best, {it.best}"),
-                "good",
+                say("다음 학습량", "next time, train until"),
+                tokens(ahead.tokens),
+                say(f"이번 학습의 {100 * (ahead.share or 0):.0f}%", f"{100 * (ahead.share or 0):.0f}% of this training"),
             )
         )
     if len(it.candidates) > 1:
