@@ -13,7 +13,7 @@ from coref_automl.comparison.coreference_runs import find_coreference
 from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.errors import FolderError
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.store import read_jsonl
+from coref_automl.store import read_json, read_jsonl
 from coref_automl.study.recipe import StudyRecipe
 from coref_automl.study.run import run_study
 from tests.study.conftest import Bench
@@ -46,6 +46,16 @@ def test_a_study_trains_judges_reports_and_archives_and_redoes_nothing(bench: Be
     assert "Does the adaptation carry over to coreference?" in page
     text = next(read_jsonl(bench.home / "evalset" / "documents.jsonl"))["text"]
     assert not [path for path in (out / "archive").rglob("*.json") if text[:20] in path.read_text("utf-8")]
+    outcomes = {
+        one["outcome"]: one for one in read_json(out / "verdicts.json") if (one["a"], one["b"]) == ("entity 64", "mlm 64")
+    }
+    assert set(outcomes) == {
+        "Real@1 strict",
+        "Relation extraction, micro-F1 with 50% of train",
+        "Relation extraction, micro-F1 with 100% of train",
+        "Coreference, CoNLL with gold mentions",
+    }
+    assert all(one["seeds"] == [2, 2] for one in outcomes.values())
     again = InlineLauncher()
     assert run_study(wanted, launcher=again) == result
     assert names(again) == []
@@ -70,8 +80,8 @@ def test_a_seed_whose_loss_becomes_nan_is_named_and_the_others_are_judged(recipe
     told = str(result.arms[1])
     assert told.startswith("entity 64: 2 of 3 seeds (seed 1: train entity-64-s1: The loss of step 1 is NaN")
     assert told in result.lines()
-    page = (Path(wanted.out) / "report" / "report.md").read_text("utf-8")
-    assert "| entity 64 | mlm 64 |" in page
+    (verdict,) = (line for line in result.verdicts if line.startswith("Real@1 strict, entity 64 - mlm 64: "))
+    assert verdict.endswith("(2 and 3 of 3 seeds)")
     again = InlineLauncher()
     assert run_study(wanted, launcher=again) == result
     assert names(again) == []  # it would become NaN again

@@ -19,7 +19,7 @@ from coref_automl.errors import OutOfMemory
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.locks import claimed
 from coref_automl.models.model_files import folder_of, weight_shapes
-from coref_automl.progress import Progress, duration, quiet, spent
+from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Record
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.store import check_folder
@@ -74,7 +74,7 @@ class Budget(Record):
         return [
             f"{self.runs} runs of {self.tokens:,} tokens, {steps} steps on {self.device}; left to do:",
             *table,
-            f"Time: {duration(self.seconds)} one after another{together}. Loading models is not counted.",
+            f"Time: {duration(self.seconds)} one after another{together}; starting processes comes on top.",
             f"Memory: {memory}. Disk: {self.disk:.1f} GB.",
         ]
 
@@ -82,7 +82,6 @@ class Budget(Record):
 def budget(recipe: StudyRecipe, *, progress: Progress | None = None) -> Budget:
     """Open everything that the study names, measure, and add up. A recipe that the study would refuse is refused here."""
     progress = progress or quiet()
-    began = time.monotonic()
     with _opened(recipe, progress) as plan:
         state = State.of(plan)
         found = {kind: _share(plan, state, kind, progress) for kind in KINDS if any(step.kind == kind for step in plan.steps)}
@@ -93,7 +92,7 @@ def budget(recipe: StudyRecipe, *, progress: Progress | None = None) -> Budget:
             runs=len(plan.arms) * len(plan.seeds),
             tokens=work.plan.tokens_after(work.last),
             shares=tuple(share for share, _ in found.values()),
-            gigabytes=round(max(gigabytes for _, gigabytes in found.values()) or spent(began).peak_bytes / 1e9, 2),
+            gigabytes=round(max(peak_gigabytes(), *(gigabytes for _, gigabytes in found.values())), 2),
             disk=round(_disk(plan), 2),
         )
 
@@ -115,7 +114,7 @@ def _share(plan: Plan, state: State, kind: Kind, progress: Progress) -> tuple[Sh
     ended = [outcome.facts for step in steps if step.label in state.done and (outcome := step.outcome(plan.out))]
     if ended:
         mean = sum(float(facts["seconds"]) for facts in ended) / len(ended)
-        source, gigabytes = f"as the {len(ended)} finished took", max(facts["peak_gigabytes"] or 0.0 for facts in ended)
+        source, gigabytes = f"as the {len(ended)} finished took", max(float(facts["peak_gigabytes"] or 0.0) for facts in ended)
         return Share(kind, len(steps), len(left), len(left) * mean, source), gigabytes
     if not left:
         return Share(kind, len(steps), 0, 0.0, ""), 0.0
@@ -178,7 +177,7 @@ def _evaluate(plan: Plan, left: Sequence[Step]) -> _Measured:
     whole = sum(len(EvalSet.open(folder).select()) for folder in plan.sets)
     saves = len(plan.works[plan.arms[0]].saves())
     models = sum(saves if step.run else 1 for step in left)
-    return _Measured(models * whole / speed, f"{speed:,.0f} items/s, {models:,} models, {whole:,} items", peak_gigabytes() or 0.0)
+    return _Measured(models * whole / speed, f"{speed:,.0f} items/s, {models:,} models, {whole:,} items", peak_gigabytes())
 
 
 def _relation(plan: Plan, left: Sequence[Step]) -> _Measured:
@@ -196,7 +195,7 @@ def _relation(plan: Plan, left: Sequence[Step]) -> _Measured:
         recipe = step.recipe
         assert isinstance(recipe, RelationRecipe)
         rows += recipe.seeds * ((recipe.max_rows or total) * recipe.epochs + _FORWARD * plan.rows[1])
-    return _Measured(rows / speed, f"{speed:,.0f} rows/s", peak_gigabytes() or 0.0)
+    return _Measured(rows / speed, f"{speed:,.0f} rows/s", peak_gigabytes())
 
 
 def _coreference(_plan: Plan, left: Sequence[Step]) -> _Measured:

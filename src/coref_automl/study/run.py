@@ -14,10 +14,10 @@ from pathlib import Path
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, duration, quiet
-from coref_automl.store import remove, write_json
+from coref_automl.store import remove, write_json, write_text
 from coref_automl.study.recipe import KINDS, StudyRecipe
 from coref_automl.study.state import Failure, State, StudyResult
-from coref_automl.study.steps import COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan
+from coref_automl.study.steps import BASE, COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 from coref_automl.tuning.trial import Launcher, Running, death, launcher_of, read_outcome
 
@@ -139,16 +139,22 @@ class Runner:
 
 
 def _finish(plan: Plan, result: StudyResult, progress: Progress) -> StudyResult:
-    """Report and archive of what is finished."""
+    """Verdicts, report and archive of what is finished."""
     from coref_automl.comparison.archive import archive
     from coref_automl.report.checkpoint_report import report
+    from coref_automl.study.verdicts import markdown, verdicts
 
     recipe, out = plan.recipe, plan.out
     if not result.finished.get("evaluate"):
         return result
-    progress.note("Writing report and archive")
+    progress.note("Writing verdicts, report and archive")
     paths = [str(folder) for name in (EVALUATIONS, RELATION, COREFERENCE) if (folder := out / name).is_dir()]
+    found = verdicts(plan)
+    write_json(out / "verdicts.json", [one.to_json() for one in found])
+    write_text(out / "verdicts.md", markdown(found))
     items = EvalSet.open(plan.sets[0]).fingerprint
-    made = report(*paths, out=out / "report", metric=recipe.evaluate.metric, lang=recipe.lang, evalset=items, title=recipe.title)
+    metric = recipe.evaluate.metric
+    made = report(*paths, out=out / "report", evalset=items, metric=metric, lang=recipe.lang, title=recipe.title)
     kept = archive(*paths, out=out / "archive")
-    return replace(result, sentence=made.sentence, report=made.page, archive=kept.folder)
+    told = tuple(str(one) for one in found if one.b in (BASE, str(plan.arms[0])))
+    return replace(result, sentence=made.sentence, verdicts=told, report=made.page, archive=kept.folder)

@@ -11,7 +11,7 @@ from typing import Any
 from coref_automl.config import from_mapping
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.evaluation.run import EvaluateRecipe
-from coref_automl.progress import Progress
+from coref_automl.progress import Progress, spent
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.store import DONE, is_done
 from coref_automl.study.recipe import Kind
@@ -27,11 +27,11 @@ def run_step(job: Job) -> dict[str, Any]:
     return {"seconds": round(time.monotonic() - began, 2), "peak_gigabytes": peak_gigabytes(), **facts}
 
 
-def peak_gigabytes() -> float | None:
-    """What this process has asked of its GPU at most; None on a CPU."""
+def peak_gigabytes() -> float:
+    """What this process has asked of its GPU at most, or of the machine's memory."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
-        return None
+        return round(spent(0.0).peak_bytes / 1e9, 2)
     return round(float(torch.cuda.max_memory_reserved()) / 1e9, 2)
 
 
