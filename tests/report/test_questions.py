@@ -15,7 +15,7 @@ import pytest
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.arms import arms, versus
 from coref_automl.comparison.corrections import corrected, corrected_columns
-from coref_automl.comparison.differences import in_words, lost_to_holm
+from coref_automl.comparison.differences import in_words, lost_to_family
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.speaking import CONFIRM, Speaking
 from coref_automl.evaluation.metrics import hits
@@ -520,16 +520,18 @@ def test_a_second_base_is_named_and_does_not_change_the_first_answer(tmp_path: P
     assert re.search(r"LAMBADA@1 strict: Yes \(at 128 tokens \+.*, better; from small at 128 tokens -.*, worse\)", second.answer)
 
 
-def test_a_comparison_that_holm_outdoes_says_so(runs: Path, study: Subject) -> None:
+def test_a_comparison_that_is_lost_among_many_says_so(runs: Path, study: Subject) -> None:
     wide, narrow = Estimate(0.02, 0.001, 0.04, 100), Estimate(0.02, -0.01, 0.05, 100)
-    one = Comparison("a", "b", "real1_strict", wide, 0.03, 0.3, None, 0.05, "", family=10)
-    assert in_words(one) == "no difference shown after Holm's adjustment for 10 comparisons; this set could show 5.0 points"
+    one = Comparison("a", "b", "real1_strict", wide, 0.03, 0.3, None, 0.05, "", family=10, correction="max-t")
+    assert in_words(one) == "no difference shown after the max-T adjustment for 10 comparisons; this set could show 5.0 points"
     assert "비교 10개" in verdict(one, "ko")
-    assert not lost_to_holm(replace(one, difference=narrow, p=0.2))
-    assert not lost_to_holm(replace(one, p_adjusted=0.01))
-    assert not lost_to_holm(replace(one, family=1, p_adjusted=0.06))
-    told = replace(study.recommendation, over_base=one, beaten_base=False)
-    assert "10 were made (Holm)" in recommendation_sentence(told, "en")
+    assert not lost_to_family(replace(one, difference=narrow, p=0.2))
+    assert not lost_to_family(replace(one, p_adjusted=0.01))
+    assert not lost_to_family(replace(one, family=1, p_adjusted=0.06))
+    assert "after Holm's adjustment for 10" in in_words(replace(one, correction="holm"))
+    use = replace(study.recommendation.use, seeds=1, over_base=wide, status="not better than the base")
+    told = replace(study.recommendation, use=use, over_base=one, beaten_base=False)
+    assert "10 were made (max-T)" in recommendation_sentence(told, "en")
     assert "비교를 10개" in recommendation_sentence(told, "ko")
     rows = compare(runs).rows
     assert {line.comparison.family for line in rows if line.comparison} == {len(rows) - 1}

@@ -119,7 +119,7 @@ def differences(rows: Rows, say: Say) -> dict[str, Any]:
     }
     tooltip = [
         *_tooltip(say, "name"),
-        {"field": "p", "title": "p (Holm)", "format": ".4f"},
+        {"field": "p", "title": "p (max-T)", "format": ".4f"},
         {"field": "verdict", "title": say("판정", "verdict")},
     ]
     middle = {"x": x, "y": y, "color": color, "tooltip": tooltip}

@@ -23,9 +23,9 @@ def conclusions(study: Subject, sections: Sequence[Section]) -> Section | None:
         if several:
             base = say("각자의 원래 모델", "the model that each began from")
         told = say(
-            f"체크포인트 {count}개 중 {len(better)}개가 {base}보다 낫다고 보입니다 (Holm, 비교 {count}개).",
+            f"체크포인트 {count}개 중 {len(better)}개가 {base}보다 낫다고 보입니다 (max-T 보정, 비교 {count}개).",
             f"{len(better)} of {count} {'checkpoint is' if count == 1 else 'checkpoints are'} shown better than {base} "
-            f"(Holm over {count}).",
+            f"(max-T over {count}).",
         )
         out.append(told + _chosen_beside(study, better))
     if found := study.matrix():
@@ -109,9 +109,9 @@ def cannot_tell(study: Subject) -> tuple[str, ...]:
         out.append(
             say(
                 f"체크포인트 하나와 {other}의 참된 차이가 {least:.1f}점쯤이면 이 세트가 다섯 번에 네 번 보입니다 (비교 "
-                f"{len(judged)}개, Holm의 가장 엄한 단계). 그보다 작은 차이는 더 자주 놓칩니다.",
+                f"{len(judged)}개에 대한 max-T 보정의 가장 엄한 단계). 그보다 작은 차이는 더 자주 놓칩니다.",
                 f"A true difference of about {least:.1f} points between a checkpoint and {other} is shown four times in five "
-                f"({comparisons}, Holm's hardest step); smaller ones are missed more often.",
+                f"(hardest step of max-T over {comparisons}); smaller ones are missed more often.",
             )
         )
     if alone := one_seed(study):

@@ -21,7 +21,7 @@ from coref_automl.report.language import Say, p_text
 from coref_automl.report.sentences import recommendation_sentence
 
 _ENGLISH = Say("en")
-_TITLES = ("checkpoint", "value %", "95% interval", "difference", "p (Holm)", "verdict")
+_TITLES = ("checkpoint", "value %", "95% interval", "difference", "p (max-T)", "verdict")
 
 
 @dataclass(frozen=True, slots=True)
