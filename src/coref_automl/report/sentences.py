@@ -6,19 +6,24 @@ from coref_automl.comparison.differences import finding, lost_to_holm
 from coref_automl.comparison.recommendation import Recommendation
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
-from coref_automl.report.language import Lang, percent, points, rounded
+from coref_automl.report.language import Lang, Say, percent, points, rounded
 
 
 def verdict(comparison: Comparison, lang: Lang) -> str:
-    """The verdict in words; the record itself has the English ones."""
-    if lang == "en":
-        return comparison.verdict
-    found = finding(comparison)
+    """The verdict in words, with the detectable difference where nothing is shown."""
+    say, found = Say(lang), finding(comparison)
     if found == "not shown":
-        could = f" (이 세트로 보일 수 있는 차이: {100 * comparison.detectable:.1f}점)" if comparison.detectable else ""
-        holm = f", 비교 {comparison.family}개에 대한 Holm 보정 뒤에는" if lost_to_holm(comparison) else ""
-        return f"차이가 보이지 않음{holm}{could}"
-    return {"better": "더 좋음", "worse": "더 나쁨", "same": "모든 문항에서 같음"}[found]
+        limit = f"{100 * comparison.detectable:.1f}" if comparison.detectable else ""
+        could = say(f" (검출 가능 차이 {limit}점)", f"; detectable difference {limit} points") if limit else ""
+        count = comparison.family
+        holm = say(f", 비교 {count}개의 Holm 보정 후", f" after Holm's adjustment for {count} comparisons")
+        return say("유의한 차이 미확인", "no difference shown") + (holm if lost_to_holm(comparison) else "") + could
+    words = {
+        "better": say("더 좋음", "better"),
+        "worse": say("더 나쁨", "worse"),
+        "same": say("모든 문항에서 같음", "the same on every item"),
+    }
+    return words[found]
 
 
 def recommendation_sentence(it: Recommendation, lang: Lang) -> str:
@@ -36,9 +41,9 @@ def ends_against_base(it: Recommendation, lang: Lang) -> str:
     if lang == "ko":
         base = f"원래 모델({it.base})" if it.base else "각자의 원래 모델"
         lead = (
-            f"학습 {count}개 중 {better}개가 {base}보다 나은 것으로 확인되었습니다"
+            f"실행 {count}개 중 {better}개가 {base}보다 나은 것으로 확인되었습니다"
             if better
-            else f"{base}보다 나은 것으로 확인된 학습이 없습니다"
+            else f"{base}보다 나은 것으로 확인된 실행이 없습니다"
         )
         return f"{lead}: {changes}점 (문서 {it.documents:,}개의 문항 {items:,}개 전체, Holm 보정){_could(it, better, lang)}."
     base = f"the base model {it.base}" if it.base else "the model it began from"
@@ -66,8 +71,8 @@ def _highest(it: Recommendation, lang: Lang) -> str:
         return f"{label} {value}."
     if lang == "ko":
         return (
-            f"추천: {it.name}. 선택 쪽 절반에서 가장 높고, 다른 절반에서 {label} {value}입니다. "
-            "학습끼리의 우열은 검정하지 않았습니다."
+            f"추천: {it.name}. 선택용 절반에서 가장 높고, 다른 절반에서 {label} {value}입니다. "
+            "실행 사이의 우열은 검정하지 않았습니다."
         )
     return (
         f"Keep {it.name}: highest on the select half, {label} {value} on the other. The runs are not tested against each other."
@@ -83,13 +88,13 @@ def _choice(it: Recommendation, lang: Lang) -> str:
             return f"{it.name} 하나만 평가되었습니다: {label} {percent(it.value)}."
         if it.saves:
             return (
-                f"추천: {it.name}. 최고인 {it.best} 대비 {margin}점 이내임이 95% 신뢰로 보이는 가장 이른 체크포인트이며, "
+                f"추천: {it.name}. 최고인 {it.best} 대비 {margin}점 이내임이 95% 신뢰수준에서 확인된 가장 이른 체크포인트이며, "
                 f"학습량은 최고의 {100 * ours / best:.0f}%입니다. {label} {percent(it.value)}."
             )
         why = (
-            f"더 이른 것 중 {margin}점 이내임이 보이는 것은 없습니다."
+            f"더 이른 것 중 {margin}점 이내임이 확인된 것은 없습니다."
             if it.settled
-            else f"이 세트는 {margin}점 이내를 가려 학습을 줄이기에는 작습니다."
+            else f"이 세트는 {margin}점 이내인지 판정해 학습을 줄이기에는 작습니다."
         )
         return f"추천: {it.name}, {count}개 중 최고. {label} {percent(it.value)}. {why}"
     if count == 1:
@@ -101,11 +106,12 @@ def _choice(it: Recommendation, lang: Lang) -> str:
         )
     if it.settled:
         return (
-            f"Keep {it.name}, the best of {count}: {label} {percent(it.value)}. No earlier one is surely within {margin} points."
+            f"Keep {it.name}, the best of {count}: {label} {percent(it.value)}. "
+            f"No earlier one is within {margin} points at 95% confidence."
         )
     return (
         f"Keep {it.name}, the best of {count}: {label} {percent(it.value)}. "
-        f"This set is too small to save training: it cannot place any checkpoint surely within {margin} points of the best."
+        f"This set is too small to save training: it places no checkpoint within {margin} points of the best at 95% confidence."
     )
 
 
@@ -115,8 +121,13 @@ def _against_base(it: Recommendation, lang: Lang) -> str:
     change, shown = points(it.over_base.difference), finding(it.over_base)
     if lang == "ko":
         if it.beaten_base is False:
-            return f"다만 어느 체크포인트도 원래 모델({it.base})보다 낫다고 보이지 않습니다 (차이 {change}점{_holm(it, lang)})."
-        known = {"better": "낫다고 보입니다", "worse": "나쁘다고 보입니다"}.get(shown, "다르다고 보이지 않습니다")
+            return (
+                f"다만 어느 체크포인트도 원래 모델({it.base})보다 나은 것이 확인되지 않았습니다 "
+                f"(차이 {change}점{_holm(it, lang)})."
+            )
+        known = {"better": "더 나은 것이 확인되었습니다", "worse": "더 나쁜 것이 확인되었습니다"}.get(
+            shown, "유의한 차이가 확인되지 않았습니다"
+        )
         return f"원래 모델({it.base})보다 {change}점: {known}{_holm(it, lang)}."
     if it.beaten_base is False:
         return f"But nothing here is shown to beat the base model {it.base} (difference {change} points{_holm(it, lang)})."
@@ -130,7 +141,7 @@ def _holm(it: Recommendation, lang: Lang) -> str:
         return ""
     count = it.over_base.family
     if lang == "ko":
-        return f"; 비교를 {count}개 했기 때문이며(Holm), 이것 하나였다면 보였을 것입니다"
+        return f"; 비교를 {count}개 했기 때문이며(Holm 보정), 이것 하나였다면 유의했을 것입니다"
     return f"; it would be if it were the only comparison, but {count} were made (Holm)"
 
 
@@ -144,13 +155,13 @@ def _confirmed(it: Recommendation, lang: Lang) -> str:
             "not confirmed": "확인되지 않음: 더 평가하거나 가장 높은 것을 쓰세요",
             "open": "어긋나지는 않으나 확정하기에는 문서가 적음",
         }
-        return f"선택에 쓰지 않은 절반에서 (최고 - 선택) {change}점: {word[it.confirmation]}."
+        return f"선택에 쓰지 않은 문서에서 (최고 - 선택) {change}점: {word[it.confirmation]}."
     word = {
         "confirmed": "confirmed",
         "not confirmed": "not confirmed: evaluate on more documents, or keep the best",
         "open": "compatible, but too few documents to settle it",
     }
-    return f"On the half that did not choose, best minus it is {change} points: {word[it.confirmation]}."
+    return f"On held-back documents the best leads by {change} points: {word[it.confirmation]}."
 
 
 def _more(it: Recommendation, lang: Lang) -> str:
@@ -159,8 +170,8 @@ def _more(it: Recommendation, lang: Lang) -> str:
     count = f"{rounded(it.more_documents):,}"
     if it.promising == it.name:
         if lang == "ko":
-            return f"{100 * it.margin:g}점 이내를 확신하려면 이런 문서가 선택 쪽에 약 {count}개 더 필요합니다."
+            return f"{100 * it.margin:g}점 이내를 확신하려면 이런 문서가 선택용 절반에 약 {count}개 더 필요합니다."
         return f"To be that sure would take about {count} more documents in the select half."
     if lang == "ko":
-        return f"이런 문서가 선택 쪽에 약 {count}개 더 있으면 더 이른 {it.promising}도 가려 볼 수 있습니다."
+        return f"이런 문서가 선택용 절반에 약 {count}개 더 있으면 더 이른 {it.promising}도 판정할 수 있습니다."
     return f"About {count} more documents in the select half could settle the earlier {it.promising}."

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import interval, rounded
-from coref_automl.report.page import Block, Cell, Section, Table, row
+from coref_automl.report.page import Block, Cell, Points, Section, Table, row
 from coref_automl.report.subject import Subject
 
 
@@ -21,7 +21,7 @@ def draw(study: Subject) -> Section:
     if it.more_documents and it.promising:
         actions.append(
             say(
-                f"평가 문서를 선택 쪽에 약 {rounded(it.more_documents):,}개 더하면 {it.promising}에 대해 더 확실해집니다.",
+                f"선택용 절반에 문서를 약 {rounded(it.more_documents):,}개 더하면 {it.promising}의 판정이 더 확실해집니다.",
                 f"Add about {rounded(it.more_documents):,} documents to the select half to be surer about {it.promising}.",
             )
         )
@@ -41,8 +41,9 @@ def draw(study: Subject) -> Section:
         )
     if not study.relation:
         actions.append(say("고른 체크포인트를 관계 추출로 확인하세요.", "Check the chosen checkpoint on relation extraction."))
-    blocks.append(Table((say("할 일", "action"),), tuple(row(action) for action in actions)))
-    return Section("next", say("다음 할 일", "Next actions"), tuple(blocks))
+    if actions:
+        blocks.append(Points(tuple(actions)))
+    return Section("next", say("다음 할 일", "Next actions"), tuple(blocks), part="next")
 
 
 def _against_target(study: Subject, target: Mapping[str, float]) -> Table:
@@ -63,4 +64,4 @@ def _against_target(study: Subject, target: Mapping[str, float]) -> Table:
             told = Cell(say("구간 안: 아직 알 수 없음", "inside the interval: cannot tell yet"), "quiet")
         lines.append(row(METRICS[name].label, f"{100 * goal:.1f}", interval(estimate), told))
     head = (say("수치", "metric"), say("목표 %", "target %"), study.chosen.name, say("판정", "verdict"))
-    return Table(head, tuple(lines), frozenset({1, 2}))
+    return Table(head, tuple(lines), frozenset({1, 2}), shows="all")

@@ -33,8 +33,8 @@ def draw(study: Subject) -> Section | None:
         trained = tokens(entry.recorded_tokens)
         lines.append(row(Cell(entry.name, tone), trained, kept, bound, percent(value) if value else "–"))
     head = (
-        say("체크포인트", "checkpoint"), say("토큰", "tokens"), say("선택 쪽", "select"),
-        say("최고와의 차이, 많아야 (점)", "behind the best, at most (points)"), say("확인 쪽", "confirm"),
+        say("체크포인트", "checkpoint"), say("토큰", "tokens"), say("선택용 절반", "select"),
+        say("최고와의 차이, 많아야 (점)", "behind the best, at most (points)"), say("확인용 절반", "confirm"),
     )  # fmt: skip
     parts = []
     if it.over_base is not None and it.judged_on == "confirm":
@@ -45,9 +45,12 @@ def draw(study: Subject) -> Section | None:
         change = points(it.best_over_chosen.difference)
         parts.append(say(f"최고 - 선택 {change}", f"best - chosen {change}"))
     elif it.confirmation != "open":
-        parts.append(say("선택한 것이 곧 선택 쪽의 최고", "the chosen one is itself the best on select"))
-    note = say("확인 쪽에서: ", "On confirm: ") + "; ".join(parts) + "." if parts else ""
-    blocks: list[Block] = [Table(head, tuple(lines), frozenset({1, 2, 3, 4})), *([Text(note, "quiet")] if note else [])]
+        parts.append(say("선택한 것이 곧 선택용 절반의 최고", "the chosen one is itself the best on select"))
+    note = say("확인용 절반에서: ", "On confirm: ") + "; ".join(parts) + "." if parts else ""
+    blocks: list[Block] = [
+        Table(head, tuple(lines), frozenset({1, 2, 3, 4}), shows="both"),
+        *([Text(note, "quiet")] if note else []),
+    ]
     if study.coreference:
         blocks.append(Text(outside_check(judge(study.coreference, pretraining_in(study.entries), say), say), "quiet"))
     title = say("어느 체크포인트를 권하며, 확인되었는가?", "Which checkpoint would one keep, and is it confirmed?")
