@@ -76,6 +76,7 @@ def trained(prepared: Shell) -> Shell:
     return shell
 
 
+@pytest.mark.journey
 def test_an_interrupted_run_goes_on_is_evaluated_and_compared(trained: Shell) -> None:
     shell = trained
     shell("coref-automl evaluate runs/entity --eval-set sets/real --seq-len 128 --words none")

@@ -191,6 +191,18 @@ class Group:
         return np.asarray(self.items.facts["task"] == part.task)
 
 
+def runs_of(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+    """Trained checkpoints by run (and window length, if a run was scored at several), in training order."""
+    lengths: dict[str, set[int]] = {}
+    for entry in entries:
+        lengths.setdefault(entry.run, set()).add(entry.evaluation.seq_len)
+    out: dict[str, list[Entry]] = {}
+    for entry in sorted((e for e in entries if e.trained), key=lambda e: e.tokens):
+        several = len(lengths[entry.run]) > 1
+        out.setdefault(f"{entry.run} @{entry.evaluation.seq_len}" if several else entry.run, []).append(entry)
+    return dict(sorted(out.items()))
+
+
 def is_equal_training(one: int, other: int) -> bool:
     """Do two token counts count as equal training?"""
     return abs(one - other) <= EQUAL * max(one, other)

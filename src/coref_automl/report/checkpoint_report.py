@@ -19,8 +19,8 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.locks import claimed
 from coref_automl.records import Record
 from coref_automl.report import explorer, limits
-from coref_automl.report.headline import advice
 from coref_automl.report.csv_page import csv_page
+from coref_automl.report.headline import advice
 from coref_automl.report.language import Say, language
 from coref_automl.report.page import Check, Page, Part, Section
 from coref_automl.report.rendering import render_html, render_markdown

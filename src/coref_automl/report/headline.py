@@ -9,12 +9,14 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from coref_automl.comparison.arms import Arm, arms
+from coref_automl.comparison.advice import Status
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.language import percent, points, rounded
+from coref_automl.report.language import percent, points, rounded, tokens
 from coref_automl.report.page import Badge, Keep, Verdict
 from coref_automl.report.sentences import verdict
 from coref_automl.report.subject import Subject
+
+BADGES: dict[Status, Badge] = {"shown": "shown", "in part": "part", "open": "open", "not better than the base": "not"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,37 +28,43 @@ class Advice:
 
 def advice(study: Subject, against_base: Verdict | None) -> Advice:
     """`against_base` answers whether adapting beats the base; None if no base was evaluated."""
-    say, it = study.say, study.recommendation
-    badge: Badge = {"confirmed": "shown", "open": "open", "not confirmed": "part"}[it.confirmation]  # type: ignore[assignment]
+    say, use = study.say, study.recommendation.use
+    badge = BADGES[use.status]
     if against_base is not None and against_base.badge == "not":
         headline = say("원래 모델보다 나은 것이 확인되지 않았습니다", "Nothing here is shown to beat the base")
-        return Advice(headline, _what_it_takes(study), Keep(it.chosen, "not", _status(study), _tune(study)))
-    method = _method(study)
-    if method is not None:
-        headline = say(f"{method.method} · {method.length:,} 토큰", f"Use {method.method} at {method.length:,} tokens")
+        return Advice(headline, _what_it_takes(study), Keep(use.checkpoint, "not", _status(study), _tune(study)))
+    if use.seeds > 1:
+        headline = say(f"{use.objective} · {use.length:,} 토큰을 쓰세요", f"Use {use.objective} at {use.length:,} tokens")
     elif against_base is not None:
         headline = say("적응한 모델이 원래 모델보다 낫습니다", "The adapted model beats the base")
     else:
-        headline = it.name
-    return Advice(headline, _why(study, against_base), Keep(it.chosen, badge, _status(study), _relation(study)))
+        headline = use.name
+    sentence = f"{_why(study)} {next_time(study)}".strip()
+    return Advice(headline, sentence, Keep(use.checkpoint, badge, _status(study), _relation(study)))
 
 
-def _method(study: Subject) -> Arm | None:
-    """The method and length of the recommended checkpoint, if several seeds stand behind it."""
-    for arm in arms(study):
-        if arm.seeds > 1 and any(study.chosen in entries for entries in arm.runs.values()):
-            return arm
-    return None
+def next_time(study: Subject) -> str:
+    """How long to train next time, in one short sentence; empty if no run has a curve."""
+    say, ahead = study.say, study.recommendation.next_time
+    if ahead is None:
+        return ""
+    if ahead.tokens is None or ahead.share == 1:
+        return say("다음에도 같은 만큼 학습하세요.", "Next time, train as long.")
+    share, until = f"{100 * (ahead.share or 0):.0f}%", tokens(ahead.tokens)
+    return say(
+        f"다음에는 {until} 토큰까지(이번의 {share}) 학습하면 됩니다.",
+        f"Next time, {until} tokens will do ({share} of this training).",
+    )
 
 
-def _why(study: Subject, against_base: Verdict | None) -> str:
+def _why(study: Subject) -> str:
     say, it = study.say, study.recommendation
-    if against_base is None:
-        return f"{METRICS[it.metric].label} {percent(it.value)}."
-    if against_base.estimate is None:
-        return against_base.sentence
-    change, label = f"{against_base.about} {points(against_base.estimate)}", METRICS[it.metric].label
-    return say(f"{label}: {change}점.", f"{label}: {change} points.")
+    label, use = METRICS[it.metric].label, it.use
+    seeds = say(f"시드 {use.seeds}개 평균 ", f"over {use.seeds} seeds") if use.seeds > 1 else ""
+    if use.over_base is None:
+        return say(f"{label} {seeds}{percent(use.value)}.", f"{label} {percent(use.value)} {seeds}".rstrip() + ".")
+    change = points(use.over_base)
+    return say(f"{label}: {seeds}원래 모델 대비 {change}점.", f"{label}: {change} points over the base {seeds}".rstrip() + ".")
 
 
 def _what_it_takes(study: Subject) -> str:
@@ -81,23 +89,16 @@ def _what_it_takes(study: Subject) -> str:
 
 
 def _status(study: Subject) -> str:
-    """The recommended checkpoint in numbers: its value, against the base, against the best."""
+    """The recommended checkpoint in numbers: its value, against the base, against the other methods."""
     say, it = study.say, study.recommendation
     told = [f"{METRICS[it.metric].label} {percent(it.value)}"]
     if it.over_base is not None:
         told.append(
             say("원래 모델과의 차이 ", "over the base ") + f"{points(it.over_base.difference)}, {verdict(it.over_base, say.lang)}"
         )
-    if it.best_over_chosen is not None:
-        words = {
-            "confirmed": say("확인됨", "confirmed"),
-            "not confirmed": say("확인되지 않음", "not confirmed"),
-            "open": say("문서가 적어 미확정", "too few documents to settle"),
-        }
-        told.append(
-            say(f"최고와 {100 * it.margin:g}점 이내: ", f"within {100 * it.margin:g} points of the best: ")
-            + words[it.confirmation]
-        )
+    if it.use.seeds > 1 and (others := len(it.use.better_than) + len(it.use.open_against)):
+        won = len(it.use.better_than)
+        told.append(say(f"다른 방법 {others}개 중 {won}개보다 나음 확인", f"shown better than {won} of {others} other methods"))
     return " · ".join(told)
 
 

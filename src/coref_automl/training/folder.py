@@ -37,7 +37,10 @@ WRITING = ".writing"
 REMOVING = ".removing"
 """Checkpoints that are given up are moved here first: a kill midway leaves no folder that looks whole and has no weights."""
 
-STATES = ("optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state*.pth")
+MENTION_LOSSES = "mention_losses.pt"
+"""What a loss between mentions has learned beside the model."""
+
+STATES = ("optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state*.pth", MENTION_LOSSES)
 """What only a resumption needs; most of a checkpoint's size."""
 
 
@@ -62,6 +65,16 @@ class ClockFacts(TypedDict, total=False):
 def read_clock(checkpoint: Path) -> ClockFacts:
     path = checkpoint / "clock.json"
     return read_stored(path, ClockFacts) if path.is_file() else {}
+
+
+def read_mention_losses(checkpoint: Path) -> dict[str, Any]:
+    import torch
+
+    path = checkpoint / MENTION_LOSSES
+    if not path.is_file():
+        raise FolderError(f"{path} is missing, without which training cannot resume; copy it here again, or remove {checkpoint}.")
+    held: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return held
 
 
 def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any]) -> Path:

@@ -130,10 +130,10 @@ def _try(work: Any, rows: int, steps: int) -> Size:
     import torch
 
     from coref_automl.models.attention import without_cudnn
-    from coref_automl.training.batches import Collator, MaskedRows, expected_share
+    from coref_automl.training.batches import Collator, MaskedRows
     from coref_automl.training.loss import prepare_model
     from coref_automl.training.optimizer import adamw, groups_of
-    from coref_automl.training.setup import load_model, masking_of
+    from coref_automl.training.setup import load_model, masking_of, mention_losses_of
 
     recipe, device = work.recipe, work.device
     cuda = device.startswith("cuda")
@@ -143,10 +143,10 @@ def _try(work: Any, rows: int, steps: int) -> Size:
     model = load_model(replace(work, recipe=recipe), None).model.train()
     if recipe.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    prepare_model(model)
+    prepare_model(model, mention_losses=mention_losses_of(work, model))
     optimizer = adamw(groups_of(model, rate=1e-6, weight_decay=0.01, layer_decay=1.0), fused=cuda)
     masking = masking_of(work, model)
-    source, collate = MaskedRows(work.dataset, masking, 0), Collator(expected_share(work.dataset, masking))
+    source, collate = MaskedRows(work.dataset, masking, 0), Collator.of(work.dataset, masking)
     seconds, tokens = 0.0, 0
     for step in range(steps + 1):
         chosen = (np.arange(rows) + step * rows) % len(work.dataset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.language import interval, rounded
+from coref_automl.report.language import interval, rounded, tokens
 from coref_automl.report.page import Block, Cell, Points, Section, Table, row
 from coref_automl.report.subject import Subject
 
@@ -18,17 +18,18 @@ def draw(study: Subject) -> Section:
         blocks.append(_against_target(study, target))
     actions = []
     it = study.recommendation
-    if it.more_documents and it.promising:
+    if (ahead := it.next_time) is not None and ahead.more_documents:
+        count, point = rounded(ahead.more_documents), tokens(ahead.promising)
         actions.append(
             say(
-                f"선택용 절반에 문서를 약 {rounded(it.more_documents):,}개 더하면 {it.promising}의 판정이 더 확실해집니다.",
-                f"Add about {rounded(it.more_documents):,} documents to the select half to be surer about {it.promising}.",
+                f"선택용 절반에 문서를 약 {count:,}개 더하면 {point} 토큰으로 충분한지 80% 검정력으로 확인됩니다.",
+                f"Add about {count:,} documents to the select half to learn with 80% power whether {point} tokens would do.",
             )
         )
     if len(study.entries) > 1 and any(study.best is entries[-1] for entries in study.runs().values()):
         actions.append(
             say(
-                "최고가 학습의 마지막입니다: 더 학습해 볼 만합니다.",
+                "최고가 실행의 마지막 체크포인트입니다: 더 학습하면 나아질 수 있습니다.",
                 "The best checkpoint is the last of its run: longer training may still help.",
             )
         )

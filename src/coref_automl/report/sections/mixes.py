@@ -81,7 +81,7 @@ def _verdict(judged: Sequence[JudgedPair], study: Subject) -> Verdict:
     text = ", ".join(told)
     badges = {one.badge for one in found.values()}
     firm: Badge = "shown" if _beats_both(judged) else "open" if badges == {"open"} else "part"
-    return replace(main, badge=firm, sentence=f"{text[0].upper()}{text[1:]}.")
+    return replace(main, badge=firm, sentence=f"{say(text, text[0].upper() + text[1:])}.")
 
 
 def _beats_both(judged: Sequence[tuple[tuple[Arm, Arm], Versus]]) -> list[str]:

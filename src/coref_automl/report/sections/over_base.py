@@ -117,16 +117,11 @@ def _chosen_beside(study: Subject, better: Sequence[Entry]) -> str:
     """Why the recommended checkpoint may not be among those shown better; and that this is no verdict about methods."""
     say, name, out = study.say, study.recommendation.name, ""
     if better and study.chosen not in better and study.chosen in study.against_base():
-        why = (
-            say("최고에 가깝고 이르다는", "for coming early and near the best"),
-            say("가장 높다는", "for standing highest there"),
-        )
         judge = ("모든 문서", "that of all documents") if study.group.judging is None else ("확인용 절반", "the confirm half's")
-        reason = why[0] if study.recommendation.saves else why[1]
         out += say(
-            f" 추천된 {name}은 그중에 없습니다. 선택용 절반에서 {reason} 이유로 골랐고, 이 판정은 {judge[0]} 기준입니다.",
-            f" The recommended {name} is not among them: it was chosen on the select half, {reason}, and this verdict is "
-            f"{judge[1]}.",
+            f" 추천된 {name}은 그중에 없습니다. 선택용 절반의 사후 평균으로 골랐고, 이 판정은 {judge[0]} 기준입니다.",
+            f" The recommended {name} is not among them: it was chosen by its posterior mean on the select half, and this "
+            f"verdict is {judge[1]}.",
         )
     if better and one_seed(study):
         out += say(

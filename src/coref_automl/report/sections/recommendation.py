@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from coref_automl.comparison.coreference_methods import pretraining_in
 from coref_automl.report.coreference_verdicts import judge, outside_check
+from coref_automl.report.headline import BADGES, next_time
 from coref_automl.report.language import percent, points, tokens
-from coref_automl.report.page import Block, Cell, Section, Table, Text, Tone, question, row
+from coref_automl.report.page import Block, Cell, Section, Table, Text, Tone, Verdict, question, row
 from coref_automl.report.sentences import recommendation_sentence
 from coref_automl.report.subject import Subject
 from coref_automl.statistics.intervals import composite
@@ -53,5 +54,9 @@ def draw(study: Subject) -> Section | None:
     ]
     if study.coreference:
         blocks.append(Text(outside_check(judge(study.coreference, pretraining_in(study.entries), say), say), "quiet"))
-    title = say("어느 체크포인트를 권하며, 확인되었는가?", "Which checkpoint would one keep, and is it confirmed?")
-    return question("recommended", title, recommendation_sentence(it, say.lang), tuple(blocks), say("추천", "recommendation"))
+    title = say("무엇을 쓰고, 얼마나 학습할 것인가?", "What to use, and how long to train?")
+    use = it.use
+    told = f"{use.method if use.seeds > 1 else use.name}. {next_time(study)}".strip()
+    verdict = Verdict(BADGES[use.status], told, use.over_base, f"{use.method} - {it.base}")
+    answer = recommendation_sentence(it, say.lang)
+    return question("recommended", title, answer, blocks, say("추천", "recommendation"), verdict)
