@@ -87,7 +87,7 @@ class Pages:
 
     def part(self, name: str, address: Address, **values: Any) -> str:
         """A part of a page, to replace what stands in it."""
-        return str(self._templates.get_template(name).render(address=address, say=address.say, **values))
+        return str(self._templates.get_template(name).render(address=address, say=address.say, ui=words(address.say), **values))
 
 
 def _confined(spec: dict[str, Any]) -> dict[str, Any]:

@@ -204,11 +204,11 @@ def _difference(
     columns = group.columns(metric, half=half, entries=(b.entries[0], a.entries[0]), among=among)
     if columns.items < _FEWEST or any(not len(np.asarray(part.values)) for part in columns.parts):
         return None
-    parts = columns.differences(0)
-    value = sum(float(np.asarray(part.values)[:, 1].mean()) for part in parts)
+    parts = columns.differences([1], [0])
+    value = sum(float(np.asarray(part.values).mean()) for part in parts)
     documents = columns.documents
     quantile = t_quantile(0.975, max(1, documents - 1)) if documents < _MANY else _NORMAL
-    reach = quantile * float(standard_error(parts)[1])
+    reach = quantile * float(standard_error(parts)[0])
     return Estimate(value, value - reach, value + reach, columns.items)
 
 
