@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from coref_automl.comparison.archive import KIND as ARCHIVE
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.columns import ITEMS, RANKS
@@ -26,7 +27,8 @@ RUNS = {
     "run": "training",
     "relation run": "relation",
     "coreference run": "coreference",
-    "study": "study",
+    "study": "tuning",
+    "experiment": "experiment",
     "relation grid": "grid",
 }
 """Kinds of folders that hold a run, and the word for each in addresses and styles."""
@@ -136,6 +138,8 @@ class Folders:
                 if any(not (folder / name).is_dir() for name in outside):
                     continue  # a file of this folder lies elsewhere
             inside = [entry.name for entry in held if entry.name not in links and entry.is_dir(follow_symlinks=False)]
+            if kind_of_folder(folder) == "experiment":  # its archive repeats its evaluations
+                inside = [name for name in inside if kind_of_folder(folder / name) != ARCHIVE]
             yield key, folder, {entry.name for entry in held if entry.is_file()}
             waiting += [(f"{key}/{name}", folder / name) for name in sorted(inside, key=natural_order, reverse=True)]
 

@@ -18,13 +18,14 @@ from coref_automl.records import Estimate
 from coref_automl.report.language import Say, percent
 from coref_automl.report.page import Cell, Section, Table, estimate_cells, row
 from coref_automl.store import fingerprint, is_done
-from coref_automl.studio.folders import Folders, Found, Run, in_words
+from coref_automl.studio.folders import RESULTS, Folders, Found, Run, in_words
 from coref_automl.studio.pages import Address, Pages
 from coref_automl.studio.shelf import set_key
 from coref_automl.training.watch import RunStatus, RunWatch
 
 _COLUMNS = (PRIMARY, "real1", "lambada_top1", "real_far1_strict", "gold_word", "score")
 _WIDTH, _HEIGHT = 600, 90
+_FILES = {word: name for name, word in RESULTS.items()}
 
 
 class _Relation(TypedDict, total=False):
@@ -44,6 +45,8 @@ class _Coreference(TypedDict, total=False):
 class _Study(TypedDict, total=False):
     sentence: str
     trials: dict[str, int]
+    steps: dict[str, int]
+    finished: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,8 @@ def _tables(folders: Folders, found: Found, say: Say) -> list[tuple[Section, str
     for kind, title in (
         ("relation", say("관계 추출", "Relation extraction")),
         ("coreference", say("상호참조", "Coreference")),
-        ("study", say("탐색", "Tuning studies")),
+        ("experiment", say("연구", "Studies")),
+        ("tuning", say("탐색", "Tuning studies")),
         ("grid", say("관계 추출 격자", "Relation grids")),
     ):
         runs = [run for run in found.runs.values() if run.kind == kind]
@@ -199,23 +203,26 @@ def _evaluations(members: Sequence[StoredEvaluation], say: Say, mark: str) -> Se
 
 def _result(folders: Folders, run: Run, say: Say) -> tuple[str | Cell, ...]:
     """A run's main number, what it is of, and its state; a run whose result cannot be read says so."""
-    state = say("끝남", "finished") if is_done(run.folder) or run.kind == "relation" else say("진행 중", "going on")
+    finished, going = say("끝남", "finished"), say("진행 중", "going on")
+    path = run.folder / _FILES.get(run.kind, "result.json")
+    if not path.is_file():
+        return Cell("–", "quiet"), "", finished if is_done(run.folder) else going
     try:
-        if run.kind == "relation" and (path := run.folder / "re_results.json").is_file():
+        if run.kind == "relation":
             re: _Relation = folders.once(path, lambda at: read_stored(at, _Relation))
             value = re.get("estimates", {}).get("micro_f1")
-            return f"micro-F1 {percent(value)}" if value else "–", f"{re.get('model', '')} · {re.get('split', '')}", state
-        if run.kind == "coreference" and (path := run.folder / "coref_results.json").is_file():
+            return f"micro-F1 {percent(value)}" if value else "–", f"{re.get('model', '')} · {re.get('split', '')}", finished
+        if run.kind == "coreference":
             coref: _Coreference = folders.once(path, lambda at: read_stored(at, _Coreference))
             value = coref.get("estimates", {}).get("gold", {}).get("conll")
-            return f"CoNLL {percent(value)}" if value else "–", f"{coref.get('model', '')} · {coref.get('split', '')}", state
-        if run.kind == "study" and (path := run.folder / "result.json").is_file():
-            study: _Study = folders.once(path, lambda at: read_stored(at, _Study))
-            trials = ", ".join(f"{count} {name}" for name, count in study.get("trials", {}).items() if count)
-            return study.get("sentence", "–"), trials, state
+            return f"CoNLL {percent(value)}" if value else "–", f"{coref.get('model', '')} · {coref.get('split', '')}", finished
+        study: _Study = folders.once(path, lambda at: read_stored(at, _Study))
+        done, steps = study.get("finished", {}), study.get("steps", {})
+        counted = [f"{count} {name}" for name, count in study.get("trials", {}).items() if count]
+        counted += [f"{name} {done.get(name, 0)}/{count}" for name, count in steps.items()]
+        return study.get("sentence") or "–", ", ".join(counted), finished if done == steps else going
     except (CorefError, OSError) as error:
         return Cell("–", "quiet"), in_words(error), Cell(say("읽을 수 없음", "unreadable"), "bad")
-    return Cell("–", "quiet"), "", say("진행 중", "going on")
 
 
 def changed(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, Any]:
