@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from coref_automl.cli.app import run as command
-from coref_automl.studio import server
 
 
 def test_it_prints_its_address_answers_and_ends_at_ctrl_c(tmp_path: Path) -> None:
@@ -43,5 +42,6 @@ def test_wrong_calls_are_one_sentence(
     assert "speaks ko and en" in said(str(tmp_path), "--lang", "fr")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "pass another --port" in said(str(tmp_path), "--port", str(taken.getsockname()[1]))
-    monkeypatch.setattr(server, "find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "coref_automl.studio.server")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert "pip install 'coref-automl[studio]'" in said(str(tmp_path), "--port", "0")

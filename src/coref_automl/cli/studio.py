@@ -31,8 +31,11 @@ def studio(
     from coref_automl.errors import InputError, RecipeError
     from coref_automl.report.language import LANGUAGES
     from coref_automl.studio.safety import is_loopback
-    from coref_automl.studio.server import serve
 
+    try:
+        from coref_automl.studio.server import serve
+    except ModuleNotFoundError as error:
+        raise RecipeError(f"The studio needs {error.name}; run: pip install 'coref-automl[studio]'") from error
     if lang not in LANGUAGES:
         raise RecipeError(f"The studio speaks ko and en, not {lang!r}.")
     folders = paths or [Path()]

@@ -6,9 +6,15 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from coref_automl.errors import CorefError, RecipeError
 from coref_automl.report.language import Lang
@@ -23,14 +29,14 @@ from coref_automl.studio.runs_page import RunsPage, changed
 from coref_automl.studio.safety import LONGEST, App, Guard
 from coref_automl.studio.shelf import Gone, Pending, Shelf
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-HOW_TO_GET = "pip install 'coref-automl[studio]'"
 _LIVE = 32
 """Pages that may follow runs at once."""
 _STEP = 1.0
+_FRESH = {"cache-control": "no-store"}
+_KEPT = {"cache-control": "private, max-age=31536000, immutable"}
+_READING = ("평가를 읽고 있습니다. 곧 보입니다.", "Reading the evaluations; this page follows.")
+_MAKING = ("보고서를 만들고 있습니다. 다 되면 내려받기가 시작됩니다.", "Making the report; its download will start.")
+_DOWNLOAD = {"content-disposition": 'attachment; filename="report.html"'}
 
 
 class Studio:
@@ -48,23 +54,20 @@ class Studio:
         self._player = Player()
         self._export = Export(self.folders, self._shelf)
         self._live = 0
-        self.stopping = False
+        self._stopping = False
         self.app: App = Guard(self._routes(), host)
 
     def start(self) -> None:
         self.folders.start()
 
     def stop(self) -> None:
-        self.stopping = True
+        self._stopping = True
         self.folders.stop()
         self._shelf.stop()
         self._player.stop()
         self._export.stop()
 
     def _routes(self) -> App:
-        from starlette.applications import Starlette
-        from starlette.routing import Route
-
         made: App = Starlette(
             routes=[
                 Route("/", self._shown(self._runs.page)),
@@ -72,7 +75,7 @@ class Studio:
                 Route("/compare", self._shown(self._compare.page)),
                 Route("/items", self._shown(self._items.page)),
                 Route("/item", self._shown(self._items.item)),
-                Route("/export", self._exported),
+                Route("/export", self._shown(self._export.report, _MAKING, _DOWNLOAD)),
                 Route("/play", self._shown(self._play.page)),
                 Route("/play/run", self._run),
                 Route("/static/{name}", self._static),
@@ -84,52 +87,28 @@ class Studio:
     def _address(self, request: Request) -> Address:
         return Address(request.url.path, dict(request.query_params), self._lang)
 
-    def _shown(self, page: Callable[[Address], str]) -> Callable[[Request], Response]:
-        """A page as a route. What cannot be shown says why on a page of its own."""
-        from starlette.responses import HTMLResponse
+    def _shown(
+        self, page: Callable[[Address], str], waiting: tuple[str, str] = _READING, headers: dict[str, str] | None = None
+    ) -> Callable[[Request], Response]:
+        """A page as a route. What cannot be shown says why on a page of its own; what is being made says `waiting`."""
 
         def answer(request: Request) -> Response:
             address = self._address(request)
-            say = address.say
             try:
-                return HTMLResponse(page(address), headers={"cache-control": "no-store"})
+                return HTMLResponse(page(address), headers={**_FRESH, **(headers or {})})
             except Pending:
-                text = say("평가를 읽고 있습니다. 곧 보입니다.", "Reading the evaluations; this page follows.")
-                return self._working(address, text)
+                return self._message(address, address.say(*waiting), 202)
             except (CorefError, OSError) as error:
                 return self._message(address, _told(error, address), 404)
 
         return answer
 
-    def _exported(self, request: Request) -> Response:
-        from starlette.responses import HTMLResponse
-
-        address = self._address(request)
-        say = address.say
-        try:
-            named = {"content-disposition": 'attachment; filename="report.html"', "cache-control": "no-store"}
-            return HTMLResponse(self._export.report(address), headers=named)
-        except Pending:
-            told = say("보고서를 만들고 있습니다. 다 되면 내려받기가 시작됩니다.", "Making the report; its download will start.")
-            return self._working(address, told)
-        except (CorefError, OSError) as error:
-            return self._message(address, _told(error, address), 404)
-
-    def _working(self, address: Address, text: str) -> Response:
-        """A page that asks again until what it waits for is there."""
-        from starlette.responses import HTMLResponse
-
-        title = address.say("잠시만요", "One moment")
-        page = self._pages.page("message.html.j2", address, title=title, text=text, link=None, again=True)
-        return HTMLResponse(page, 202, headers={"cache-control": "no-store"})
-
     def _message(self, address: Address, text: str, status: int) -> Response:
-        from starlette.responses import HTMLResponse
-
-        say = address.say
-        link = (address.link("/"), say("모든 실행 보기", "All runs"))
-        title = say("보여 줄 수 없습니다", "Cannot be shown")
-        return HTMLResponse(self._pages.page("message.html.j2", address, title=title, text=text, link=link, again=False), status)
+        """A page with a sentence. One of status 202 asks again until what it waits for is there."""
+        say, again = address.say, status == 202
+        title = say("잠시만요", "One moment") if again else say("보여 줄 수 없습니다", "Cannot be shown")
+        page = self._pages.page("message.html.j2", address, title=title, text=text, again=again)
+        return HTMLResponse(page, status, headers=_FRESH)
 
     async def _missing(self, request: Request, _error: Exception) -> Response:
         address = self._address(request)
@@ -141,18 +120,11 @@ class Studio:
         return self._message(address, f"{told}: {type(error).__name__}", 500)
 
     def _static(self, request: Request) -> Response:
-        from starlette.responses import Response
-
         held = static_file(request.path_params["name"])
-        if held is None:
-            return Response("", 404)
-        return Response(held[1], media_type=held[0], headers={"cache-control": "private, max-age=31536000, immutable"})
+        return Response(held[1], media_type=held[0], headers=_KEPT) if held else Response("", 404)
 
     async def _follow(self, request: Request) -> Response:
         """Server-sent events: the parts of the Runs page that have changed, once a second."""
-        from starlette.concurrency import run_in_threadpool
-        from starlette.responses import PlainTextResponse, StreamingResponse
-
         if self._live >= _LIVE:
             return PlainTextResponse("Too many pages follow runs already; close some.\n", 503)
         address = self._address(request)
@@ -161,7 +133,7 @@ class Studio:
             self._live += 1
             shown: dict[str, str] = {}
             try:
-                while not self.stopping:
+                while not self._stopping:
                     now = await run_in_threadpool(self._runs.parts, address)
                     parts = changed(shown, now)
                     yield _event("parts", parts) if parts else ": still here\n\n"
@@ -170,12 +142,10 @@ class Studio:
             finally:
                 self._live -= 1
 
-        return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+        return StreamingResponse(events(), media_type="text/event-stream", headers=_FRESH)
 
     async def _run(self, request: Request) -> Response:
         """Server-sent events: what the models do, then what they say."""
-        from starlette.responses import StreamingResponse
-
         address, loop = self._address(request), asyncio.get_running_loop()
         told: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
 
@@ -185,10 +155,10 @@ class Studio:
         async def events() -> AsyncIterator[str]:
             try:
                 job = self._play.job(address)
-                self._player.ask(job, tell)
             except CorefError as error:
                 yield _event("failed", _told(error, address))
                 return
+            self._player.ask(job, tell)
             while True:
                 word, value = await told.get()
                 if word == "failed":
@@ -199,7 +169,7 @@ class Studio:
                     return
                 yield _event("progress", progress(word, value, address.say))
 
-        return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+        return StreamingResponse(events(), media_type="text/event-stream", headers=_FRESH)
 
 
 def _told(error: CorefError | OSError, address: Address) -> str:
@@ -219,10 +189,8 @@ def bound(host: str, port: int) -> socket.socket:
         raise RecipeError(f"Cannot listen on {host}:{port} ({error}); pass another --port, or 0 for any free one.") from error
 
 
-def server_of(studio: Studio) -> Any:
-    """A uvicorn server for the studio: HTTP/1.1 only, bounded requests, no log."""
-    import uvicorn
-
+def server_of(studio: Studio) -> uvicorn.Server:
+    """HTTP/1.1 only, bounded requests, no log."""
     return uvicorn.Server(
         uvicorn.Config(
             studio.app,
@@ -245,15 +213,12 @@ def serve(
     paths: Sequence[Path], *, host: str, port: int, lang: Lang, on_ready: Callable[[str], None] = lambda _address: None
 ) -> None:
     """Serve until interrupted. `on_ready` gets the address once the socket is open."""
-    if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
-        raise RecipeError(f"The studio needs {' and '.join(missing)}; run: {HOW_TO_GET}")
     with bound(host, port) as listening:
         studio = Studio(paths, lang=lang, host=host)
-        server = server_of(studio)
         studio.start()
         name = f"[{host}]" if ":" in host else host
         on_ready(f"http://{name}:{listening.getsockname()[1]}/")
         try:
-            server.run(sockets=[listening])
+            server_of(studio).run(sockets=[listening])
         finally:
             studio.stop()
