@@ -33,7 +33,7 @@ def parse(line: str) -> None:
     command.make_context("coref-automl", words)
 
 
-PAGES = ("kf-deberta.md", "coreference.md", "annotated-data.md")
+PAGES = ("kf-deberta.md", "coreference.md", "annotated-data.md", "study.md")
 
 
 @pytest.mark.parametrize("line", [line for page in PAGES for line in commands(DOCS / page)])
