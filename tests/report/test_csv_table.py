@@ -53,13 +53,13 @@ def test_findings_name_the_unlike_items_and_the_identical_rows(rows: list[TableR
 
 
 def test_the_kept_report_is_what_the_table_gives(rows: list[TableRow]) -> None:
-    """Written by: coref-automl report --table docs/kf-deberta-study/checkpoints.csv --lang en --target real1=0.68,real5=0.83 --out DIR"""
+    """Written by: coref-automl report --table checkpoints.csv --lang en --target real1=0.68,real5=0.83 --out DIR"""
     page = csv_page(rows, Say("en"), source=STUDY.name, target={"real1": 0.68, "real5": 0.83})
     assert (DOCS / "kf-deberta-study.md").read_text("utf-8") == render_markdown(page)
 
 
 def test_a_table_is_reported_in_both_languages(tmp_path: Path) -> None:
-    made = report(tmp_path / "out", table=STUDY)
+    made = report(tmp_path / "out", table=STUDY, lang="ko")
     assert "합성 점수가 20개 행에서 틀렸습니다" in Path(made.markdown).read_text("utf-8")
     assert Path(made.results).read_text("utf-8") == STUDY.read_text("utf-8")
 

@@ -17,29 +17,43 @@ from coref_automl.comparison.scores import Entry, Group
 from coref_automl.config import as_paths, typed_options
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.coreference_verdicts import judge, outside_check
-from coref_automl.report.language import Say, p_text
-from coref_automl.report.sentences import recommendation_sentence
-
-_ENGLISH = Say("en")
-_TITLES = ("checkpoint", "value %", "95% interval", "difference", "p (Holm)", "verdict")
+from coref_automl.report.language import Lang, Say, language, p_text
+from coref_automl.report.sentences import recommendation_sentence, verdict
+from coref_automl.report.verdicts import which_documents
 
 
 @dataclass(frozen=True, slots=True)
 class PrintedComparison(ComparisonTable):
     """A ComparisonTable that prints as a table."""
 
+    lang: Lang = "en"
+
+    @property
+    def say(self) -> Say:
+        return Say(self.lang)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a ComparisonTable: the language is no part of the result."""
+        return {name: value for name, value in ComparisonTable.to_json(self).items() if name != "lang"}
+
     def heading(self) -> str:
-        label = METRICS[self.metric].label
-        where = "all documents" if self.half == "all" else f"{self.half} half"
-        return f"{label} on {self.evalset}, {where}: {self.items:,} items of {self.documents:,} documents"
+        label, items, documents = METRICS[self.metric].label, f"{self.items:,}", f"{self.documents:,}"
+        where = which_documents(None if self.half == "all" else "confirm", self.say)
+        return self.say(
+            f"{label}, {self.evalset}, {where}: 문서 {documents}개의 문항 {items}개",
+            f"{label} on {self.evalset}, {where}: {items} items of {documents} documents",
+        )
 
     def titles(self) -> tuple[str, ...]:
         """Several references are numbered, because their names would not fit in a column."""
-        return (*_TITLES[:3], "against", *_TITLES[3:]) if len(self.references) > 1 else _TITLES
+        say = self.say
+        first = (say("체크포인트", "checkpoint"), say("값 %", "value %"), say("95% 신뢰구간", "95% interval"))
+        last = (say("차이", "difference"), "p (max-T)", say("판정", "verdict"))
+        return (*first, say("기준", "against"), *last) if len(self.references) > 1 else (*first, *last)
 
     def cells(self) -> list[tuple[str, ...]]:
         numbers = {name: str(number) for number, name in enumerate(self.references, 1)}
-        return [_cells(row, numbers) for row in self.rows]
+        return [_cells(row, numbers, self.say) for row in self.rows]
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -47,7 +61,7 @@ class PrintedComparison(ComparisonTable):
 
         table = Table(box=None, pad_edge=False, header_style="bold")
         for title in self.titles():
-            words = title in ("checkpoint", "verdict")
+            words = title in (self.titles()[0], self.titles()[-1])
             table.add_column(title, justify="left" if words else "right", overflow="fold", no_wrap=not words)
         for cells in self.cells():
             table.add_row(*cells)
@@ -68,7 +82,7 @@ class PrintedComparison(ComparisonTable):
 
 @dataclass(frozen=True, slots=True)
 class PrintedRecommendation(Recommendation):
-    """A Recommendation with its English sentence, which it prints, notes below."""
+    """A Recommendation with its sentence, which it prints, notes below."""
 
     def __str__(self) -> str:
         return "\n".join([self.sentence, *self.notes])
@@ -87,6 +101,7 @@ def compare(
     common: bool = False,
     evalset: str | None = None,
     seed: int = 0,
+    lang: str | None = None,
 ) -> PrintedComparison:
     """Compare evaluated checkpoints on the items they share.
 
@@ -98,59 +113,72 @@ def compare(
         common: if the sets differ, compare on the items that all have in common.
         evalset: the set to compare on, if the checkpoints were scored on several.
         seed: of the resampling.
+        lang: ko or en; default: COREF_AUTOML_LANG, or the locale.
     """
+    tongue = language(lang)
     group, notes = choose_group(as_paths(paths, "paths"), common=common, evalset=evalset)
     require_two(group)
     metric, more = choose_metric(group, metric)
-    return printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
+    told = (*notes, *more)
+    return printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=told, lang=tongue)
 
 
 @typed_options
 def recommend(
-    *paths: Any, metric: str | None = None, margin: float = MARGIN, evalset: str | None = None, seed: int = 0
+    *paths: Any,
+    metric: str | None = None,
+    margin: float = MARGIN,
+    evalset: str | None = None,
+    seed: int = 0,
+    lang: str | None = None,
 ) -> PrintedRecommendation:
     """Which of the evaluated checkpoints to keep; `margin` is the loss (a fraction) acceptable to save training."""
     checked_margin(margin)
     names = as_paths(paths, "paths")
     group, notes = choose_group(names, evalset=evalset)
     metric, more = choose_metric(group, metric)
-    checks = outside_checks(names, group)
-    return printed_recommendation(group, metric, margin=margin, seed=seed, notes=(*notes, *more, *checks))
+    say = Say(language(lang))
+    told = (*notes, *more, *outside_checks(names, group, say))
+    return printed_recommendation(group, metric, margin=margin, seed=seed, notes=told, lang=say.lang)
 
 
-def outside_checks(paths: Sequence[str], group: Group) -> list[str]:
+def outside_checks(paths: Sequence[str], group: Group, say: Say) -> list[str]:
     """What coreference runs under the paths say about the methods, in one line; nothing where there are none."""
     runs = find_coreference(paths)
-    return [outside_check(judge(runs, pretraining_in(group.entries), _ENGLISH), _ENGLISH)] if runs else []
+    return [outside_check(judge(runs, pretraining_in(group.entries), say), say)] if runs else []
 
 
 def printed_comparison(
-    group: Group, metric: str, *, reference: str | Entry | None, common: bool, seed: int, notes: Sequence[str]
+    group: Group, metric: str, *, reference: str | Entry | None, common: bool, seed: int, notes: Sequence[str], lang: Lang
 ) -> PrintedComparison:
     table = compare_group(group, metric, reference=reference, common=common, seed=seed, notes=notes)
-    return PrintedComparison(**_values(table))
+    return PrintedComparison(**_values(table), lang=lang)
 
 
 def printed_recommendation(
-    group: Group, metric: str, *, margin: float, seed: int, notes: Sequence[str] = ()
+    group: Group, metric: str, *, margin: float, seed: int, lang: Lang, notes: Sequence[str] = ()
 ) -> PrintedRecommendation:
     found = choose_entry(group, metric, margin=margin, seed=seed, notes=notes).recommendation
-    return PrintedRecommendation(**{**_values(found), "sentence": recommendation_sentence(found, "en")})
+    return PrintedRecommendation(**{**_values(found), "sentence": recommendation_sentence(found, lang)})
 
 
 def _values(record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-def _cells(row: ComparisonRow, numbers: Mapping[str, str]) -> tuple[str, ...]:
+def _cells(row: ComparisonRow, numbers: Mapping[str, str], say: Say) -> tuple[str, ...]:
     value, answer, several = row.value, row.comparison, len(numbers) > 1
     first: tuple[str, ...] = (row.name, f"{100 * value.value:.2f}", f"{100 * value.low:.1f} to {100 * value.high:.1f}")
     if several:
         first = (*first, numbers[answer.reference] if answer else "")
     if answer is None:
-        own = f"reference {numbers.get(row.name)}" if several else "the reference"
-        lost = "no base: a new model" if row.scratch else "its base was not evaluated"
+        own = say("기준", "reference") + f" {numbers.get(row.name)}" if several else say("기준", "the reference")
+        lost = (
+            say("원래 모델 없음: 새 모델", "no base: a new model")
+            if row.scratch
+            else say("원래 모델이 평가되지 않음", "its base was not evaluated")
+        )
         return (*first, "", "", own if row.name in numbers else lost)
     change = answer.difference
     moved = f"{100 * change.value:+.2f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
-    return (*first, moved, p_text(answer.p_adjusted), answer.verdict)
+    return (*first, moved, p_text(answer.p_adjusted), verdict(answer, say.lang))
