@@ -25,7 +25,7 @@ def test_compare_prints_a_table_and_a_recommendation(runs: Path, capsys: pytest.
     shown = capsys.readouterr().out
     assert "the reference" in shown
     assert "better" in shown
-    assert "Keep checkpoint-" in shown
+    assert "Use checkpoint-" in shown
 
 
 def test_compare_json_is_the_result_alone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
