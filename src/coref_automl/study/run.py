@@ -150,11 +150,14 @@ def _finish(plan: Plan, result: StudyResult, progress: Progress) -> StudyResult:
     progress.note("Writing verdicts, report and archive")
     paths = [str(folder) for name in (EVALUATIONS, RELATION, COREFERENCE) if (folder := out / name).is_dir()]
     found = verdicts(plan)
-    write_json(out / "verdicts.json", [one.to_json() for one in found])
-    write_text(out / "verdicts.md", markdown(found))
+    costs = {step.label: outcome.facts for step in plan.steps if (outcome := step.outcome(out)) and outcome.done}
     items = EvalSet.open(plan.sets[0]).fingerprint
     metric = recipe.evaluate.metric
     made = report(*paths, out=out / "report", evalset=items, metric=metric, lang=recipe.lang, title=recipe.title)
     kept = archive(*paths, out=out / "archive")
+    for folder in (out, Path(kept.folder)):
+        write_json(folder / "verdicts.json", [one.to_json() for one in found])
+        write_text(folder / "verdicts.md", markdown(found))
+        write_json(folder / "costs.json", costs)
     told = tuple(str(one) for one in found if one.b in (BASE, str(plan.arms[0])))
     return replace(result, sentence=made.sentence, verdicts=told, report=made.page, archive=kept.folder)
