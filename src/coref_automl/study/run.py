@@ -153,7 +153,7 @@ def _finish(plan: Plan, result: StudyResult, progress: Progress) -> StudyResult:
     costs = {step.label: outcome.facts for step in plan.steps if (outcome := step.outcome(out)) and outcome.done}
     items = EvalSet.open(plan.sets[0]).fingerprint
     metric = recipe.evaluate.metric
-    made = report(*paths, out=out / "report", evalset=items, metric=metric, lang=recipe.lang, title=recipe.title)
+    made = report(*paths, out=out / "report", eval_set=items, metric=metric, lang=recipe.lang, title=recipe.title)
     kept = archive(*paths, out=out / "archive")
     for folder in (out, Path(kept.folder)):
         write_json(folder / "verdicts.json", [one.to_json() for one in found])
