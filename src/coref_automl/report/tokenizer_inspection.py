@@ -144,10 +144,10 @@ def tables(found: InspectedTexts, say: Say) -> list[Table]:
 
 def _text_table(found: InspectedTexts, say: Say) -> Table:
     head = (
-        say("토크나이저", "tokenizer"), say("종류", "kind"), say("어휘", "entries"), say("단어당 토큰", "tokens per word"),
-        say("1,000자당 토큰", "tokens per 1,000 characters"),
-        *(say(f"{size:,}토큰 창의 글자 수", f"characters in {size:,} tokens") for size in WINDOWS),
-        say("미등록 토큰이 있는 글", "texts with unknown tokens"),
+        say("토크나이저", "tokenizer"), say("종류", "kind"), say("어휘", "entries"), say("단어당 토큰", "tokens / word"),
+        say("1,000자당 토큰", "tokens / 1,000 chars"),
+        *(say(f"{size:,}토큰의 글자 수", f"chars in {size:,} tokens") for size in WINDOWS),
+        say("미등록이 있는 글", "texts with unknown"),
     )  # fmt: skip
     lines = [
         row(
@@ -162,8 +162,8 @@ def _text_table(found: InspectedTexts, say: Say) -> Table:
 def _entity_head(first: Sequence[str], say: Say) -> tuple[str, ...]:
     return (
         *first, say("조각", "pieces"), say("한 조각 %", "one piece %"), say("경계 일치 %", "on token edges %"),
-        say("조사 붙음 %", "particle glued %"), say("글자가 쪼개짐 %", "characters broken %"),
-        say("한 어휘 항목 % (엄격의 상한)", "one entry % (ceiling of strict)"), say("미등록", "unknown"),
+        say("조사 붙음 %", "particle glued %"), say("쪼개진 글자 %", "broken char %"),
+        say("한 어휘 항목 %", "one entry %"), say("미등록", "unknown"),
     )  # fmt: skip
 
 
@@ -175,7 +175,11 @@ def _entity_cells(one: EntityFacts) -> tuple[str, ...]:
 def _entity_table(found: InspectedTexts, say: Say) -> Table:
     head = _entity_head((say("토크나이저", "tokenizer"),), say)
     lines = [row(one.model, *_entity_cells(one.entities)) for one in found.tokenizers if one.entities is not None]
-    return Table(head, tuple(lines), frozenset(range(1, 8)), say("개체", "entities"))
+    caption = say(
+        "개체 (한 어휘 항목: 엄격 지표의 상한)",
+        "entities (one entry: the word alone is one vocabulary entry, the ceiling of strict)",
+    )
+    return Table(head, tuple(lines), frozenset(range(1, 8)), caption)
 
 
 def _kind_table(found: InspectedTexts, say: Say) -> Table:
