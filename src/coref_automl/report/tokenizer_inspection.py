@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,10 +72,13 @@ def inspect_tokenizers(
     data: Sequence[str] = (),
     sources: Sequence[str] = (),
     eval_sets: Sequence[Path] = (),
-    limit: int = LIMIT,
+    limit: int | None = None,
     progress: Progress | None = None,
 ) -> Inspection:
-    """Any number of tokenizers on any number of texts; without any, on the bundled relation rows."""
+    """Any number of tokenizers on any number of texts; without any, on the bundled relation rows.
+
+    `limit` is the number of texts read of each; None: all of a file or set, LIMIT of a source.
+    """
     if not models:
         raise ModelError("Which tokenizers? Name one or more models: a folder, a hub id, or bundled:ko-mini.")
     progress, names = progress or quiet(), _names(models)
@@ -92,12 +95,12 @@ def inspect_tokenizers(
             shown[names[model]] = tokenizer
     read = [
         *(read_data(name) for name in data or (() if sources or eval_sets else (BUNDLED,))),
-        *(read_source(name, limit=limit) for name in sources),
+        *(read_source(name, limit=limit or LIMIT) for name in sources),
         *(read_set(folder) for folder in eval_sets),
     ]
     found = []
     with progress.stage("tokenizers", len(read) * len(shown), "tokenizers") as stage:
-        for texts in read:
+        for texts in (replace(one, texts=one.texts[:limit]) for one in read):
             facts = []
             for name, tokenizer in shown.items():
                 facts.append(facts_of(name, tokenizer, texts.texts))
