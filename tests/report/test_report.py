@@ -256,10 +256,10 @@ def test_other_sets_are_listed_and_never_pooled(evaluated: Maker, tmp_path: Path
     assert "| b | items-b |" in text
     assert "on 2 sets" not in text
     assert (
-        Path(report(root, tmp_path / "b", evalset="b", lang="en").markdown).read_text("utf-8").splitlines()[2].startswith("b ·")
+        Path(report(root, tmp_path / "b", eval_set="b", lang="en").markdown).read_text("utf-8").splitlines()[2].startswith("b ·")
     )
     with pytest.raises(ComparisonError, match="No evaluation on the set 'c'"):
-        report(root, tmp_path / "c", evalset="c")
+        report(root, tmp_path / "c", eval_set="c")
 
 
 def test_a_run_still_training_is_reported_as_it_stands(evaluated: Maker, tmp_path: Path) -> None:

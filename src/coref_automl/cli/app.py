@@ -26,11 +26,13 @@ except ImportError:  # older releases of Typer use Click's exceptions
 
 _IN_ORDER = (
     "demo", "adapt", "sources", "tokenizer", "learn", "inspect", "prepare", "explore", "train", "watch", "evaluate", "predict",
-    "grid", "compare", "report", "archive", "fill", "study", "tune", "re", "coref", "bench",
+    "grid", "compare", "report", "archive", "studio", "fill", "study", "tune", "re", "coref", "bench",
 )  # fmt: skip
 
 
-_MODULES = ("demo", "prepare", "tokenizer", "train", "evaluate", "compare", "study", "tune", "relation", "coreference", "bench")
+_MODULES = (
+    "demo", "prepare", "tokenizer", "train", "evaluate", "compare", "studio", "study", "tune", "relation", "coreference", "bench",
+)  # fmt: skip
 
 
 class Verbs(TyperGroup):

@@ -45,7 +45,7 @@ def compare(
     from coref_automl.comparison.recommendation import checked_margin
     from coref_automl.report.printout import outside_checks, printed_comparison, printed_recommendation
 
-    allowed = checked_margin(margin / 100)
+    allowed = checked_margin(margin)
     group, notes = choose_group(paths, common=common, evalset=eval_set)
     require_two(group)
     metric, more = choose_metric(group, metric)
@@ -97,8 +97,8 @@ def report(
         target=target,
         lang=lang,
         metric=metric,
-        margin=margin / 100,
-        evalset=eval_set,
+        margin=margin,
+        eval_set=eval_set,
         seed=seed,
         title=title,
     )

@@ -28,7 +28,7 @@ STATES = {
 STATE_COLORS = {"complete": "#1a9a6c", "pruned": "#8a94a6", "failed": "#d1495b"}
 _FOUND = {"better": "#1a9a6c", "not shown": "#8a94a6", "worse": "#d1495b"}
 _ZERO = {"data": {"values": [{"zero": 0}]}, "mark": {"type": "rule", "strokeDash": [3, 3]}}
-_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 
 
 @cache
@@ -346,7 +346,7 @@ def shares(values: Rows, order: Sequence[str], height: int) -> dict[str, Any]:
     """Shares side by side, one colour per split, splits in the given order. A row: name, split, share."""
     splits = list(dict.fromkeys(value["split"] for value in values))
     return {
-        "$schema": _SCHEMA,
+        "$schema": SCHEMA,
         "width": "container",
         "height": height,
         "data": {"values": values},
@@ -387,4 +387,4 @@ def _value_tooltip(label: str) -> dict[str, Any]:
 
 
 def _spec(rows: Rows, layers: list[dict[str, Any]], *, height: int) -> dict[str, Any]:
-    return {"$schema": _SCHEMA, "width": "container", "height": height, "data": {"values": rows}, "layer": layers}
+    return {"$schema": SCHEMA, "width": "container", "height": height, "data": {"values": rows}, "layer": layers}

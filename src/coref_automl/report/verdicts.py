@@ -67,7 +67,8 @@ def detectable(found: Iterable[float | None], say: Say) -> str:
 def check(label: str, section: str, found: Sequence[Versus]) -> Check:
     """An outside check from verdicts of one kind, the last of which is drawn."""
     firm = [one for one in found if one.seeds > 1]
-    return Check(label, section, badge({sign(one) for one in firm}), (firm or list(found))[-1].answer.interval)
+    main = (firm or list(found))[-1]
+    return Check(label, section, badge({sign(one) for one in firm}), main.answer.interval, f"{main.a} - {main.b}")
 
 
 def phrase(found: Versus, say: Say) -> str:

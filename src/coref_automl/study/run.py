@@ -154,7 +154,7 @@ def _finish(plan: Plan, result: StudyResult, progress: Progress) -> StudyResult:
     write_text(out / "verdicts.md", markdown(found))
     items = EvalSet.open(plan.sets[0]).fingerprint
     metric = recipe.evaluate.metric
-    made = report(*paths, out=out / "report", evalset=items, metric=metric, lang=recipe.lang, title=recipe.title)
+    made = report(*paths, out=out / "report", eval_set=items, metric=metric, lang=recipe.lang, title=recipe.title)
     kept = archive(*paths, out=out / "archive")
     told = tuple(str(one) for one in found if one.b in (BASE, str(plan.arms[0])))
     return replace(result, sentence=made.sentence, verdicts=told, report=made.page, archive=kept.folder)

@@ -43,7 +43,7 @@ def _checks(found: Sequence[CoreferenceAnswer], label: str) -> list[Check]:
     """The first two methods that are compared."""
     asked = [one for one in found if one.objectives == found[0].objectives]
     firm = {one.sign for one in asked if not one.gold.reason}
-    return [Check(label, "coreference", badge(firm), asked[-1].gold.interval)] if asked else []
+    return [Check(label, "coreference", badge(firm), asked[-1].gold.interval, f"{asked[-1].a} - {asked[-1].b}")] if asked else []
 
 
 def _results(study: Subject, runs: Sequence[CoreferenceRun]) -> Table:

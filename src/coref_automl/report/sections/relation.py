@@ -10,7 +10,7 @@ from coref_automl.comparison.relation_runs import RelationRun, paired
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.records import Provenance
-from coref_automl.report.page import Block, Cell, Section, Table, Text, question, row
+from coref_automl.report.page import Block, Cell, Check, Section, Table, Text, question, row
 from coref_automl.report.subject import Subject
 from coref_automl.report.verdicts import check, family, lead, paired_head, phrase, versus_rows
 
@@ -40,11 +40,11 @@ def draw(study: Subject) -> Section | None:
         blocks.append(_differences(checkpoints, caption, study))
     judged = [*methods, *checkpoints]
     if judged:
-        told = "; ".join(f"{one.a} - {one.b} {phrase(one, say)}" for one in (methods or checkpoints)[:3])
+        numbers = "; ".join(f"{one.a} - {one.b} {phrase(one, say)}" for one in (methods or checkpoints)[:3])
         first = lead([one.verdict for one in by_method if one.asked == by_method[0].asked] or checkpoints[:asked], say)
         if not methods and any(one.seeds > 1 for one in checkpoints[:asked]):
             first += say(" 방법이 아니라 이 체크포인트들에 대한 답입니다.", " That is said of these checkpoints, not of methods.")
-        answer = f"{first} micro-F1 ({say('점', 'points')}), {told}."
+        answer = f"{first} micro-F1 ({say('점', 'points')}), {numbers}."
         blocks.append(Text(_rule(study, methods=bool(methods), checkpoints=bool(checkpoints)) + family(judged, say), "quiet"))
         blocks += _not_counted(study, runs)
     else:
@@ -55,7 +55,8 @@ def draw(study: Subject) -> Section | None:
     title = say("관계 추출로 이어지는가?", "Does it carry over to relation extraction?")
     short = say("관계 추출", "relation extraction")
     first_kind = [one.verdict for one in by_method if one.asked == by_method[0].asked] or checkpoints[:asked]
-    return question("relation", title, answer, blocks, short, checks=[check(short, "relation", first_kind)] if judged else ())
+    told = check(short, "relation", first_kind) if judged else Check(short, "relation", "open")
+    return question("relation", title, answer, blocks, short, checks=[told])
 
 
 def _no_verdict(study: Subject, runs: Sequence[RelationRun]) -> str:
