@@ -159,13 +159,6 @@ def family(found: Sequence[Versus | None], say: Say, *, primary: bool = False) -
     if len(firm) < 2:
         return ""
     count, alone = len(firm), sum(one.alone for one in firm)
-    if all(one.adjusted is None for one in firm):
-        return say(
-            f" 이 물음의 판정 {count}개는 하나씩 따로 낸 것이고 개수에 대한 보정은 없습니다: 참된 차이가 없어도 스물에 하나쯤은 "
-            "'보임'이 됩니다.",
-            f" The {count} verdicts of this question are each taken by itself, not corrected for their number: where nothing "
-            "truly differs, about one in twenty is shown all the same.",
-        )
     told = (
         say(
             f" 연구의 주된 판정 {count}개를 Holm으로 보정했습니다.", f" The {count} primary verdicts of the study, Holm-adjusted."

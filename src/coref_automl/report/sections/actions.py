@@ -8,6 +8,7 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import interval, rounded, tokens
 from coref_automl.report.page import Block, Cell, Section, Table, row
 from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import which_documents
 
 
 def draw(study: Subject) -> Section:
@@ -64,4 +65,4 @@ def _against_target(study: Subject, target: Mapping[str, float]) -> Table:
             told = Cell(say("구간 안: 아직 알 수 없음", "inside the interval: cannot tell yet"), "quiet")
         lines.append(row(METRICS[name].label, f"{100 * goal:.1f}", interval(estimate), told))
     head = (say("수치", "metric"), say("목표 %", "target %"), study.chosen.name, say("판정", "verdict"))
-    return Table(head, tuple(lines), frozenset({1, 2}))
+    return Table(head, tuple(lines), frozenset({1, 2}), which_documents(None, say))

@@ -50,7 +50,8 @@ def _results(study: Subject, runs: Sequence[CoreferenceRun]) -> Table:
         say("실행", "run"), say("인코더", "encoder"), say("시드", "seeds"), say("정답 언급 CoNLL %", "gold-mention CoNLL %"),
         say("예측 언급 CoNLL %", "found-mention CoNLL %"), "MUC", "B-cubed", "CEAF-e", say("분할", "split"),
     )  # fmt: skip
-    return Table(head, tuple(lines), frozenset(range(2, 8)))
+    caption = say("실행마다 그 분할의 모든 문서", "all documents of each run's split")
+    return Table(head, tuple(lines), frozenset(range(2, 8)), caption)
 
 
 def _differences(found: Sequence[CoreferenceAnswer], study: Subject) -> Table:
@@ -73,7 +74,10 @@ def _differences(found: Sequence[CoreferenceAnswer], study: Subject) -> Table:
         say("방법", "from"), say("상대", "against"), say("실행 수", "runs"), say("앞 %", "first %"), say("뒤 %", "second %"),
         say("차이", "difference"), "p (BH)", say("차이, 예측 언급", "difference, found mentions"), say("판정", "verdict"),
     )  # fmt: skip
-    caption = say("정답 언급 CoNLL의 차이 (점)", "differences in gold-mention CoNLL (points)")
+    caption = say(
+        "정답 언급 CoNLL의 차이 (점), 둘 다 가진 모든 문서",
+        "differences in gold-mention CoNLL (points), all documents that both have",
+    )
     return Table(head, lines, frozenset(range(2, 8)), caption)
 
 

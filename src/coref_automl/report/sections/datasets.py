@@ -8,6 +8,7 @@ import numpy as np
 
 from coref_automl.report.page import Block, Section, Table, row
 from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import which_documents
 
 
 def draw(study: Subject) -> Section:
@@ -27,7 +28,7 @@ def draw(study: Subject) -> Section:
         say("선택 / 확인", "select / confirm"),
         say("출처", "sources"),
     )
-    blocks: list[Block] = [Table(head, tuple(rows), frozenset({1, 2, 3}))]
+    blocks: list[Block] = [Table(head, tuple(rows), frozenset({1, 2, 3}), which_documents(None, say))]
     trained = sorted(
         {(p.run, p.objective, p.data, p.base, p.seq_len, p.seed) for e in study.entries if (p := e.evaluation.provenance)}
     )

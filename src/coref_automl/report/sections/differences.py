@@ -14,7 +14,7 @@ from coref_automl.report.language import p_text, points
 from coref_automl.report.page import Block, Cell, Charts, Section, Table, Text, estimate_cells, in_percent, row
 from coref_automl.report.sentences import verdict
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import checkpoint_cell
+from coref_automl.report.verdicts import checkpoint_cell, which_documents
 
 _MOST_LINES = 40
 
@@ -71,7 +71,8 @@ def _table(study: Subject, lines: Sequence[ComparisonRow], cells: Mapping[str, C
         for answer in (line.comparison,)
     )
     head = (say("체크포인트", "checkpoint"), "%", change, "p (max-T)", "McNemar", say("판정", "verdict"))
-    return Table(head, rows, frozenset({1, 2, 3, 4}))
+    which = which_documents(study.group.judging, say)
+    return Table(head, rows, frozenset({1, 2, 3, 4}), f"{METRICS[study.metric].label}, {which}")
 
 
 def _intro(study: Subject, table: ComparisonTable) -> str:

@@ -17,7 +17,7 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.tasks.far import BUCKETS
 from coref_automl.report import charts
 from coref_automl.report.language import p_text, points
-from coref_automl.report.page import Block, Charts, Section, Table, Text, estimate_cells, in_percent, question, row
+from coref_automl.report.page import Block, Charts, Section, Table, estimate_cells, in_percent, question, row
 from coref_automl.report.subject import Subject
 from coref_automl.report.verdicts import checkpoint_cell, lead, phrase, rule, short_cell, which_documents
 
@@ -174,11 +174,9 @@ def by_distance(
     cells = {bucket: estimate_cells(column) for bucket, column in columns.items()}
     lines = tuple(row(name, *(cells[bucket][number] for bucket in columns)) for number, name in enumerate(names))
     head = (say("모델", "model"), *(f"{bucket} (n {counts.get(bucket, 0):,})" for bucket in columns))
-    note = Text(say("값은 모든 문항에 대한 것(%)입니다.", "Values are on all items (%)."), "quiet")
     return [
         Charts(((title, charts.by_distance(plotted, list(columns), say)),), wide=True),
-        Table(head, lines, frozenset(range(1, len(head))), title),
-        note,
+        Table(head, lines, frozenset(range(1, len(head))), f"{title} (%), {which_documents(None, say)}"),
     ]
 
 
@@ -208,7 +206,8 @@ def _best_by_length(study: Subject, title: str) -> Section | None:
             )
             for peak, cell, one in zip(peaks[1:], cells, answers, strict=True)
         )
-        blocks.append(Table(head, lines, frozenset({0, 2, 3})))
+        caption = say("최고는 선택 쪽, 차이는 확인 쪽 절반의 문서", "peaks on the select half, differences on the confirm half")
+        blocks.append(Table(head, lines, frozenset({0, 2, 3}), caption))
         answer = say(
             "길이만 다른 학습이 없어, 길이마다 최고인 체크포인트끼리 견줍니다.",
             "No runs differ in length alone, so the best checkpoint of each length is compared.",

@@ -149,7 +149,7 @@ def _curve_table(
     numbers = (say(f"{n + 1}번째", f"checkpoint {n + 1}") for n in range(width))
     caption = say(
         f"{METRICS[study.metric].label}, 선택 쪽 절반, 시드 평균, 에폭: 값; 굵은 것이 최고",
-        f"{METRICS[study.metric].label} on select, means over seeds, epoch: value; the peak in bold",
+        f"{METRICS[study.metric].label} on the select half, means over seeds, epoch: value; the peak in bold",
     )
     return Table((say("방법과 길이", "method, length"), *numbers), tuple(lines), frozenset(range(1, width + 1)), caption)
 
@@ -170,7 +170,8 @@ def _fall_table(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int], f
         say("방법과 길이", "method, length"), say("시드", "seeds"), say("최고 (에폭)", "peak (epoch)"), say("마지막", "last"),
         say("최고 - 마지막 (확인 쪽, 점)", "peak - last (confirm, points)"), say("판정", "verdict"),
     )  # fmt: skip
-    return Table(head, tuple(lines), frozenset({1, 4}))
+    caption = say("최고는 선택 쪽, 차이는 확인 쪽 절반의 문서", "peaks on the select half, differences on the confirm half")
+    return Table(head, tuple(lines), frozenset({1, 4}), caption)
 
 
 def _fallen(say: Say) -> Cell:
@@ -208,7 +209,11 @@ def _runs_table(study: Subject) -> Table | None:
         say("학습", "run"), say("최고 (선택 쪽)", "peak (select)"), say("마지막", "last"),
         say("최고 - 마지막 (확인 쪽, 점)", "peak - last (confirm, points)"), "p (Holm)", say("판정", "verdict"),
     )  # fmt: skip
-    return Table(head, tuple(lines), frozenset({3, 4}), say("학습마다", "run by run"))
+    caption = say(
+        "학습마다: 최고는 선택 쪽, 차이는 확인 쪽 절반의 문서",
+        "run by run: peaks on the select half, differences on the confirm half",
+    )
+    return Table(head, tuple(lines), frozenset({3, 4}), caption)
 
 
 def _could(detectable: float | None, study: Subject) -> str:

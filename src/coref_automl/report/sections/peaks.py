@@ -9,7 +9,7 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import tokens
 from coref_automl.report.page import Section, Table, Text, estimate_cells, row
 from coref_automl.report.subject import Subject, epoch_text, label
-from coref_automl.report.verdicts import checkpoint_cell
+from coref_automl.report.verdicts import checkpoint_cell, which_documents
 from coref_automl.statistics.intervals import composite
 
 
@@ -44,7 +44,7 @@ def draw(study: Subject) -> Section | None:
         say("원래 모델과의 차이", "difference from base"), say("판정", "verdict"),
     )  # fmt: skip
     count = sum(answer is not None for answer in answers)
-    family = say(f" Holm, 학습 {count}개.", f", Holm over {count} {'run' if count == 1 else 'runs'}") if count else ""
+    family = say(f" max-T 보정, 학습 {count}개.", f", max-T over {count} {'run' if count == 1 else 'runs'}") if count else ""
     ko, en = (
         "최고는 선택 쪽 절반에서 찾고 값과 차이는 확인 쪽 절반의 것입니다.",
         ("The best is found on the select half; values and differences are on confirm"),
@@ -59,7 +59,8 @@ def draw(study: Subject) -> Section | None:
         f"{en}{family}. Verdicts are about checkpoints, not about methods.",
     )
     note += _other_bases(study, peaks)
-    blocks = (Table(head, lines, frozenset({2, 3, 4, 5})), Text(note, "quiet"))
+    which = which_documents(study.group.judging, say)
+    blocks = (Table(head, lines, frozenset({2, 3, 4, 5}), f"{METRICS[study.metric].label}, {which}"), Text(note, "quiet"))
     return Section("families", say("학습별 최고", "Best of each run"), blocks)
 
 

@@ -8,6 +8,7 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import tokens
 from coref_automl.report.page import Cell, Section, Table, Text, estimate_cells, row
 from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import which_documents
 
 _SHOWN = ("real1_strict", "real1", "real_far1_strict", "lambada_top1_strict", "gold_word")
 
@@ -46,7 +47,8 @@ def _table(study: Subject) -> Table | None:
             first = (Cell(arm.name), seeds, tokens(arm.tokens))
         lines.append(row(*first, *(column[number] for column in columns)))
     head = (say("방법과 길이", "method, length"), say("시드", "seeds"), say("토큰", "tokens"))
-    return Table((*head, *(METRICS[name].label for name in metrics)), tuple(lines), frozenset(range(1, 3 + len(metrics))))
+    titles = (*head, *(METRICS[name].label for name in metrics))
+    return Table(titles, tuple(lines), frozenset(range(1, 3 + len(metrics))), which_documents(None, say))
 
 
 def _short(base: Entry) -> str:
