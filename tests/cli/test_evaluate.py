@@ -72,7 +72,7 @@ def test_the_commands_of_the_guide_work_as_written(place: Path) -> None:
         f'for ckpt in {RUN}/checkpoint-*; do python scripts/evaluate_checkpoint.py --checkpoint "$ckpt" --seq-len 128; done',
         place,
     )
-    assert loop.stdout.count("== 체크포인트 평가 결과 ==") == 2
+    assert loop.stdout.count("== Evaluation of a checkpoint ==") == 2
     assert "left out" in loop.stderr
     assert loop.returncode == 0
     every = shell("bash scripts/evaluate_all_mlm_v2_checkpoints.sh", place)
@@ -100,7 +100,7 @@ def test_the_commands_of_the_guide_work_as_written(place: Path) -> None:
 def test_evaluate_prints_a_block_a_checkpoint_and_a_table(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["evaluate", RUN, "--device", "cpu", "--by", "pieces"]) == 0
     shown = capsys.readouterr().out
-    assert shown.count("== 체크포인트 평가 결과 ==") == 3
+    assert shown.count("== Evaluation of a checkpoint ==") == 3
     assert shown.index("checkpoint-65\n") < shown.index("checkpoint-130\n") < shown.index("checkpoint-655\n")
     assert "copy-most-frequent" in shown
     assert "/ pieces" in shown

@@ -13,12 +13,11 @@ import pytest
 
 from coref_automl.comparison.arms import arms, base_of
 from coref_automl.comparison.groups import read_groups
-from coref_automl.report import conclusions
 from coref_automl.report.checkpoint_report import results_csv
 from coref_automl.report.language import Lang, Say
-from coref_automl.report.page import Charts, Points, Section, Table, Text
+from coref_automl.report.page import Charts, Section, Table, Text
 from coref_automl.report.printout import compare, recommend
-from coref_automl.report.sections import curves, differences, peaks
+from coref_automl.report.sections import curves, differences, over_base, peaks
 from coref_automl.report.subject import Subject, subject_of
 from coref_automl.statistics.closed_forms import holm
 from coref_automl.store import read_json, write_json
@@ -197,10 +196,9 @@ def test_differences_have_a_table_for_each_reference(two: Path) -> None:
     assert "The base of c was not evaluated" in told
     assert "Windows of those from weak are of 512 tokens, this reference's of 256." in told
     assert "Windows of those from strong" not in told  # all of one length
-    said = conclusions.conclusions(read_study(two), [])
+    said = over_base.draw(read_study(two))
     assert said is not None
-    assert any("of 4 checkpoints are shown better than the model that each began from" in item
-               for block in said.blocks if isinstance(block, Points) for item in block.items)  # fmt: skip
+    assert "of 4 checkpoints are shown better than the model that each began from" in said.answer
     korean = texts(differences.draw(read_study(two, "ko")))
     assert "그것이 시작한 모델입니다: strong (2), weak (2)" in korean
 

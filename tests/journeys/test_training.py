@@ -76,6 +76,7 @@ def trained(prepared: Shell) -> Shell:
     return shell
 
 
+@pytest.mark.journey
 def test_an_interrupted_run_goes_on_is_evaluated_and_compared(trained: Shell) -> None:
     shell = trained
     shell("coref-automl evaluate runs/entity --eval-set sets/real --seq-len 128 --words none")
@@ -124,7 +125,7 @@ def test_keep_best_keeps_the_best_after_an_evaluation_at_another_length(prepared
     shell(f"coref-automl prepare combined {own} --seq-len 128 --exact-only --eval-set sets/mini --out data-mini")
     line = (
         "coref-automl train --model bundled:ko-mini --dataset data-mini --objective mlm --epochs 3.5 --batch 8 "
-        "--learning-rate 5e-4 --out runs/kept --eval-set sets/mini --eval-words none --keep-best --margin 0.9"
+        "--learning-rate 5e-4 --out runs/kept --eval-set sets/mini --eval-words none --keep-best --margin 90"
     )
     said = shell.interrupted(line, lambda: len(list(run.glob("checkpoint-*_eval_results.json"))) == 6, signal.SIGINT)
     assert said.status == 130
@@ -150,7 +151,7 @@ def test_the_report_and_the_archive_say_what_compare_says(trained: Shell, browse
     said = shell(f"coref-automl report runs/entity --eval-set {items} --out report --lang en").out
     assert told["recommendation"]["sentence"] in said
     page = show(browser, shell.folder / "report" / "report.html")
-    assert told["recommendation"]["name"] in page.execute_script("return document.querySelector('.headline').textContent")
+    assert page.execute_script("return document.getElementById('keep-path').textContent") == told["recommendation"]["chosen"]
     assert console(page) == []
     shell("coref-automl archive runs/entity --out kept")
     again = json.loads(shell(f"coref-automl compare kept --eval-set {items} --json").out)

@@ -24,11 +24,12 @@ from coref_automl.records import Comparison, Estimate, Half, Task
 from coref_automl.report import charts
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.language import Lang, Say
-from coref_automl.report.page import Section, Table, Text
+from coref_automl.report.page import Charts, Section, Table, Text
 from coref_automl.report.printout import compare
 from coref_automl.report.sections import (
     draw_sections,
     entity_or_mlm,
+    evidence,
     lengths,
     mixes,
     over_fitting,
@@ -104,7 +105,7 @@ def blocks_of(question: Section | None) -> list[Table]:
 
 
 def test_every_table_of_every_question_says_which_documents_it_shows(study: Subject) -> None:
-    assert silent_tables(draw_sections(study), "en") == []
+    assert silent_tables(draw_sections(study)) == []
 
 
 def test_a_second_ratio_is_an_arm_of_its_own(study: Subject) -> None:
@@ -159,8 +160,8 @@ def test_runs_that_the_set_may_have_stopped_are_judged_on_confirm(runs: Path, tm
     assert other is not None
     assert (found.speaking, other.speaking) == (CONFIRM, Speaking(None, "same end"))
     assert found.answer == crossed_verdict(sides[0][0], sides[1][0], sides[0][1])
-    captions = [table.caption for section in (entity_or_mlm.draw(study), transfer.draw(study)) for table in blocks_of(section)]
-    assert all("confirm half of the documents" in caption for caption in captions)
+    tables = [table for section in (entity_or_mlm.draw(study), transfer.draw(study)) for table in blocks_of(section)]
+    assert {table.shows for table in tables} == {"confirm"}
 
 
 def test_planned_ends_are_judged_on_all_documents_wherever_they_are(runs: Path, tmp_path: Path) -> None:
@@ -264,7 +265,7 @@ def test_a_mix_that_is_no_better_is_not_called_so(study: Subject) -> None:
     assert question.answer.startswith("No mix is shown better than both.")
     told = {(line[0], line[1]): line[-1] for line in cells(question)}
     assert told["combined 128", "entity 128"] == "worse"
-    assert told["combined 128", "mlm 128"].startswith("not shown (about ")
+    assert told["combined 128", "mlm 128"].startswith("not shown (detectable: ")
     assert told["combined80 1,024", "entity 1,024"] == told["combined80 1,024", "combined 1,024"] == "one seed"
 
 
@@ -300,12 +301,43 @@ def test_what_stands_only_alone_is_marked_and_counts_for_nothing(study: Subject)
     found = [one for one in corrected([near, *[unsure] * 9]) if one]
     assert [one.family for one in found] == [10] * 10
     assert (found[0].shown, found[0].alone) == (False, True)
-    assert short_cell(found[0], Say("en")).text.endswith(" only alone")
+    assert short_cell(found[0], Say("en")).text.endswith(" before correction only")
     assert lead(found, Say("en")) == "No difference shown."
     beside = [one for one in corrected([near, sure], primary=True) if one]
     assert [one.shown for one in beside] == [True, True]  # Holm's second step asks for no more than 0.05
     columns = corrected_columns({"a": [near, None], "b": [unsure] * 9})
     assert columns["a"] == [found[0], None]
+
+
+def test_every_question_has_its_sentence_badge_and_bar(study: Subject) -> None:
+    found = {section.id: section.verdict for section in draw_sections(study) if section.verdict is not None}
+    assert {name: verdict.badge for name, verdict in found.items()} == {
+        "base": "part", "entity-or-mlm": "shown", "mix": "part", "lengths": "part", "over-fitting": "open",
+    }  # fmt: skip
+    assert found["entity-or-mlm"].sentence == "entity is better at 128, 1,024 tokens."
+    assert found["mix"].sentence == "No difference from mlm shown, worse than entity."
+    assert found["lengths"].sentence == "1,024 tokens are better on Real-far@1 strict. No difference shown on Real@1 strict."
+    assert found["base"].sentence.startswith("3 of 6 methods do: combined 128, entity 128, entity 1,024")
+    assert all(verdict.estimate is not None for name, verdict in found.items() if name != "over-fitting")
+    checks = [check.label for section in draw_sections(study) for check in section.checks]
+    assert checks == ["LAMBADA@1 strict"]  # gold is descriptive
+
+
+def test_the_evidence_is_one_forest_and_one_curve_over_the_base(study: Subject) -> None:
+    section = evidence.draw(study)
+    assert section is not None
+    (charts_,) = (block for block in section.blocks if isinstance(block, Charts))
+    forest, curve = (spec for _, spec in charts_.charts)
+    rows = forest["data"]["values"]
+    assert {row["task"] for row in rows} == {"Real@1 strict", "Real-far@1 strict", "LAMBADA@1 strict"}
+    assert {row["name"] for row in rows} == {"128", "1,024"}
+    assert {row["finding"] for row in rows if row["task"] == "Real@1 strict"} == {"better"}
+    length = study.chosen.evaluation.seq_len
+    assert {row["run"] for row in curve["data"]["values"]} == {"mlm", "combined", "entity"}
+    entity = [row["value"] for row in curve["data"]["values"] if row["run"] == "entity"]
+    assert len(entity) == 2
+    assert entity[0] < entity[1]
+    assert f"{length:,}" in charts_.charts[1][0]
 
 
 def test_ranks_have_a_verdict_of_their_own_and_say_that_they_are_exploratory(study: Subject, runs: Path, tmp_path: Path) -> None:
@@ -327,15 +359,15 @@ def test_ranks_have_a_verdict_of_their_own_and_say_that_they_are_exploratory(stu
 
 def test_what_carries_over_is_asked_of_every_task_and_source(study: Subject) -> None:
     question = transfer.draw(study)
-    counted = [line[0] for line in cells(question)]
+    assert question is not None
+    counted = blocks_of(question)[0].head[1:]
     assert all(re.search(r" \(\d+ items, \d+ documents(, descriptive)?\)$", label) for label in counted)
     labels = [label.partition(" (")[0] for label in counted]
     assert labels[0] == "Real@1 strict"
     assert {"Real-far@1 strict", "LAMBADA@1 strict", "Gold"} <= set(labels)
-    assert question is not None
     assert re.search(r"LAMBADA@1 strict: (Yes|No|In part)[^(]* \(at 128 tokens", question.answer)
     assert "Gold" not in question.answer  # descriptive
-    assert not any("shown" in cell for line in cells(question) if line[0].startswith("Gold") for cell in line)
+    assert not any("shown" in line[1 + labels.index("Gold")] for line in cells(question))
     assert any("Gold cloze is descriptive" in block.text for block in question.blocks if isinstance(block, Text))
     assert "wiki" not in question.answer  # sources are in the table
     assert sum(label.startswith("Real@1 strict wiki") for label in labels) == 1
@@ -470,7 +502,7 @@ def test_every_question_is_in_the_report_and_its_archive_says_the_same(
     made = [report(root, tmp_path / f"out-{root.name}", lang=lang) for root in (runs, tmp_path / "kept")]
     pages = [Path(one.page).read_text("utf-8") for one in made]
     ids = [re.findall(r'<section id="([\w-]+)"', page) for page in pages]
-    assert ids[1][:7] == ["conclusions", "arms", "entity-or-mlm", "mix", "lengths", "over-fitting", "transfer"]
+    assert ids[1][3:9] == ["base", "entity-or-mlm", "mix", "lengths", "over-fitting", "transfer"]
     numbers = [re.findall(r"[-+\d.]+ \[[-+\d.]+, [-+\d.]+\]", re.sub(r"<[^>]*>", "", page)) for page in pages]
     assert len(numbers[0]) > 200
     assert numbers[0] == numbers[1]
@@ -545,7 +577,9 @@ def test_a_comparison_that_is_lost_among_many_says_so(runs: Path, study: Subject
     wide, narrow = Estimate(0.02, 0.001, 0.04, 100), Estimate(0.02, -0.01, 0.05, 100)
     one = Comparison("a", "b", "real1_strict", wide, 0.03, 0.3, None, 0.05, "", family=10, correction="max-t")
     assert in_words(one) == "no difference shown after the max-T adjustment for 10 comparisons; this set could show 5.0 points"
-    assert "비교 10개" in verdict(one, "ko")
+    limit = "detectable difference 5.0 points"
+    assert verdict(one, "en") == f"no difference shown after the max-T adjustment for 10 comparisons; {limit}"
+    assert verdict(one, "ko") == "유의한 차이 미확인, 비교 10개의 max-T 보정 후 (검출 가능 차이 5.0점)"
     assert not lost_to_family(replace(one, difference=narrow, p=0.2))
     assert not lost_to_family(replace(one, p_adjusted=0.01))
     assert not lost_to_family(replace(one, family=1, p_adjusted=0.06))
@@ -564,6 +598,8 @@ def test_an_evaluation_without_words_is_left_out_of_gold_alone(runs: Path, tmp_p
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     write_jsonl(path, [{**row, "word_rank": None} for row in rows])
     study = read_study(copy)
-    lines = {line[0].partition(" (")[0]: line[1:] for line in cells(transfer.draw(study))}
-    assert lines["Gold"].count("–") == 2
-    assert lines["Real@1 strict"].count("–") == 0
+    (table, *_) = blocks_of(transfer.draw(study))
+    columns = dict(zip((name.partition(" (")[0] for name in table.head), zip(*table.rows, strict=True), strict=True))
+    texts = {name: [cell.text for cell in column] for name, column in columns.items()}
+    assert texts["Gold"].count("–") == 2
+    assert texts["Real@1 strict"].count("–") == 0

@@ -163,7 +163,7 @@ def test_a_method_is_judged_over_the_seeds_of_pretraining(runs: Path, tmp_path: 
     assert [line[-1].split(" (")[0] for line in methods] == ["better", "better", "not shown"]
     told = " ".join(block.text for block in question.blocks if isinstance(block, Text))
     assert "Benjamini-Hochberg over the 3 verdicts of this question" in told
-    assert silent_tables([question], "en") == []
+    assert silent_tables([question]) == []
     by_name = {run.name: run.rows for run in study.relation}
     for line, others in zip(methods[:2], (["mlm-0", "mlm-1", "mlm-2"], None), strict=True):
         firsts, seconds = [], []

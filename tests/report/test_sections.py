@@ -53,11 +53,17 @@ def test_every_table_says_which_documents_it_shows(study_source: Path, lang: Lan
     drawn = draw_sections(replace(made, others=(*groups[1:], replace(first, evalset="other"))))
     assert len(drawn) > 12
     assert "other-sets" in {section.id for section in drawn}
-    assert silent_tables(drawn, lang) == []
+    assert silent_tables(drawn) == []
+
+
+def test_parts_follow_each_other_and_evidence_comes_first(study: Subject) -> None:
+    parts = [section.part for section in draw_sections(study)]
+    assert list(dict.fromkeys(parts)) == ["evidence", "next", "questions", "appendix"]
+    assert parts == sorted(parts, key=["evidence", "next", "questions", "appendix"].index)
 
 
 def test_a_single_checkpoint_raises_no_question_of_choice(evaluated: Maker) -> None:
     root = evaluated([Model("base", 0, -1.0), Model("entity_a", 100, 0.5)])
     alone = subject_of(read_groups([str(root)])[0], say=Say("en"), margin=0.02, seed=0, target={})
     assert alone.alone
-    assert not any(section.answer for section in draw_sections(alone))
+    assert [section.id for section in draw_sections(alone) if section.answer] == ["base"]

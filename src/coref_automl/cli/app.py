@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -15,6 +16,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from coref_automl.errors import CorefError
+from coref_automl.say import VARIABLE
 from coref_automl.store import is_text
 
 try:
@@ -23,12 +25,14 @@ except ImportError:  # older releases of Typer use Click's exceptions
     from click import ClickException as TyperException  # type: ignore[assignment]
 
 _IN_ORDER = (
-    "demo", "adapt", "sources", "tokenizer", "prepare", "explore", "train", "watch", "evaluate", "predict", "grid",
-    "compare", "report", "archive", "fill", "tune", "re", "coref", "bench",
+    "demo", "adapt", "sources", "tokenizer", "learn", "inspect", "prepare", "explore", "train", "watch", "evaluate", "predict",
+    "grid", "compare", "report", "archive", "studio", "fill", "study", "tune", "re", "coref", "bench",
 )  # fmt: skip
 
 
-_MODULES = ("demo", "prepare", "train", "evaluate", "compare", "tune", "relation", "coreference", "bench")
+_MODULES = (
+    "demo", "prepare", "tokenizer", "train", "evaluate", "compare", "studio", "study", "tune", "relation", "coreference", "bench",
+)  # fmt: skip
 
 
 class Verbs(TyperGroup):
@@ -75,6 +79,23 @@ def run(arguments: list[str]) -> int:
     application = load_commands()
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
+    with _own_language():
+        return _run(application, arguments, debug)
+
+
+@contextmanager
+def _own_language() -> Iterator[None]:
+    """What --lang settles ends with the command."""
+    before = os.environ.get(VARIABLE)
+    try:
+        yield
+    finally:
+        os.environ.pop(VARIABLE, None)
+        if before is not None:
+            os.environ[VARIABLE] = before
+
+
+def _run(application: typer.Typer, arguments: list[str], debug: bool) -> int:
     for argument in arguments:
         if not is_text(argument):
             return _report(f"{os.fsencode(argument)!r} is not UTF-8; rename the file.", 2, debug)

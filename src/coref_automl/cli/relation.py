@@ -1,4 +1,4 @@
-"""coref-automl re: relation extraction; explore the data, train, evaluate, predict, run a grid."""
+"""coref-automl re: relation extraction; explore the data, train, evaluate, predict, run a grid, report on runs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coref_automl.cli.app import Verbs, app
-from coref_automl.cli.options import AsJson, Device, OptionalOut, RecipeFile, SkipBad, options_from, print_json, recipe_from
+from coref_automl.cli.options import (
+    AsJson,
+    Device,
+    LangOption,
+    OptionalOut,
+    RecipeFile,
+    SkipBad,
+    options_from,
+    print_json,
+    recipe_from,
+)
 from coref_automl.relation.recipe import FILE, GRID_HELP, HELP, GridRecipe, RelationRecipe
+from coref_automl.say import language
 
 if TYPE_CHECKING:
     from coref_automl.relation.results import RelationResult
 
 relation_app = typer.Typer(
     cls=Verbs,
-    help="Relation extraction on KLUE-RE: explore, train, evaluate, predict, grid.",
+    help="Relation extraction on KLUE-RE: explore, train, evaluate, predict, grid, report.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -39,25 +50,22 @@ def explore(
         list[str] | None, typer.Option("--scheme", help="Marker scheme to check; repeatable. Default: typed, typed-punct.")
     ] = None,
     max_length: Annotated[int, typer.Option("--max-length", help="Tokens per row in --check.")] = 256,
-    lang: Annotated[str, typer.Option("--lang", help="Language of the page: ko or en.")] = "ko",
+    lang: LangOption = None,
     out: OptionalOut = None,
     as_json: AsJson = False,
 ) -> None:
     """Describe relation data: labels, type pairs, lengths, duplicates, conflicts, shift; --check checks all markers."""
-    from coref_automl.config import choose
     from coref_automl.progress import Progress
     from coref_automl.relation.check import check_files
     from coref_automl.relation.data import inspect_relations
     from coref_automl.relation.explore import explore as look
     from coref_automl.report.exploration_page import write_exploration
-    from coref_automl.report.language import LANGUAGES
 
-    language = choose(lang, LANGUAGES, "language")
     splits = [inspect_relations(name) for name in files]
     found = look(splits)
     schemes = scheme or ["typed", "typed-punct"]
     checked = check_files(splits, model, schemes, max_length=max_length, progress=Progress(shown=not as_json)) if check else ()
-    page = write_exploration(found, out, lang=language) if out else None
+    page = write_exploration(found, out, lang=language(lang)) if out else None
     if as_json:
         print_json({**found.to_json(), "checks": [result.to_json() for result in checked], "page": str(page) if page else None})
     else:
@@ -189,7 +197,7 @@ def predict(
 def grid(
     recipe: RecipeFile = None,
     *,
-    lang: Annotated[str, typer.Option("--lang", help="Language of the page: ko or en.")] = "ko",
+    lang: LangOption = None,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -197,15 +205,12 @@ def grid(
 
     A failed cell does not stop the others. Writes results.csv, results.md and results.html.
     """
-    from coref_automl.config import choose
     from coref_automl.progress import Progress
     from coref_automl.relation.grid import run_grid
     from coref_automl.report.grid_page import write_grid_page
-    from coref_automl.report.language import LANGUAGES
 
     settings = recipe_from(GridRecipe, given, "re grid", recipe)
-    language = choose(lang, LANGUAGES, "language")
-    result = run_grid(settings, progress=Progress(shown=not as_json), draw=partial(write_grid_page, lang=language))
+    result = run_grid(settings, progress=Progress(shown=not as_json), draw=partial(write_grid_page, lang=language(lang)))
     if as_json:
         print_json(result.to_json())
     else:
@@ -215,6 +220,39 @@ def grid(
         print(Path(result.out) / "results.html")
     if any(cell.error for cell in result.cells):
         raise typer.Exit(1)
+
+
+@relation_app.command(
+    epilog="Example: coref-automl re report runs/re-none runs/re-plain runs/re-typed --data klue-re-v1.1_dev.json --out report"
+)
+def report(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Finished runs of re train or re grid, or folders of them.")
+    ],
+    data: Annotated[str, typer.Option("--data", help=f"The rows that the runs were scored on: {FILE}.")],
+    skip_bad: SkipBad = False,
+    lang: Annotated[str, typer.Option("--lang", help="Language of tables and page: ko or en.")] = "ko",
+    out: OptionalOut = None,
+    as_json: AsJson = False,
+) -> None:
+    """Report on relation runs from their stored predictions: scores beside tokenizers, fragmentation, the reasons for markers.
+
+    Tests the five reasons for entity markers on runs with --scheme none, plain and typed, a label mask and hard negatives, over
+    two or more seeds. Runs that differ in their seed alone are put together.
+    """
+    from coref_automl.config import choose
+    from coref_automl.relation.assessment import assess
+    from coref_automl.relation.data import read_relations
+    from coref_automl.report.language import LANGUAGES
+    from coref_automl.report.relation_page import assessment_lines, write_assessment
+
+    language = choose(lang, LANGUAGES, "language")
+    found = assess(paths, read_relations(data, skip_bad=skip_bad))
+    page = write_assessment(found, out, lang=language) if out else None
+    if as_json:
+        print_json({**found.to_json(), "page": str(page) if page else None})
+    else:
+        print("\n".join([*assessment_lines(found, language), *([str(page)] if page else [])]))
 
 
 def show_result(result: RelationResult, as_json: bool, *, labels: bool = False) -> None:

@@ -7,20 +7,25 @@ from coref_automl.comparison.differences import finding, lost_to_family
 from coref_automl.comparison.recommendation import Recommendation
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
-from coref_automl.report.language import Lang, percent, points, rounded, tokens
+from coref_automl.report.language import Lang, Say, percent, points, rounded, tokens
 
 
 def verdict(comparison: Comparison, lang: Lang) -> str:
-    """The verdict in words; the record itself has the English ones."""
-    if lang == "en":
-        return comparison.verdict
-    found = finding(comparison)
+    """The verdict in words, with the detectable difference where nothing is shown."""
+    say, found = Say(lang), finding(comparison)
     if found == "not shown":
-        could = f" (이 세트로 보일 수 있는 차이: {100 * comparison.detectable:.1f}점)" if comparison.detectable else ""
-        name = {"holm": "Holm", "max-t": "max-T"}[comparison.correction]
-        after = f", 비교 {comparison.family}개에 대한 {name} 보정 뒤에는" if lost_to_family(comparison) else ""
-        return f"차이가 보이지 않음{after}{could}"
-    return {"better": "더 좋음", "worse": "더 나쁨", "same": "모든 문항에서 같음"}[found]
+        limit = f"{100 * comparison.detectable:.1f}" if comparison.detectable else ""
+        could = say(f" (검출 가능 차이 {limit}점)", f"; detectable difference {limit} points") if limit else ""
+        count = comparison.family
+        ko, en = {"holm": ("Holm", "Holm's"), "max-t": ("max-T", "the max-T")}[comparison.correction]
+        after = say(f", 비교 {count}개의 {ko} 보정 후", f" after {en} adjustment for {count} comparisons")
+        return say("유의한 차이 미확인", "no difference shown") + (after if lost_to_family(comparison) else "") + could
+    words = {
+        "better": say("더 좋음", "better"),
+        "worse": say("더 나쁨", "worse"),
+        "same": say("모든 문항에서 같음", "the same on every item"),
+    }
+    return words[found]
 
 
 def recommendation_sentence(it: Recommendation, lang: Lang) -> str:
@@ -39,9 +44,9 @@ def ends_against_base(it: Recommendation, lang: Lang) -> str:
     if lang == "ko":
         base = f"원래 모델({it.base})" if it.base else "각자의 원래 모델"
         lead = (
-            f"학습 {count}개 중 {better}개가 {base}보다 나은 것으로 확인되었습니다"
+            f"실행 {count}개 중 {better}개가 {base}보다 나은 것으로 확인되었습니다"
             if better
-            else f"{base}보다 나은 것으로 확인된 학습이 없습니다"
+            else f"{base}보다 나은 것으로 확인된 실행이 없습니다"
         )
         return f"{lead}: {changes}점 (문서 {it.documents:,}개의 문항 {items:,}개 전체, max-T 보정){_could(it, better, lang)}."
     base = f"the base model {it.base}" if it.base else "the model it began from"
@@ -57,9 +62,7 @@ def _could(it: Recommendation, better: int, lang: Lang) -> str:
     if better or largest is None:
         return ""
     points = f"{100 * largest:.1f}"
-    return (
-        f"; 검출 가능한 차이 {points}점 (검정력 80%)" if lang == "ko" else f"; detectable difference {points} points (80% power)"
-    )
+    return f"; 검출 가능 차이 {points}점 (검정력 80%)" if lang == "ko" else f"; detectable difference {points} points (80% power)"
 
 
 def _nothing_better(it: Recommendation, lang: Lang) -> str:
@@ -76,7 +79,7 @@ def _use(it: Recommendation, lang: Lang) -> str:
     use, label, count = it.use, METRICS[it.metric].label, len(it.candidates)
     value, trained, several = percent(use.value), tokens(use.tokens), use.seeds > 1
     if lang == "ko":
-        where = {"all": "모든 문서", "confirm": "확인 쪽 문서", "select": "고르는 데 쓴 문서"}[use.judged_on]
+        where = {"all": "모든 문서", "confirm": "확인용 절반의 문서", "select": "고르는 데 쓴 문서"}[use.judged_on]
         if count == 1:
             return f"{it.name} 하나만 평가되었습니다: {label} {value} ({where})."
         if several:
@@ -103,7 +106,7 @@ def _against_others(it: Recommendation, lang: Lang) -> str:
         return ""
     if it.use.seeds < 2:
         if lang == "ko":
-            return "시드가 하나여서 학습끼리의 우열은 검정하지 않았습니다."
+            return "시드가 하나여서 실행 사이의 우열은 검정하지 않았습니다."
         return "The runs are not tested against each other: one seed shows nothing about a method."
     if lang == "ko":
         if not left:
@@ -125,13 +128,13 @@ def _next_time(it: Recommendation, lang: Lang) -> str:
         return ""
     if ahead is None:
         if lang == "ko":
-            return "다음 학습량에 대해서는 말할 수 없습니다: 학습마다 평가된 체크포인트가 하나입니다."
+            return "다음 학습량에 대해서는 말할 수 없습니다: 실행마다 평가된 체크포인트가 하나입니다."
         return "How long to train next time cannot be said: each run has one evaluated checkpoint."
     loss, curve = f"{100 * ahead.loss:.2g}", ahead.seeds > 1
     if lang == "ko":
         line = "평균 곡선" if curve else "곡선"
         quarter = " (원래 모델 대비 향상의 4분의 1)" if ahead.loss < it.margin else ""
-        within = f"최고점과 {loss}점{quarter} 이내임이 95% 신뢰로 확인되는"
+        within = f"최고점과 {loss}점{quarter} 이내임이 95% 신뢰수준에서 확인되는"
         if ahead.tokens is None:
             told = f"다음에도 같은 만큼 학습하세요: 문서가 적어 {line}에서 {within} 지점이 없습니다."
         elif ahead.share == 1:
@@ -158,7 +161,7 @@ def _plan(ahead: NextTime, lang: Lang) -> str:
         return ""
     count, point = f"{rounded(ahead.more_documents):,}", tokens(ahead.promising)
     if lang == "ko":
-        return f" 선택 쪽에 이런 문서가 약 {count}개 더 있으면 {point} 토큰 지점도 80% 검정력으로 확인할 수 있습니다."
+        return f" 선택용 절반에 이런 문서가 약 {count}개 더 있으면 {point} 토큰 지점도 80% 검정력으로 확인할 수 있습니다."
     return f" With about {count} more documents in the select half, {point} tokens would do with 80% power."
 
 
@@ -181,7 +184,7 @@ def _one_of_many(it: Recommendation, lang: Lang) -> str:
         return ""
     count = it.over_base.family
     if lang == "ko":
-        return f"; 비교를 {count}개 했기 때문이며(max-T 보정), 이것 하나였다면 보였을 것입니다"
+        return f"; 비교를 {count}개 했기 때문이며(max-T 보정), 이것 하나였다면 유의했을 것입니다"
     return f"; it would be if it were the only comparison, but {count} were made (max-T)"
 
 
@@ -191,5 +194,5 @@ def _contradicted(it: Recommendation, lang: Lang) -> str:
         return ""
     change = points(it.best_over_chosen.difference)
     if lang == "ko":
-        return f"다만 확인 쪽 문서에서는 {it.best}이(가) {change}점 앞섭니다: 확인되지 않은 선택이니 더 많은 문서로 평가하세요."
+        return f"다만 확인용 절반의 문서에서는 {it.best}이(가) {change}점 앞섭니다: 더 많은 문서로 평가하세요."
     return f"On held-back documents {it.best} leads it by {change} points: not confirmed, evaluate on more documents."

@@ -6,7 +6,6 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import interval, tokens
 from coref_automl.report.page import Block, Cell, Section, Table, Text, Tone, estimate_cells, row
 from coref_automl.report.subject import Subject, epoch_text
-from coref_automl.report.verdicts import which_documents
 
 SHOWN_METRICS = ("real1", "real5", "lambada_top1", "score", "real1_strict", "real5_strict", "lambada_top1_strict", "score_strict")
 WORD_METRICS = ("real_word", "lambada_word", "gold_word", "real_far1_strict", "real_far_word")
@@ -64,5 +63,6 @@ def _table(study: Subject, title: str, metrics: list[str]) -> Table:
                 row(Cell(name, "quiet"), "–", "–", "–", *(Cell(interval(held.get(metric)), "quiet") for metric in metrics))
             )
     head = (say("체크포인트", "checkpoint"), say("에폭", "epoch"), say("토큰", "tokens"), say("길이", "length"))
-    titles, caption = (*head, *(METRICS[name].label for name in metrics)), f"{title}, {which_documents(None, say)}"
-    return Table(titles, tuple(lines), frozenset(range(1, 4 + len(metrics))), caption)
+    return Table(
+        (*head, *(METRICS[name].label for name in metrics)), tuple(lines), frozenset(range(1, 4 + len(metrics))), title, "all"
+    )

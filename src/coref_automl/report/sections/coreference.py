@@ -9,9 +9,10 @@ from coref_automl.comparison.coreference_runs import CoreferenceRun
 from coref_automl.comparison.scores import model_label
 from coref_automl.records import Estimate
 from coref_automl.report.coreference_verdicts import judge, lead, no_verdict, phrase, verdict
-from coref_automl.report.language import interval, p_text, points
-from coref_automl.report.page import Block, Cell, Section, Table, Text, question, row
+from coref_automl.report.language import interval, p_text
+from coref_automl.report.page import Block, Cell, Check, Section, Table, Text, question, row
 from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import badge, difference_cell
 
 
 def draw(study: Subject) -> Section | None:
@@ -34,7 +35,15 @@ def draw(study: Subject) -> Section | None:
     if found.notes:
         blocks.append(Text(" ".join(found.notes), "quiet"))
     title = say("적응이 상호참조 해결로 이어지는가?", "Does the adaptation carry over to coreference?")
-    return question("coreference", title, answer, tuple(blocks), say("상호참조", "coreference"))
+    short = say("상호참조", "coreference")
+    return question("coreference", title, answer, blocks, short, checks=_checks(found.answers, short))
+
+
+def _checks(found: Sequence[CoreferenceAnswer], label: str) -> list[Check]:
+    """The first two methods that are compared."""
+    asked = [one for one in found if one.objectives == found[0].objectives]
+    firm = {one.sign for one in asked if not one.gold.reason}
+    return [Check(label, "coreference", badge(firm), asked[-1].gold.interval, f"{asked[-1].a} - {asked[-1].b}")] if asked else []
 
 
 def _results(study: Subject, runs: Sequence[CoreferenceRun]) -> Table:
@@ -50,8 +59,7 @@ def _results(study: Subject, runs: Sequence[CoreferenceRun]) -> Table:
         say("실행", "run"), say("인코더", "encoder"), say("시드", "seeds"), say("정답 언급 CoNLL %", "gold-mention CoNLL %"),
         say("예측 언급 CoNLL %", "found-mention CoNLL %"), "MUC", "B-cubed", "CEAF-e", say("분할", "split"),
     )  # fmt: skip
-    caption = say("실행마다 그 분할의 모든 문서", "all documents of each run's split")
-    return Table(head, tuple(lines), frozenset(range(2, 8)), caption)
+    return Table(head, tuple(lines), frozenset(range(2, 8)), shows="all")
 
 
 def _differences(found: Sequence[CoreferenceAnswer], study: Subject) -> Table:
@@ -63,9 +71,9 @@ def _differences(found: Sequence[CoreferenceAnswer], study: Subject) -> Table:
             f"{one.gold.seeds[0]} / {one.gold.seeds[1]}",
             f"{100 * one.values['gold'][0]:.1f}",
             f"{100 * one.values['gold'][1]:.1f}",
-            points(one.gold.interval),
+            difference_cell(one.gold.interval),
             p_text(one.p),
-            points(one.found.interval),
+            difference_cell(one.found.interval),
             _cell(one, study),
         )
         for one in found
@@ -74,11 +82,8 @@ def _differences(found: Sequence[CoreferenceAnswer], study: Subject) -> Table:
         say("방법", "from"), say("상대", "against"), say("실행 수", "runs"), say("앞 %", "first %"), say("뒤 %", "second %"),
         say("차이", "difference"), "p (BH)", say("차이, 예측 언급", "difference, found mentions"), say("판정", "verdict"),
     )  # fmt: skip
-    caption = say(
-        "정답 언급 CoNLL의 차이 (점), 둘 다 가진 모든 문서",
-        "differences in gold-mention CoNLL (points), all documents that both have",
-    )
-    return Table(head, lines, frozenset(range(2, 8)), caption)
+    caption = say("정답 언급 CoNLL의 차이 (점)", "differences in gold-mention CoNLL (points)")
+    return Table(head, lines, frozenset(range(2, 8)), caption, "all")
 
 
 def _cell(one: CoreferenceAnswer, study: Subject) -> Cell:

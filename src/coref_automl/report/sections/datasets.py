@@ -8,7 +8,6 @@ import numpy as np
 
 from coref_automl.report.page import Block, Section, Table, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import which_documents
 
 
 def draw(study: Subject) -> Section:
@@ -26,15 +25,15 @@ def draw(study: Subject) -> Section:
         say("문항", "items"),
         say("문서", "documents"),
         say("선택 / 확인", "select / confirm"),
-        say("출처", "sources"),
+        say("데이터 소스", "sources"),
     )
-    blocks: list[Block] = [Table(head, tuple(rows), frozenset({1, 2, 3}), which_documents(None, say))]
+    blocks: list[Block] = [Table(head, tuple(rows), frozenset({1, 2, 3}))]
     trained = sorted(
         {(p.run, p.objective, p.data, p.base, p.seq_len, p.seed) for e in study.entries if (p := e.evaluation.provenance)}
     )
     if trained:
         titles = (
-            say("학습", "run"),
+            say("실행", "run"),
             say("목표", "objective"),
             say("데이터", "dataset"),
             say("시작 모델", "from"),

@@ -14,7 +14,7 @@ from coref_automl.report.language import p_text, points
 from coref_automl.report.page import Block, Cell, Charts, Section, Table, Text, estimate_cells, in_percent, row
 from coref_automl.report.sentences import verdict
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import checkpoint_cell, which_documents
+from coref_automl.report.verdicts import checkpoint_cell, shows
 
 _MOST_LINES = 40
 
@@ -71,13 +71,12 @@ def _table(study: Subject, lines: Sequence[ComparisonRow], cells: Mapping[str, C
         for answer in (line.comparison,)
     )
     head = (say("체크포인트", "checkpoint"), "%", change, "p (max-T)", "McNemar", say("판정", "verdict"))
-    which = which_documents(study.group.judging, say)
-    return Table(head, rows, frozenset({1, 2, 3, 4}), f"{METRICS[study.metric].label}, {which}")
+    return Table(head, rows, frozenset({1, 2, 3, 4}), shows=shows(study.group.judging))
 
 
 def _intro(study: Subject, table: ComparisonTable) -> str:
     say, label = study.say, METRICS[study.metric].label
-    ko, en = ("확인 쪽 절반의", " of the confirm half") if table.half == "confirm" else ("전체", "")
+    ko, en = ("확인용 절반의", " of the confirm half") if table.half == "confirm" else ("전체", "")
     intro = say(
         f"{label}, {ko} 문항 {table.items:,}개(문서 {table.documents:,}개)에서. "
         "판정은 문서 단위 부호 뒤집기 검정과 max-T 보정으로만 내리고, McNemar는 문항이 독립이라면의 참고값입니다.",

@@ -12,11 +12,12 @@ from coref_automl.report.method_pairs import (
     equally_trained_pairs,
     judged_pairs,
     no_equal_training,
+    pair_verdict,
     training_text,
 )
-from coref_automl.report.page import Section, Table, Text, question
+from coref_automl.report.page import Section, Table, Text, Verdict, question
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import counted, lead, rule, versus_head, versus_rows
+from coref_automl.report.verdicts import counted, lead, rule, shown_on, versus_head, versus_rows
 
 
 def draw(study: Subject) -> Section | None:
@@ -38,9 +39,10 @@ def draw(study: Subject) -> Section | None:
     head = versus_head(("entity", "mlm", say("학습량", "training")), "entity", "mlm", say)
     title = say("entity 학습은 같은 양의 mlm보다 나은가?", "Is entity training better than the same amount of mlm?")
     every = [one for _, one in judged]
-    table = Table(head, rows, frozenset({3, 4, 5, 6, 7}), f"{label}, {counted(every, say)}")
+    table = Table(head, rows, frozenset({3, 4, 5, 6, 7}), f"{label}, {counted(every, say)}", shown_on(every))
     blocks = (table, rule(every, say, primary=True), Text(form, "quiet"))
-    return question("entity-or-mlm", title, answer, blocks, say("entity와 mlm", "entity or mlm"))
+    verdict = pair_verdict(told, study) if told else Verdict("open", no_equal_training(say))
+    return question("entity-or-mlm", title, answer, blocks, say("entity와 mlm", "entity or mlm"), verdict)
 
 
 def _own(judged: Sequence[tuple[tuple[Arm, Arm], Versus]]) -> list[Versus]:

@@ -31,6 +31,6 @@ def draw(study: Subject) -> Section | None:
         say("평가", "evaluations"),
         say("추천", "recommendation"),
     )
-    caption = say("고르기는 선택 쪽, 판정은 확인 쪽", "chosen on the select half, judged on the confirm half")
-    table = Table(head, tuple(lines), frozenset({3}), caption)
-    return Section("other-sets", say("다른 평가 세트", "Other evaluation sets"), (table,))
+    return Section(
+        "other-sets", say("다른 평가 세트", "Other evaluation sets"), (Table(head, tuple(lines), frozenset({3}), shows="both"),)
+    )

@@ -55,7 +55,7 @@ def draw(study: Subject) -> Section | None:
     blocks.append(Commands(say("그다음", "then"), lines))
     if missing or told:
         blocks.append(Text((missing + told).strip(), "quiet"))
-    return Section("plan", say("실험 계획", "Experiment plan"), tuple(blocks))
+    return Section("plan", say("실험 계획", "Experiment plan"), tuple(blocks), part="next")
 
 
 def _starts(study: Subject) -> list[tuple[Entry, list[str]]]:

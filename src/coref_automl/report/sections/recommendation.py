@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from coref_automl.comparison.coreference_methods import pretraining_in
-from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.coreference_verdicts import judge, outside_check
+from coref_automl.report.headline import BADGES, next_time
 from coref_automl.report.language import percent, points, tokens
-from coref_automl.report.page import Block, Cell, Section, Table, Text, Tone, question, row
+from coref_automl.report.page import Block, Cell, Section, Table, Text, Tone, Verdict, question, row
 from coref_automl.report.sentences import recommendation_sentence
 from coref_automl.report.subject import Subject
 from coref_automl.statistics.intervals import composite
@@ -35,14 +35,11 @@ def draw(study: Subject) -> Section | None:
         trained = tokens(entry.recorded_tokens)
         lines.append(row(Cell(entry.name, tone), trained, kept, believed, bound, percent(value) if value else "–"))
     head = (
-        say("체크포인트", "checkpoint"), say("토큰", "tokens"), say("선택 쪽", "select"),
-        say("사후 평균, 선택 쪽", "posterior mean, select"),
-        say("최고와의 차이, 많아야 (점), 선택 쪽", "behind the best, at most (points), select"), say("확인 쪽", "confirm"),
+        say("체크포인트", "checkpoint"), say("토큰", "tokens"), say("선택용 절반", "select"),
+        say("사후 평균, 선택용 절반", "posterior mean, select"),
+        say("최고와의 차이, 많아야 (점), 선택용 절반", "behind the best, at most (points), select"),
+        say("확인용 절반", "confirm"),
     )  # fmt: skip
-    label = METRICS[study.metric].label
-    caption = say(
-        f"{label}, 열마다 적은 절반의 문서: 선택 쪽 또는 확인 쪽", f"{label}, on the half named by the column, select or confirm"
-    )
     note = say(
         "고르는 일은 선택 쪽 문서가 하고, 판정은 확인 쪽 문서가 합니다. 사후 평균은 이웃한 체크포인트와 다른 시드가 함께 말하는 "
         "값입니다: 가장 높은 체크포인트는 가장 운 좋은 것이기도 합니다.",
@@ -51,9 +48,13 @@ def draw(study: Subject) -> Section | None:
     )
     if it.best_over_chosen is not None:
         change = points(it.best_over_chosen.difference)
-        note += say(f" 확인 쪽에서 최고 - 추천: {change}점.", f" On confirm, best - recommended: {change} points.")
-    blocks: list[Block] = [Table(head, tuple(lines), frozenset({1, 2, 3, 4, 5}), caption), Text(note, "quiet")]
+        note += say(f" 확인용 절반에서 최고 - 추천: {change}점.", f" On confirm, best - recommended: {change} points.")
+    blocks: list[Block] = [Table(head, tuple(lines), frozenset({1, 2, 3, 4, 5}), shows="both"), Text(note, "quiet")]
     if study.coreference:
         blocks.append(Text(outside_check(judge(study.coreference, pretraining_in(study.entries), say), say), "quiet"))
-    title = say("무엇을 쓰고, 다음에는 얼마나 학습할까?", "What to use, and how long to train next time?")
-    return question("recommended", title, recommendation_sentence(it, say.lang), tuple(blocks), say("추천", "recommendation"))
+    title = say("무엇을 쓰고, 얼마나 학습할 것인가?", "What to use, and how long to train?")
+    use = it.use
+    told = f"{use.method if use.seeds > 1 else use.name}. {next_time(study)}".strip()
+    verdict = Verdict(BADGES[use.status], told, use.over_base, f"{use.method} - {it.base}")
+    answer = recommendation_sentence(it, say.lang)
+    return question("recommended", title, answer, blocks, say("추천", "recommendation"), verdict)

@@ -1,4 +1,4 @@
-"""Does a gain carry over? In: a Subject. Out: differences on every source, on far items, LAMBADA and gold."""
+"""Does a gain carry over? In: a Subject. Out: differences on every source, on far items and LAMBADA; gold beside them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from coref_automl.comparison.speaking import Speaking
 from coref_automl.evaluation.metrics import DESCRIPTIVE, METRICS
 from coref_automl.report.language import Say, points
 from coref_automl.report.method_pairs import at_length
-from coref_automl.report.page import Block, Cell, Section, Table, Text, question, row
+from coref_automl.report.page import Block, Cell, Check, Section, Table, Text, question, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import lead, phrase, rule, short_cell, which_documents
+from coref_automl.report.verdicts import check, lead, phrase, rule, short_cell, shows
 
 _FEWEST = 50
 """Sources with fewer items have no row of their own."""
@@ -45,9 +45,9 @@ class Measure:
         return METRICS[self.metric].task in DESCRIPTIVE
 
     def cell(self, one: Versus | None, say: Say) -> Cell:
-        if self.descriptive:
-            return Cell(points(one.answer.interval) if one else "–", "quiet")
-        return short_cell(one, say)
+        if not self.descriptive or one is None:
+            return short_cell(one, say)
+        return Cell(points(one.answer.interval), "quiet", estimate=one.answer.interval)
 
     def counted(self, say: Say) -> str:
         items, documents = f"{self.items:,}", f"{self.documents:,}"
@@ -65,22 +65,21 @@ def draw(study: Subject) -> Section | None:
     speak = speaking_of([*pairs, *asked])
     measures = _measures(study, speak)
     blocks: list[Block] = []
-    told = ""
+    told, checks = "", []
     found_on = {("mlm", n): versus(study, pairs, one.metric, among=one.among, speak=speak) for n, one in enumerate(measures)}
     found_on |= {("base", n): versus(study, asked, one.metric, among=one.among, speak=speak) for n, one in enumerate(measures)}
     judged = corrected_columns({key: column for key, column in found_on.items() if not measures[key[1]].descriptive})
     columns = {**found_on, **judged}
     if pairs:
         table = [columns["mlm", number] for number in range(len(measures))]
-        head = (say("무엇에서", "on"), *(f"{a.name} - {b.method}" for a, b in pairs))
+        head = (say("방법", "methods"), *(measure.counted(say) for measure in measures))
         lines = tuple(
-            row(measure.counted(say), *(measure.cell(one, say) for one in column))
-            for measure, column in zip(measures, table, strict=True)
+            row(f"{a.name} - {b.method}", *(one.cell(column[number], say) for one, column in zip(measures, table, strict=True)))
+            for number, (a, b) in enumerate(pairs)
         )
-        which = which_documents(speak.half, say)
-        caption = say(f"같은 양의 mlm과의 차이 (점), {which}", f"difference from the same amount of mlm (points), {which}")
-        blocks.append(Table(head, lines, frozenset(range(1, len(head))), caption))
-        told = _answer(study, measures, pairs, table)
+        caption = say("같은 양의 mlm과의 차이 (점)", "difference from the same amount of mlm (points)")
+        blocks.append(Table(head, lines, frozenset(range(1, len(head))), caption, shows(speak.half)))
+        told, checks = _answer(study, measures, pairs, table), _checks(measures, pairs, table)
     if asked:
         blocks.append(_against_base(study, asked, measures, [columns["base", number] for number in range(len(measures))], speak))
     if not blocks:
@@ -88,15 +87,17 @@ def draw(study: Subject) -> Section | None:
     blocks.append(rule([one for column in judged.values() for one in column], say))
     if any(measure.descriptive for measure in measures):
         blocks.append(Text(_why_descriptive(say), "quiet"))
-    title = say("다른 출처, 먼 문항, LAMBADA로 이어지는가?", "Does it carry over to other sources, to far items and to LAMBADA?")
-    told = told or say("같은 양의 mlm과 짝지을 학습이 없습니다.", "No run to pair with as much mlm.")
-    return question("transfer", title, told, tuple(blocks), say("다른 과제로", "carrying over"))
+    title = say(
+        "다른 데이터 소스, 먼 문항, LAMBADA로 이어지는가?", "Does it carry over to other sources, to far items and to LAMBADA?"
+    )
+    told = told or say("같은 양의 mlm과 짝지을 실행이 없습니다.", "No run to pair with as much mlm.")
+    return question("transfer", title, told, blocks, say("다른 과제로", "carrying over"), checks=checks)
 
 
 def _why_descriptive(say: Say) -> str:
     return say(
-        "gold 빈칸은 참고용이고 판정에 넣지 않습니다: 마스크의 개수가 답의 길이를 알려 주는데, 그 정보가 얼마나 도움이 되는지가 "
-        "학습으로 달라집니다. 그 자리의 외부 확인은 상호참조 해결입니다.",
+        "gold 빈칸은 참고용이며 판정하지 않습니다: 마스크의 개수가 답의 길이를 알려 주고, 그 정보의 값어치는 학습에 따라 "
+        "달라집니다. 그 자리의 외부 확인은 상호참조 해결입니다.",
         "Gold cloze is descriptive and has no verdict: the number of masks tells how long the answer is, and training changes "
         "what that is worth. Coreference resolution is the outside check in its place.",
     )
@@ -145,6 +146,21 @@ def _pairs(found: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
     return sorted(pairs, key=lambda pair: (min(pair[0].seeds, pair[1].seeds) < 2, order[pair[0].objective]))
 
 
+def _checks(measures: Sequence[Measure], pairs: Sequence[tuple[Arm, Arm]], table: Sequence[list[Versus | None]]) -> list[Check]:
+    """LAMBADA, which the entity objective does not train: the pairs of the first method and base, by length."""
+    first = pairs[0][0]
+    own = sorted(
+        (n for n, (a, _) in enumerate(pairs) if (a.objective, a.base) == (first.objective, first.base)),
+        key=lambda n: pairs[n][0].length,
+    )
+    out = []
+    for measure, column in zip(measures, table, strict=True):
+        found = [one for n in own if (one := column[n]) is not None]
+        if measure.among is None and METRICS[measure.metric].task == "lambada" and found:
+            out.append(check(METRICS[measure.metric].label, "transfer", found))
+    return out
+
+
 def _answer(
     study: Subject, measures: Sequence[Measure], pairs: Sequence[tuple[Arm, Arm]], table: Sequence[list[Versus | None]]
 ) -> str:
@@ -170,7 +186,7 @@ def _answer(
         if measure.among is None and n not in chosen and not measure.descriptive
         if one and one.seeds > 1 and one.shown and one.answer.difference < 0
     ]
-    return answer + (say(" 더 나쁨이 보이는 것: ", " Shown worse: ") + "; ".join(lost) + "." if lost else "")
+    return answer + (say(" 하락 확인: ", " Shown worse: ") + "; ".join(lost) + "." if lost else "")
 
 
 def _against_base(
@@ -183,10 +199,9 @@ def _against_base(
     """Every arm against its base."""
     say = study.say
     lines = tuple(
-        row(arm.name, *(measure.cell(column[number], say) for measure, column in zip(measures, columns, strict=True)))
+        row(arm.name, *(one.cell(column[number], say) for one, column in zip(measures, columns, strict=True)))
         for number, (arm, _) in enumerate(asked)
     )
     head = (say("방법과 길이", "method, length"), *(measure.counted(say) for measure in measures))
-    which = which_documents(speak.half, say)
-    caption = say(f"시작한 모델과의 차이 (점), {which}", f"difference from the model it began from (points), {which}")
-    return Table(head, lines, frozenset(range(1, len(head))), caption)
+    caption = say("시작한 모델과의 차이 (점)", "difference from the model it began from (points)")
+    return Table(head, lines, frozenset(range(1, len(head))), caption, shows(speak.half))
