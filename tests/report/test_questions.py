@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from coref_automl.comparison.archive import archive
-from coref_automl.comparison.arms import arms, versus
+from coref_automl.comparison.arms import OBJECTIVES, arms, versus
 from coref_automl.comparison.corrections import corrected, corrected_columns
 from coref_automl.comparison.differences import in_words, lost_to_family
 from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.relation_methods import PAIRS
 from coref_automl.comparison.speaking import CONFIRM, Speaking
 from coref_automl.evaluation.metrics import halves, hits
 from coref_automl.evaluation.results import find_evaluations
@@ -44,6 +45,7 @@ from coref_automl.report.subject import Subject, subject_of
 from coref_automl.report.verdicts import lead, short_cell
 from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
 from coref_automl.store import read_json, write_json, write_jsonl
+from coref_automl.training.masking import OBJECTIVES as TRAINED
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 from tests.report.tables import silent_tables
 
@@ -603,3 +605,16 @@ def test_an_evaluation_without_words_is_left_out_of_gold_alone(runs: Path, tmp_p
     texts = {name: [cell.text for cell in column] for name, column in columns.items()}
     assert texts["Gold"].count("–") == 2
     assert texts["Real@1 strict"].count("–") == 0
+
+
+def test_every_objective_is_compared_with_mlm(tmp_path: Path) -> None:
+    assert set(OBJECTIVES) == set(TRAINED) == {first for first, _ in PAIRS} | {"mlm"}
+    models = [Model("base", 0, -0.5)]
+    for objective, skill in (("mlm", 0.0), ("entity", 0.3), ("copy+link", 1.2)):
+        models += [Model(f"{objective}-s{seed}", 200, skill, objective=objective, seed=seed) for seed in range(3)]
+    study = read_study(write(tmp_path, models, documents=40))
+    asked = [line[:2] for line in cells(entity_or_mlm.draw(study))]
+    assert asked == [["entity 128", "mlm 128"], ["copy+link 128", "mlm 128"]]
+    told = transfer.draw(study)
+    assert told is not None
+    assert any("copy+link 128" in cell for line in cells(told) for cell in line)

@@ -60,7 +60,9 @@ def inspect(
     ] = None,
     source: Annotated[list[str] | None, typer.Option("--source", help="Named source or local:PATH; repeatable.")] = None,
     eval_set: Annotated[list[Path] | None, typer.Option("--eval-set", help="Evaluation set; repeatable.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Documents read of each --source.")] = 2_000,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Texts read of each. Default: all of a file or set, 2,000 of a source.")
+    ] = None,
     lang: Annotated[str, typer.Option("--lang", help="Language of tables and page: ko or en.")] = "ko",
     out: OptionalOut = None,
     as_json: AsJson = False,
