@@ -1,4 +1,4 @@
-"""How often is a difference shown between equal methods, and between unequal ones? In: a count of simulated sets. Out: the tables of docs/statistics.md.
+"""False verdicts and power of the crossed test. In: a count of simulated sets. Out: the tables of docs/statistics.md.
 
 python benchmarks/crossed_verdicts.py --sets 2000        some minutes on one core
 

@@ -67,7 +67,7 @@ def table(group: Group, rng: np.random.Generator, sets: int) -> Floats:
 
 
 def levels(group: Group, rng: np.random.Generator, sets: int) -> dict[str, list[float]]:
-    """How often a difference is shown between equal methods, by hits and by reciprocal ranks: the first five pairs on every task."""
+    """False verdicts between equal methods, by hits and by reciprocal ranks: the first five pairs on every task."""
     out: dict[str, list[float]] = {"hit@1": [], "MRR": []}
     for metric in METRICS:
         rows = group.items.facts["task"] == TASKS[metric].task
