@@ -18,7 +18,7 @@ PACKAGE = ROOT / "src" / "coref_automl"
 BEGIN, END = "<!-- tree -->\n```\n", "```\n<!-- /tree -->"
 ROOMS = (
     "", "statistics", "models", "corpus", "evaluation", "comparison", "training", "relation", "coreference", "tuning", "report",
-    "bench", "cli",
+    "studio", "study", "bench", "cli",
 )  # fmt: skip
 REST = """\
 assets/                     the bundled encoder, evaluation set and texts

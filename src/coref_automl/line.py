@@ -186,8 +186,8 @@ def run_line(recipe: LineRecipe, out: Path, *, progress: Progress | None = None)
 
 def _run(recipe: LineRecipe, out: Path, progress: Progress) -> LineResult:
     trained_on = _annotated(recipe.coref) if recipe.coref else None  # a bad file is an error now, not after hours of training
-    evalset = _eval_set(recipe, out, progress)
-    dataset = _dataset(recipe, evalset, out, progress)
+    evalset = eval_set_of(recipe, out, progress)
+    dataset = dataset_of(recipe, evalset, out / "dataset", progress)
     runs = _train(recipe, dataset, out, progress)
     _evaluate(recipe, runs, evalset, progress)
     say = Say(language(recipe.lang))
@@ -208,7 +208,7 @@ def _run(recipe: LineRecipe, out: Path, progress: Progress) -> LineResult:
     return result
 
 
-def _eval_set(recipe: LineRecipe, out: Path, progress: Progress) -> Path:
+def eval_set_of(recipe: LineRecipe, out: Path, progress: Progress) -> Path:
     from coref_automl.evaluation.evalset import bundled_eval_set
     from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
 
@@ -233,7 +233,7 @@ def _eval_set(recipe: LineRecipe, out: Path, progress: Progress) -> Path:
     return out / "evalset"
 
 
-def _dataset(recipe: LineRecipe, evalset: Path, out: Path, progress: Progress) -> Path:
+def dataset_of(recipe: LineRecipe, evalset: Path, folder: Path, progress: Progress) -> Path:
     """One dataset for all objectives: blocks with noun chains. The runs differ in what they hide, and in nothing else."""
     from coref_automl.corpus.prepare import prepare
     from coref_automl.corpus.recipe import PrepareRecipe
@@ -249,7 +249,6 @@ def _dataset(recipe: LineRecipe, evalset: Path, out: Path, progress: Progress) -
         limit=stage.limit,
         near_duplicates=stage.near_duplicates,
     )
-    folder = out / "dataset"
     prepare(wanted, folder, progress=progress)
     return folder
 

@@ -252,7 +252,11 @@ def quiet() -> Progress:
 
 def read_events(path: Path) -> Iterator[dict[str, Any]]:
     """The events of a run's file, oldest first; none where there is no file. A line that a kill cut in two is passed over."""
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
+    return parse_events(path.read_bytes() if path.is_file() else b"")
+
+
+def parse_events(lines: bytes) -> Iterator[dict[str, Any]]:
+    for line in lines.splitlines():
         with suppress(*NOT_JSON):
             row = json.loads(line)
             if isinstance(row, dict) and "event" in row:

@@ -70,7 +70,11 @@ def test_compare_json_is_the_result_alone(runs: Path, capsys: pytest.CaptureFixt
     assert run(["compare", str(runs), "--json", "--metric", "score", "--margin", "3"]) == 0
     held = json.loads(capsys.readouterr().out)
     assert held["metric"] == "score"
-    assert held["recommendation"]["margin"] == 0.03
+    advice = held["recommendation"]
+    assert advice["margin"] == 0.03
+    assert advice["use"]["checkpoint"] == advice["chosen"]
+    assert advice["use"]["status"] == "shown"
+    assert set(advice["next_time"]) >= {"tokens", "share", "loss", "more_documents"}
     assert [row["comparison"] is None for row in held["rows"]] == [True, False, False]
 
 

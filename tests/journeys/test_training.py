@@ -118,7 +118,7 @@ def test_two_lengths_and_two_sets_of_one_name_stand_beside_each_other(trained: S
 
 @pytest.mark.journey
 def test_keep_best_keeps_the_best_after_an_evaluation_at_another_length(prepared: Shell) -> None:
-    """A wide margin recommends the earliest checkpoint; the best is another one and stays beside it."""
+    """A wide margin stops at the earliest checkpoint; the best is another one and stays beside it."""
     shell, run = prepared, prepared.folder / "runs/kept"
     own = "--source local:articles.jsonl --model bundled:ko-mini"
     shell(f"coref-automl prepare eval {own} --task real --per-document 9 --single-entry --out sets/mini")
@@ -137,7 +137,7 @@ def test_keep_best_keeps_the_best_after_an_evaluation_at_another_length(prepared
     highest = max(one["value"]["value"] for one in told)
     best = next(one["path"] for one in told if one["value"]["value"] == highest)  # the earliest of equals
     assert (shell.folder / best / "model.safetensors").is_file(), best
-    assert len(checkpoints(run)) <= 3  # the recommended, the best, the newest
+    assert len(checkpoints(run)) <= 4  # the earliest that would do, the recommended, the best, the newest
 
 
 @pytest.mark.journey

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from coref_automl.comparison.archive import archive
-from coref_automl.comparison.arms import arms, versus
+from coref_automl.comparison.arms import OBJECTIVES, arms, versus
 from coref_automl.comparison.corrections import corrected, corrected_columns
-from coref_automl.comparison.differences import in_words, lost_to_holm
+from coref_automl.comparison.differences import in_words, lost_to_family
 from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.relation_methods import PAIRS
 from coref_automl.comparison.speaking import CONFIRM, Speaking
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import find_evaluations
@@ -44,6 +45,7 @@ from coref_automl.report.subject import Subject, subject_of
 from coref_automl.report.verdicts import lead, short_cell
 from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
 from coref_automl.store import read_json, write_json, write_jsonl
+from coref_automl.training.masking import OBJECTIVES as TRAINED
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
 TASKS: tuple[Task, ...] = ("real", "lambada", "gold", "real-far")
@@ -563,18 +565,20 @@ def test_a_second_base_is_named_and_does_not_change_the_first_answer(tmp_path: P
     assert re.search(r"LAMBADA@1 strict: Yes \(at 128 tokens \+.*, better; from small at 128 tokens -.*, worse\)", second.answer)
 
 
-def test_a_comparison_that_holm_outdoes_says_so(runs: Path, study: Subject) -> None:
+def test_a_comparison_that_is_lost_among_many_says_so(runs: Path, study: Subject) -> None:
     wide, narrow = Estimate(0.02, 0.001, 0.04, 100), Estimate(0.02, -0.01, 0.05, 100)
-    one = Comparison("a", "b", "real1_strict", wide, 0.03, 0.3, None, 0.05, "", family=10)
-    assert in_words(one) == "no difference shown after Holm's adjustment for 10 comparisons; this set could show 5.0 points"
+    one = Comparison("a", "b", "real1_strict", wide, 0.03, 0.3, None, 0.05, "", family=10, correction="max-t")
+    assert in_words(one) == "no difference shown after the max-T adjustment for 10 comparisons; this set could show 5.0 points"
     limit = "detectable difference 5.0 points"
-    assert verdict(one, "en") == f"no difference shown after Holm's adjustment for 10 comparisons; {limit}"
-    assert verdict(one, "ko") == "유의한 차이 미확인, 비교 10개의 Holm 보정 후 (검출 가능 차이 5.0점)"
-    assert not lost_to_holm(replace(one, difference=narrow, p=0.2))
-    assert not lost_to_holm(replace(one, p_adjusted=0.01))
-    assert not lost_to_holm(replace(one, family=1, p_adjusted=0.06))
-    told = replace(study.recommendation, over_base=one, beaten_base=False)
-    assert "10 were made (Holm)" in recommendation_sentence(told, "en")
+    assert verdict(one, "en") == f"no difference shown after the max-T adjustment for 10 comparisons; {limit}"
+    assert verdict(one, "ko") == "유의한 차이 미확인, 비교 10개의 max-T 보정 후 (검출 가능 차이 5.0점)"
+    assert not lost_to_family(replace(one, difference=narrow, p=0.2))
+    assert not lost_to_family(replace(one, p_adjusted=0.01))
+    assert not lost_to_family(replace(one, family=1, p_adjusted=0.06))
+    assert "after Holm's adjustment for 10" in in_words(replace(one, correction="holm"))
+    use = replace(study.recommendation.use, seeds=1, over_base=wide, status="not better than the base")
+    told = replace(study.recommendation, use=use, over_base=one, beaten_base=False)
+    assert "10 were made (max-T)" in recommendation_sentence(told, "en")
     assert "비교를 10개" in recommendation_sentence(told, "ko")
     rows = compare(runs).rows
     assert {line.comparison.family for line in rows if line.comparison} == {len(rows) - 1}
@@ -591,3 +595,16 @@ def test_an_evaluation_without_words_is_left_out_of_gold_alone(runs: Path, tmp_p
     texts = {name: [cell.text for cell in column] for name, column in columns.items()}
     assert texts["Gold"].count("–") == 2
     assert texts["Real@1 strict"].count("–") == 0
+
+
+def test_every_objective_is_compared_with_mlm(tmp_path: Path) -> None:
+    assert set(OBJECTIVES) == set(TRAINED) == {first for first, _ in PAIRS} | {"mlm"}
+    models = [Model("base", 0, -0.5)]
+    for objective, skill in (("mlm", 0.0), ("entity", 0.3), ("copy+link", 1.2)):
+        models += [Model(f"{objective}-s{seed}", 200, skill, objective=objective, seed=seed) for seed in range(3)]
+    study = read_study(write(tmp_path, models, documents=40))
+    asked = [line[:2] for line in cells(entity_or_mlm.draw(study))]
+    assert asked == [["entity 128", "mlm 128"], ["copy+link 128", "mlm 128"]]
+    told = transfer.draw(study)
+    assert told is not None
+    assert any("copy+link 128" in cell for line in cells(told) for cell in line)

@@ -214,7 +214,7 @@ def test_plans_that_would_start_from_one_checkpoint_are_one_plan(scored: Path, s
     page, _ = reported("en", "runs/a/checkpoint-2", "base")
     assert plans.findall(page) == ["runs/a/checkpoint-2"]
     assert "The 3 starting points are 1 different checkpoint, so there is 1 plan." in page
-    assert "from the best checkpoint; from the recommended, earliest checkpoint; from the best at the longest" in page
+    assert "from the best checkpoint; from the recommended checkpoint; from the best at the longest" in page
     several = Path(report(study_source, tmp_path / "several", lang="en")).read_text("utf-8")
     started = plans.findall(several)
     assert len(set(started)) == len(started) == 2
@@ -304,10 +304,10 @@ def test_comparisons_are_counted_as_the_tables_count_them(evaluated: Maker, tmp_
     copied = root / "evaluations" / "base" / "a-128" / "items.jsonl"
     shutil.copyfile(copied, root / "run" / "evaluations" / "a-128" / "checkpoint-100" / "items.jsonl")
     text = Path(report(root, tmp_path / "two", lang="en").markdown).read_text("utf-8")
-    assert "(2 comparisons, Holm's hardest step)" in text  # one of them cannot differ, and counts all the same
+    assert "(hardest step of max-T over 2 comparisons)" in text  # one of them cannot differ, and counts all the same
     shutil.rmtree(root / "run" / "evaluations" / "a-128" / "checkpoint-100")
     text = Path(report(root, tmp_path / "one", lang="en").markdown).read_text("utf-8")
-    assert "(1 comparison, Holm's hardest step)" in text
+    assert "(hardest step of max-T over 1 comparison)" in text
     assert "1 of 1 checkpoint is shown better" in text
 
 

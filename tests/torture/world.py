@@ -77,7 +77,12 @@ class Line:
 LINES = {
     "sources": Line("sources local:texts.jsonl --check", ("texts.jsonl",)),
     "tokenizer": Line(
-        f"tokenizer --source local:texts.jsonl --vocab-size 1000 --alphabet 300 --no-nouns --out {OUT}", ("texts.jsonl",)
+        f"tokenizer learn --source local:texts.jsonl --vocab-size 1000 --alphabet 300 --no-nouns --out {OUT}", ("texts.jsonl",)
+    ),
+    "tokenizer inspect": Line(
+        f"tokenizer inspect tokenizer model --data relations.jsonl --data chains.jsonl --eval-set set --out {OUT}",
+        ("tokenizer", "model", "relations.jsonl", "chains.jsonl", "set"),
+        seconds=2,
     ),
     "prepare mlm": Line(
         f"prepare mlm --source local:texts.jsonl --model tokenizer --seq-len 64 --holdout 0 --workers 1 --out {OUT}",

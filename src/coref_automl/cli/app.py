@@ -26,12 +26,14 @@ except ImportError:  # older releases of Typer use Click's exceptions
     from click import ClickException as TyperException  # type: ignore[assignment]
 
 _IN_ORDER = (
-    "demo", "adapt", "sources", "tokenizer", "prepare", "explore", "train", "watch", "evaluate", "predict", "grid",
-    "compare", "report", "archive", "fill", "tune", "re", "coref", "bench",
+    "demo", "adapt", "sources", "tokenizer", "learn", "inspect", "prepare", "explore", "train", "watch", "evaluate", "predict",
+    "grid", "compare", "report", "archive", "studio", "fill", "study", "tune", "re", "coref", "bench",
 )  # fmt: skip
 
 
-_MODULES = ("demo", "prepare", "train", "evaluate", "compare", "tune", "relation", "coreference", "bench")
+_MODULES = (
+    "demo", "prepare", "tokenizer", "train", "evaluate", "compare", "studio", "study", "tune", "relation", "coreference", "bench",
+)  # fmt: skip
 
 
 class Verbs(TyperGroup):

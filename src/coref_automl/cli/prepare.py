@@ -1,4 +1,4 @@
-"""coref-automl sources, tokenizer and prepare: text sources, a vocabulary, packed datasets, frozen evaluation sets."""
+"""coref-automl sources and prepare: text sources, packed datasets, frozen evaluation sets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from coref_automl.cli.app import app
 from coref_automl.cli.options import AsJson, Out, options_from, print_json, recipe_from
 from coref_automl.corpus.encode import Mode
 from coref_automl.corpus.recipe import HELP, PrepareRecipe
-from coref_automl.corpus.tokenizer import HELP as TOKENIZER_HELP
-from coref_automl.corpus.tokenizer import TokenizerRecipe
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.prepare import EvalRecipe
 from coref_automl.evaluation.tasks import TASKS
@@ -82,22 +80,6 @@ def _listed(rows: list[dict[str, str]]) -> list[str]:
         if any(told):
             out.append("    " + "; ".join(part for part in told if part))
     return out
-
-
-@app.command(epilog="Example: coref-automl tokenizer --source local:wiki.jsonl --vocab-size 16000 --out tokenizers/wiki")
-@options_from(TokenizerRecipe, TOKENIZER_HELP, {"sources": ("--source",)})
-def tokenizer(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
-    """Learn a tokenizer from texts; the same texts give the same tokenizer."""
-    from coref_automl.corpus.tokenizer import build_tokenizer
-    from coref_automl.progress import Progress
-
-    if "sources" not in given:
-        raise RecipeError("tokenizer needs --source; see: coref-automl tokenizer --help")
-    card = build_tokenizer(recipe_from(TokenizerRecipe, given, "tokenizer"), out, progress=Progress())
-    if as_json:
-        print_json(card.to_json())
-    else:
-        print(f"{out}: {card.vocab_size:,} entries from {card.documents:,} documents ({card.characters:,} characters)")
 
 
 prepare_app = typer.Typer(help="Build training datasets and evaluation sets.", no_args_is_help=True, rich_markup_mode=None)

@@ -1,4 +1,4 @@
-"""coref-automl re: relation extraction; explore the data, train, evaluate, predict, run a grid."""
+"""coref-automl re: relation extraction; explore the data, train, evaluate, predict, run a grid, report on runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 relation_app = typer.Typer(
     cls=Verbs,
-    help="Relation extraction on KLUE-RE: explore, train, evaluate, predict, grid.",
+    help="Relation extraction on KLUE-RE: explore, train, evaluate, predict, grid, report.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -220,6 +220,39 @@ def grid(
         print(Path(result.out) / "results.html")
     if any(cell.error for cell in result.cells):
         raise typer.Exit(1)
+
+
+@relation_app.command(
+    epilog="Example: coref-automl re report runs/re-none runs/re-plain runs/re-typed --data klue-re-v1.1_dev.json --out report"
+)
+def report(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Finished runs of re train or re grid, or folders of them.")
+    ],
+    data: Annotated[str, typer.Option("--data", help=f"The rows that the runs were scored on: {FILE}.")],
+    skip_bad: SkipBad = False,
+    lang: Annotated[str, typer.Option("--lang", help="Language of tables and page: ko or en.")] = "ko",
+    out: OptionalOut = None,
+    as_json: AsJson = False,
+) -> None:
+    """Report on relation runs from their stored predictions: scores beside tokenizers, fragmentation, the reasons for markers.
+
+    Tests the five reasons for entity markers on runs with --scheme none, plain and typed, a label mask and hard negatives, over
+    two or more seeds. Runs that differ in their seed alone are put together.
+    """
+    from coref_automl.config import choose
+    from coref_automl.relation.assessment import assess
+    from coref_automl.relation.data import read_relations
+    from coref_automl.report.language import LANGUAGES
+    from coref_automl.report.relation_page import assessment_lines, write_assessment
+
+    language = choose(lang, LANGUAGES, "language")
+    found = assess(paths, read_relations(data, skip_bad=skip_bad))
+    page = write_assessment(found, out, lang=language) if out else None
+    if as_json:
+        print_json({**found.to_json(), "page": str(page) if page else None})
+    else:
+        print("\n".join([*assessment_lines(found, language), *([str(page)] if page else [])]))
 
 
 def show_result(result: RelationResult, as_json: bool, *, labels: bool = False) -> None:

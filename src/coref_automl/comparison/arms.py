@@ -28,7 +28,8 @@ from coref_automl.statistics.intervals import composite
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.statistics.resampling import Floats, Part
 
-OBJECTIVES = ("mlm", "combined", "entity")
+OBJECTIVES = ("mlm", "combined", "entity", "copy", "link", "copy+link")
+"""In the order of tables."""
 Pick = Callable[[Sequence[Entry]], Entry]
 Among = NDArray[np.bool_] | None
 Outcome = Literal["hits", "ranks", "lower ranks"]

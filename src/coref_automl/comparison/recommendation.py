@@ -221,7 +221,7 @@ def _answer(group: Group, metric: str, one: Entry, other: Entry, seed: int, *, f
 def _judge(
     group: Group, metric: str, eligible: Sequence[Entry], base: Entry | None, chosen: int, best: int, seed: int
 ) -> tuple[Sequence[Comparison | None], Comparison | None, bool | None]:
-    """Each against its base (Holm over all); best against chosen on `confirm`; whether any checkpoint beats this base."""
+    """Each against its base (max-T over all); best against chosen on `confirm`; whether any checkpoint beats this base."""
     best_over = _answer(group, metric, eligible[best], eligible[chosen], seed) if best != chosen else None
     if base is None:
         return [None] * len(eligible), best_over, None

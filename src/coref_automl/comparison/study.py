@@ -88,7 +88,7 @@ class Study:
         return max(entries, key=lambda entry: (values[entry].value, -entry.tokens))
 
     def judged(self, reference: Entry, others: Sequence[Entry]) -> list[Comparison | None]:
-        """Compare others with a reference on the confirm half, Holm over them; None if that half is empty."""
+        """Compare others with a reference on the confirm half, max-T over them; None if that half is empty."""
         columns = self.group.columns(self.metric, half="confirm", entries=[reference, *others])
         if not columns.items or not others:
             return [None] * len(others)
@@ -100,7 +100,7 @@ class Study:
         return own_base(self.entries, entry, self.base)
 
     def over_own_base(self, entries: Sequence[Entry]) -> list[Comparison | None]:
-        """Compare each with its base on the judging documents, Holm over all; None if the base was not evaluated."""
+        """Compare each with its base on the judging documents, max-T over all; None if the base was not evaluated."""
         return compare_with_bases(self.group, self.metric, entries, [self.own_base(entry) for entry in entries], seed=self.seed)
 
     def against_base(self) -> dict[Entry, Comparison]:

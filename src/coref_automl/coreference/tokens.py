@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.coreference.data import CorefDocument
+from coref_automl.models.segmentation import place
 from coref_automl.models.vocabulary import Pieces, tokenize_all
 from coref_automl.records import Record
 
@@ -85,14 +86,10 @@ def _laid(document: CorefDocument, pieces: Pieces) -> Laid:
         letters[held, back] = 1 + codes[pieces.ends[held] - 1 - back] % (ALPHABET - 1)
     ends_at = np.array([found.end() for found in _SENTENCE_END.finditer(document.text)], np.int64)
     sentences = np.searchsorted(ends_at, pieces.starts, "right").astype(np.int64)
-    places = [pieces.cover(*mention.span) for mention in document.mentions]
-    first = np.array([low for low, _ in places], np.int64).clip(0, max(0, len(pieces) - 1))
-    last = np.maximum(first, np.array([high - 1 for _, high in places], np.int64))
-    ends = np.array([mention.end for mention in document.mentions], np.int64)
-    trim = np.maximum(0, pieces.ends[last] - ends) if len(places) else np.zeros(0, np.int64)
+    placed = place(pieces, [mention.span for mention in document.mentions])
     numbers: dict[str, int] = {}
     entity = np.array([numbers.setdefault(mention.entity, len(numbers)) for mention in document.mentions], np.int64)
-    return Laid(document, pieces, letters, sizes, sentences, first, last, trim.astype(np.int64), entity)
+    return Laid(document, pieces, letters, sizes, sentences, placed.first, placed.last, placed.over, entity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
 from coref_automl.corpus.holdout import SHARE, limits, rank
@@ -13,10 +14,12 @@ from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
 from coref_automl.models.build import train_tokenizer
 from coref_automl.models.load import tokenizer_fingerprint
+from coref_automl.models.subwords import train_subwords
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document, Record
 from coref_automl.store import MANIFEST, mark_done, write_json
 
+VocabularyKind = Literal["wordpiece", "bpe", "byte-bpe", "unigram"]
 LEAST_VOCABULARY, MOST_VOCABULARY = 1_000, 1_000_000
 
 
@@ -24,7 +27,8 @@ LEAST_VOCABULARY, MOST_VOCABULARY = 1_000, 1_000_000
 class TokenizerRecipe:
     """`nouns` learns nouns apart from their particles (Kiwi cuts the words).
 
-    `alphabet` bounds the single characters, `tails` the entries for what may follow a noun.
+    `alphabet` bounds the single characters, `tails` the entries for what may follow a noun (WordPiece alone). `byte_fallback` is
+    for bpe and unigram; byte-bpe needs none, and WordPiece has no such thing.
     """
 
     sources: tuple[str, ...]
@@ -34,12 +38,16 @@ class TokenizerRecipe:
     tails: int | None = None
     holdout: float = SHARE
     filters: Filters = field(default_factory=Filters)
+    kind: VocabularyKind = "wordpiece"
+    byte_fallback: bool = False
 
 
 HELP = {
     "sources": "Named source or local:PATH; repeatable.",
+    "kind": "wordpiece, bpe, byte-bpe or unigram.",
     "vocab_size": "Vocabulary size.",
     "nouns": "Learn nouns separately from the particles after them.",
+    "byte_fallback": "Spell unknown characters with 256 byte entries, so that no text is unknown (bpe, unigram).",
     "alphabet": "Maximum number of single characters in the vocabulary.",
     "tails": "Entries for what follows a noun. Default 6% of the vocabulary.",
     "holdout": "Fraction of each source held out for evaluation (at least 300 documents, at most half), never seen here.",
@@ -57,6 +65,8 @@ class TokenizerCard(Record):
     vocab_size: int
     nouns: bool
     fingerprint: str
+    kind: VocabularyKind = "wordpiece"
+    byte_fallback: bool = False
 
 
 def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | None = None) -> TokenizerCard:
@@ -67,6 +77,10 @@ def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | 
         raise RecipeError(f"vocab_size should lie {bounds}, not {recipe.vocab_size:,}; pass --vocab-size 16000.")
     if recipe.tails is not None and not 0 <= recipe.tails <= recipe.vocab_size:
         raise RecipeError(f"tails should lie between 0 and vocab_size ({recipe.vocab_size:,}), not {recipe.tails:,}.")
+    if recipe.byte_fallback and recipe.kind == "wordpiece":
+        raise RecipeError("WordPiece cannot fall back on bytes; pass --kind unigram, bpe or byte-bpe.")
+    if recipe.tails is not None and recipe.kind != "wordpiece":
+        raise RecipeError(f"tails belong to WordPiece; leave --tails out with --kind {recipe.kind}.")
     if not 0 <= recipe.holdout <= 0.5:
         raise RecipeError(f"holdout should lie between 0 and 0.5, not {recipe.holdout:g}; correct --holdout.")
     with claimed(out, "tokenizer", fresh=True):
@@ -79,7 +93,12 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
         raise SourceError(f"No document of {', '.join(recipe.sources)} can be used; see the reasons with `coref-automl prepare`.")
     progress.note(f"Learning {recipe.vocab_size:,} entries from {len(texts):,} documents.")
     tagger = Tagger(default_cache()) if recipe.nouns else None
-    tokenizer = train_tokenizer(texts, vocab_size=recipe.vocab_size, tagger=tagger, alphabet=recipe.alphabet, tails=recipe.tails)
+    size, alphabet = recipe.vocab_size, recipe.alphabet
+    if recipe.kind == "wordpiece":
+        tokenizer = train_tokenizer(texts, vocab_size=size, tagger=tagger, alphabet=alphabet, tails=recipe.tails)
+    else:
+        fallback = recipe.byte_fallback
+        tokenizer = train_subwords(texts, recipe.kind, vocab_size=size, tagger=tagger, alphabet=alphabet, byte_fallback=fallback)
     tokenizer.save_pretrained(out)
     card = TokenizerCard(
         sources=tuple(source.rsplit("/", 1)[-1] for source in recipe.sources),
@@ -88,6 +107,8 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
         vocab_size=len(tokenizer),
         nouns=recipe.nouns,
         fingerprint=tokenizer_fingerprint(tokenizer),
+        kind=recipe.kind,
+        byte_fallback=recipe.byte_fallback,
     )
     write_json(out / MANIFEST, {"kind": "tokenizer", **card.to_json()})
     mark_done(out)

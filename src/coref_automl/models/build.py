@@ -153,13 +153,13 @@ def _words(texts: list[str], tagger: Tagger | None) -> tuple[list[str], list[str
         return texts, []
     heads, tails = [], []
     for text, tags in zip(texts, tagger.tag(texts), strict=True):
-        pieces = list(_cut(text, tags))
+        pieces = list(cut_words(text, tags))
         heads.append(" ".join(head for head, _ in pieces))
         tails.append(" ".join(tail for _, tail in pieces if tail))
     return heads, tails
 
 
-def _cut(text: str, tags: Tags) -> Iterator[tuple[str, str]]:
+def cut_words(text: str, tags: Tags) -> Iterator[tuple[str, str]]:
     """Each word, cut behind its last noun: its start, and what follows."""
     noun_ends = tags.spans[tags.kinds != PRONOUN, 1].tolist()
     at = noun = 0

@@ -93,6 +93,19 @@ class Entries:
             found = self.parts[part, initial] = self._read(part, initial)
         return found
 
+    def lacking(self, part: str, *, initial: bool) -> list[str]:
+        """The characters of an unknown part that no entry can write there, longest entries first."""
+        plain = str(self.normaliser.normalize_str(part)) if self.normaliser else part
+        plain, found, at = "".join(plain.split()), [], 0
+        while at < len(plain):
+            lead = "" if initial and at == 0 else self.inner_mark
+            ends = range(min(len(plain), at + self.longest), at, -1)
+            known = next((end for end in ends if lead + plain[at:end] in self.vocabulary), at)
+            if known == at:
+                found.append(plain[at])
+            at = max(known, at + 1)
+        return found
+
     def _read(self, part: str, initial: bool) -> list[tuple[int, int, int]]:
         """Ids, each with the characters of the part it stands for."""
         if not part:

@@ -7,23 +7,30 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from coref_automl.korean import is_hangul
 from coref_automl.models.load import detect_seq_len, load_tokenizer
-from coref_automl.models.vocabulary import word_starts
+from coref_automl.models.segmentation import unknown_characters
+from coref_automl.models.vocabulary import tokenize, word_starts
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.data import Problem, RelationData
 from coref_automl.relation.markers import MarkedRow, Marker
 from coref_automl.relation.rows import BadRow, Entity, RelationRow
 
+_CAUSES = 20
+
 
 @dataclass(frozen=True, slots=True)
 class CheckResult(Record):
-    """What one scheme makes of all rows. `cut` counts sentences that were shortened, `unknown` those with an unknown token."""
+    """What one scheme makes of all rows. `cut` counts sentences that were shortened, `unknown` those with an unknown token.
+
+    `causes` are the characters behind unknown tokens, most frequent first.
+    """
 
     scheme: str
     rows: int
@@ -32,11 +39,14 @@ class CheckResult(Record):
     longest: int
     problems: tuple[Problem, ...]
     split: str = ""
+    causes: dict[str, int] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         head = f"{self.split}, {self.scheme}: {self.rows:,} rows checked, {len(self.problems):,} wrong"
         facts = f"{self.cut:,} cut to fit, {self.unknown:,} with an unknown token, longest {self.longest} tokens"
-        return [f"{head}; {facts}", *(f"  {problem}" for problem in self.problems)]
+        lacking = " ".join(f"{character} ({count:,})" for character, count in list(self.causes.items())[:_CAUSES])
+        named = [f"  characters that the vocabulary lacks: {lacking}"] if lacking else []
+        return [f"{head}; {facts}", *named, *(f"  {problem}" for problem in self.problems)]
 
 
 def check_files(
@@ -57,6 +67,7 @@ def check_rows(
     """Mark every row and check every mark."""
     reader = _Reader(marker)
     problems: list[Problem] = []
+    causes: Counter[str] = Counter()
     cut = unknown = longest = 0
     with (progress or quiet()).stage(f"checking {scheme}", len(rows), "rows") as stage:
         for row in rows:
@@ -67,11 +78,13 @@ def check_rows(
                 problems.append(Problem(row.number, row.guid, str(error)))
                 continue
             cut += marked.cut
-            unknown += reader.unknown in marked.ids.tolist()
+            if reader.unknown in marked.ids.tolist():
+                unknown += 1
+                causes += unknown_characters(marker.tokenizer, row.sentence, tokenize(marker.tokenizer, row.sentence))
             longest = max(longest, len(marked.ids))
             if reason := reader.fault(row, marked):
                 problems.append(Problem(row.number, row.guid, reason))
-    return CheckResult(scheme, len(rows), cut, unknown, longest, tuple(problems), split)
+    return CheckResult(scheme, len(rows), cut, unknown, longest, tuple(problems), split, dict(causes.most_common()))
 
 
 class _Reader:

@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -24,11 +25,14 @@ from coref_automl.config import from_mapping, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, EvaluationError, FolderError, RecipeError
 from coref_automl.locks import claimed
+from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.relation.data import RowCache
+from coref_automl.relation.assessment import Assessment, assess
+from coref_automl.relation.data import RelationData, RowCache, split_by_sentence
 from coref_automl.relation.recipe import FREE, GridRecipe, RelationRecipe
 from coref_automl.relation.results import RESULTS, RelationResult
+from coref_automl.relation.row_groups import RowPieces, TokenizerColumns
 from coref_automl.relation.scoring import rows_fingerprint
 from coref_automl.relation.train import VALIDATION, train_relation
 from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, remove, write_json, write_text
@@ -38,14 +42,14 @@ SIDES = ("model", "train", "dev", "out", "learning_rate", "batch_size", "epochs"
 """What of a relation recipe the grid itself sets, cell by cell."""
 COLUMNS = ("model", "learning_rate", "epochs", "train_batch", "best_step", "micro_f1", "auprc", "accuracy", "val_loss")
 """The columns of the table that this grid answers; ours follow them. micro_f1, auprc and accuracy are points of 100."""
-MORE = ("scheme", "split", "n", "seeds", "spread", "val_micro_f1", "error")
+MORE = ("scheme", "split", "n", "seeds", "spread", "val_micro_f1", "pieces", "unknown", "edges", "error")
 Corner = tuple[str, str, int, int, float]
 """Model, scheme, epochs, batch size, rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class GridCell(Record):
-    """One cell: its recipe's corner, and its result or its error."""
+    """One cell: its recipe's corner, and its result or its error. `tokenizer`: what the model's tokenizer makes of the rows."""
 
     name: str
     model: str
@@ -55,6 +59,7 @@ class GridCell(Record):
     scheme: str
     result: RelationResult | None = None
     error: str = ""
+    tokenizer: TokenizerColumns | None = None
 
     @property
     def validation(self) -> float:
@@ -84,13 +89,18 @@ class GridCell(Record):
                 "spread": round(result.spread["micro_f1"], 4) if result.spread else "",
                 "val_micro_f1": round(self.validation, 4),
             }
+        if (read := self.tokenizer) is not None:
+            line |= {"pieces": round(read.pieces, 3), "unknown": round(read.unknown, 4), "edges": round(read.edges, 4)}
         return line
 
 
 @dataclass(frozen=True, slots=True)
 class GridResult(Record):
+    """`assessment` is what the predictions of all cells say together; None while the grid is under way."""
+
     out: str
     cells: tuple[GridCell, ...]
+    assessment: Assessment | None = None
 
     @property
     def ranked(self) -> list[GridCell]:
@@ -178,12 +188,14 @@ def _run(
 ) -> GridResult:
     begun = _begin(recipe, cache)
     cells: dict[str, GridCell] = {}
+    columns = _Columns(cache)
     with progress.stage("grid", len(recipes), "cells") as stage:
         for name, settings in recipes.items():
             cells[name] = _run_cell(name, settings, progress, cache)
             if cells[name].error and (before := _finished(settings, begun.dev)) is not None:
                 progress.note(f"{name} keeps its earlier result: {cells[name].error}")
                 cells[name] = replace(cells[name], result=before, error="")
+            cells[name] = replace(cells[name], tokenizer=columns.of(settings))
             result = GridResult(str(out), tuple(cells.values()))
             if not recipe.keep_weights:
                 _keep_best_weights(result)
@@ -195,8 +207,48 @@ def _run(
             stage.advance()
     if all(cell.error for cell in cells.values()):
         raise EvaluationError(f"Every cell failed; the first says: {next(iter(cells.values())).error}")
+    result = replace(result, assessment=_assessment(result, settings, cache, progress))
+    _write_table(result, out)
+    if draw is not None:
+        draw(result)
     mark_done(out)
     return result
+
+
+def _scored(one: RelationRecipe, cache: RowCache) -> RelationData:
+    """The rows that cells are scored on: those of `dev`, or the slice of train that chooses the epoch."""
+    if one.dev:
+        return cache.read(one.dev, skip_bad=one.skip_bad)
+    whole = cache.read(one.train, skip_bad=one.skip_bad, max_rows=one.max_rows)
+    return RelationData(VALIDATION, split_by_sentence(whole.rows, one.holdout)[1])
+
+
+class _Columns:
+    """What each model's tokenizer makes of the scored rows, looked at once; None where either cannot be read.
+
+    A cell says by its own error what is wrong with its model or its rows.
+    """
+
+    def __init__(self, cache: RowCache) -> None:
+        self._cache = cache
+        self._found: dict[str, TokenizerColumns | None] = {}
+
+    def of(self, recipe: RelationRecipe) -> TokenizerColumns | None:
+        if recipe.model not in self._found:
+            self._found[recipe.model] = None
+            with suppress(CorefError):
+                rows = _scored(recipe, self._cache).rows
+                self._found[recipe.model] = RowPieces.of(rows, load_tokenizer(recipe.model)).columns
+        return self._found[recipe.model]
+
+
+def _assessment(result: GridResult, one: RelationRecipe, cache: RowCache, progress: Progress) -> Assessment | None:
+    """What the cells' predictions say together, the best cell first."""
+    try:
+        return assess([cell.result.run for cell in result.ranked if cell.result is not None], _scored(one, cache))
+    except CorefError as error:  # rows that only some cells could mark: the table stands without it
+        progress.note(f"The report has no section on markers and tokenizers: {error}")
+        return None
 
 
 def _begin(recipe: GridRecipe, cache: RowCache) -> Begun:

@@ -17,6 +17,7 @@ from coref_automl.config import choose
 from coref_automl.errors import ModelError
 from coref_automl.korean import ends_in_consonant, splits_a_letter
 from coref_automl.models.load import tokenizer_fingerprint
+from coref_automl.models.segmentation import trimmed
 from coref_automl.models.vocabulary import Pieces, split_at, tokenize, word_ids
 from coref_automl.relation.rows import LONGER, TYPES, BadRow, Entity, RelationRow
 
@@ -107,7 +108,7 @@ class Marker:
         inline = self.scheme.inline
         marks = sum(len(part) for part in (*subject, *object_)) if inline else 0
         room = self.max_length - 2 - len(lead) - marks
-        spans = [trimmed(row.sentence, row.subject), trimmed(row.sentence, row.object)]
+        spans = [trimmed(row.sentence, entity.start, entity.end) for entity in (row.subject, row.object)]
         pieces = split_at(self.tokenizer, row.sentence, pieces or tokenize(self.tokenizer, row.sentence), spans)
         covered = [
             _covered(pieces, span, entity, row.sentence) for span, entity in zip(spans, (row.subject, row.object), strict=True)
@@ -141,12 +142,6 @@ def question(row: RelationRow) -> str:
     """'비틀즈와 조지 해리슨의 관계는?' with the particle that the subject's last syllable asks for."""
     subject, object_ = row.subject.word.strip(), row.object.word.strip()
     return f"{subject}{'과' if ends_in_consonant(subject) else '와'} {object_}의 관계는?"
-
-
-def trimmed(sentence: str, entity: Entity) -> tuple[int, int]:
-    """The entity's span without blanks at its edges: a blank is not part of any token."""
-    word = sentence[entity.start : entity.end]
-    return entity.start + len(word) - len(word.lstrip()), entity.end - len(word) + len(word.rstrip())
 
 
 def _mark_ids(tokenizer: PreTrainedTokenizerFast, marks: Marks) -> dict[tuple[str, str], tuple[list[int], list[int]]]:

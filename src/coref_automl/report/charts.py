@@ -29,7 +29,7 @@ STATES = {
 STATE_COLORS = {"complete": "#1a9a6c", "pruned": "#8a94a6", "failed": "#d1495b"}
 _FOUND = {"better": "#1a9a6c", "not shown": "#8a94a6", "worse": "#d1495b"}
 _ZERO = {"data": {"values": [{"zero": 0}]}, "mark": {"type": "rule", "strokeDash": [3, 3]}}
-_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 
 
 @cache
@@ -139,7 +139,7 @@ def differences(rows: Rows, say: Say) -> dict[str, Any]:
     }
     tooltip = [
         *_tooltip(say, "name"),
-        {"field": "p", "title": "p (Holm)", "format": ".4f"},
+        {"field": "p", "title": "p (max-T)", "format": ".4f"},
         {"field": "verdict", "title": say("판정", "verdict")},
     ]
     middle = {"x": x, "y": y, "color": color, "tooltip": tooltip}
@@ -365,7 +365,7 @@ def shares(values: Rows, order: Sequence[str], height: int) -> dict[str, Any]:
     """Shares side by side, one colour per split, splits in the given order. A row: name, split, share."""
     splits = list(dict.fromkeys(value["split"] for value in values))
     return {
-        "$schema": _SCHEMA,
+        "$schema": SCHEMA,
         "width": "container",
         "height": height,
         "data": {"values": values},
@@ -406,4 +406,4 @@ def _value_tooltip(label: str) -> dict[str, Any]:
 
 
 def _spec(rows: Rows, layers: list[dict[str, Any]], *, height: int) -> dict[str, Any]:
-    return {"$schema": _SCHEMA, "width": "container", "height": height, "data": {"values": rows}, "layer": layers}
+    return {"$schema": SCHEMA, "width": "container", "height": height, "data": {"values": rows}, "layer": layers}

@@ -189,7 +189,7 @@ def results_csv(study: Subject) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     numbers = [f"{name}{part}" for name in metrics for part in ("", "_low", "_high", "_n")]
-    judged = ["reference", "difference", "difference_low", "difference_high", "p", "p_holm", "finding"]
+    judged = ["reference", "difference", "difference_low", "difference_high", "p", "p_adjusted", "correction", "finding"]
     writer.writerow(["name", "path", "run", "step", "epoch", "tokens", "seq_len", "evalset", *numbers, *judged])
     for entry in study.entries:
         made = entry.evaluation.provenance
@@ -213,6 +213,7 @@ def results_csv(study: Subject) -> str:
                 f"{change.high:.6f}",
                 f"{answer.p:.6f}",
                 f"{answer.p_adjusted:.6f}",
+                answer.correction,
             ]
             last = [answer.reference, *moved, finding(answer)]
         writer.writerow([*first, entry.evaluation.seq_len, entry.evaluation.evalset, *values, *last])

@@ -7,7 +7,8 @@ from typing import Any
 
 from coref_automl.relation.grid import COLUMNS, GridCell, GridResult
 from coref_automl.report.language import Lang, Say
-from coref_automl.report.page import Cell, Page, Section, Table, Tile, row
+from coref_automl.report.page import Cell, Page, Section, Table, Text, Tile, row
+from coref_automl.report.relation_sections import relation_sections
 from coref_automl.report.rendering import render_html, render_markdown
 from coref_automl.store import write_text
 
@@ -21,7 +22,7 @@ def write_grid_page(result: GridResult, *, lang: Lang = "ko") -> None:
 
 def _page(result: GridResult, say: Say) -> Page:
     ranked, best = result.ranked, result.best
-    columns = (*COLUMNS, "scheme", "spread", "val_micro_f1")
+    columns = (*COLUMNS, "scheme", "spread", "val_micro_f1", "pieces", "unknown", "edges")
     lines = []
     for cell in ranked:
         values = cell.values()
@@ -53,10 +54,23 @@ def _page(result: GridResult, say: Say) -> Page:
             Section(
                 "cells",
                 say("모든 칸", "All cells"),
-                (Table((*columns, say("오류", "error")), tuple(lines), frozenset(range(1, 9)) | {10, 11}),),
+                (
+                    Text(_about_columns(say), "quiet"),
+                    Table((*columns, say("오류", "error")), tuple(lines), frozenset(range(1, 9)) | set(range(10, 15))),
+                ),
             ),
+            *(relation_sections(result.assessment, say) if result.assessment else ()),
         ),
         colophon=("coref-automl re grid",),
+    )
+
+
+def _about_columns(say: Say) -> str:
+    return say(
+        "pieces는 개체당 평균 토큰 수, unknown은 미등록 토큰이 있는 행의 비율, edges는 시작과 끝이 토큰 경계와 맞는 개체의 "
+        "비율입니다. 토크나이저의 것이지 인코더의 것이 아닙니다.",
+        "pieces: mean tokens per entity; unknown: share of rows with an unknown token; edges: share of entities that begin and "
+        "end on token edges. They belong to the tokenizer, not to the encoder.",
     )
 
 

@@ -49,9 +49,9 @@ def cannot_tell(study: Subject) -> tuple[str, ...]:
         out.append(
             say(
                 f"체크포인트 하나와 {other}의 실제 차이가 {least:.1f}점이면 이 세트로 80% 확률로 검출됩니다 (검정력 80%, 비교 "
-                f"{len(judged)}개, Holm 보정의 가장 엄격한 단계). 그보다 작은 차이는 더 자주 놓칩니다.",
+                f"{len(judged)}개, max-T 보정의 가장 엄격한 단계). 그보다 작은 차이는 더 자주 놓칩니다.",
                 f"A true difference of about {least:.1f} points between a checkpoint and {other} is detected with 80% power "
-                f"({comparisons}, Holm's hardest step); smaller ones are missed more often.",
+                f"(hardest step of max-T over {comparisons}); smaller ones are missed more often.",
             )
         )
     if alone := one_seed(study):

@@ -72,7 +72,7 @@ class PrintedComparison(Tabular, ComparisonTable):
         """Several references are numbered, because their names would not fit in a column."""
         say = self.say
         first = (say("체크포인트", "checkpoint"), say("값 %", "value %"), say("95% 신뢰구간", "95% interval"))
-        last = (say("차이", "difference"), "p (Holm)", say("판정", "verdict"))
+        last = (say("차이", "difference"), "p (max-T)", say("판정", "verdict"))
         return (*first, say("기준", "against"), *last) if len(self.references) > 1 else (*first, *last)
 
     def cells(self) -> list[tuple[str, ...]]:

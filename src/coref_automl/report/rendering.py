@@ -81,7 +81,7 @@ def words(say: Say) -> dict[str, Any]:
 
 
 def render_markdown(page: Page) -> str:
-    text = _environment().get_template("report.md.j2").render(page=page, ui=words(Say(page.lang)))
+    text = environment().get_template("report.md.j2").render(page=page, ui=words(Say(page.lang)))
     return re.sub(r"\n{3,}", "\n\n", text.replace("| \n", "|\n")).strip() + "\n"
 
 
@@ -103,14 +103,14 @@ def render_html(page: Page) -> str:
     ui = words(Say(page.lang))
     data = {"ui": ui, "charts": specs if library else [], "explorer": page.explorer}
     return str(
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             page=page,
             ui=ui,
             policy=f"{_POLICY} script-src {hashes}",
             style=_read("style.css"),
-            data=_for_script(data),
+            data=for_script(data),
             scripts=scripts,
             drawn=library is not None,
             how_to_get=charts.HOW_TO_GET,
@@ -118,7 +118,7 @@ def render_html(page: Page) -> str:
     )
 
 
-def _for_script(value: Any) -> str:
+def for_script(value: Any) -> str:
     """JSON that cannot close the script element around it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return (
@@ -134,11 +134,12 @@ def _read(name: str) -> str:
     return (TEMPLATES / name).read_text("utf-8")
 
 
-def _environment() -> Any:
+def environment(*more: Path) -> Any:
+    """The templates of the report, and those of other folders."""
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+        loader=jinja2.FileSystemLoader([*more, TEMPLATES]),
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
         trim_blocks=True,
         lstrip_blocks=True,

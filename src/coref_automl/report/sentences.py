@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coref_automl.comparison.advice import NextTime
-from coref_automl.comparison.differences import finding, lost_to_holm
+from coref_automl.comparison.differences import finding, lost_to_family
 from coref_automl.comparison.recommendation import Recommendation
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
@@ -17,8 +17,9 @@ def verdict(comparison: Comparison, lang: Lang) -> str:
         limit = f"{100 * comparison.detectable:.1f}" if comparison.detectable else ""
         could = say(f" (검출 가능 차이 {limit}점)", f"; detectable difference {limit} points") if limit else ""
         count = comparison.family
-        holm = say(f", 비교 {count}개의 Holm 보정 후", f" after Holm's adjustment for {count} comparisons")
-        return say("유의한 차이 미확인", "no difference shown") + (holm if lost_to_holm(comparison) else "") + could
+        ko, en = {"holm": ("Holm", "Holm's"), "max-t": ("max-T", "the max-T")}[comparison.correction]
+        after = say(f", 비교 {count}개의 {ko} 보정 후", f" after {en} adjustment for {count} comparisons")
+        return say("유의한 차이 미확인", "no difference shown") + (after if lost_to_family(comparison) else "") + could
     words = {
         "better": say("더 좋음", "better"),
         "worse": say("더 나쁨", "worse"),
@@ -47,11 +48,11 @@ def ends_against_base(it: Recommendation, lang: Lang) -> str:
             if better
             else f"{base}보다 나은 것으로 확인된 실행이 없습니다"
         )
-        return f"{lead}: {changes}점 (문서 {it.documents:,}개의 문항 {items:,}개 전체, Holm 보정){_could(it, better, lang)}."
+        return f"{lead}: {changes}점 (문서 {it.documents:,}개의 문항 {items:,}개 전체, max-T 보정){_could(it, better, lang)}."
     base = f"the base model {it.base}" if it.base else "the model it began from"
     runs = "run is" if count == 1 else "runs are"
     lead = f"{better} of {count} {runs} shown better than {base}" if better else f"Nothing here is shown to beat {base}"
-    told = f"{changes} points (all {items:,} items of {it.documents:,} documents, Holm-adjusted)"
+    told = f"{changes} points (all {items:,} items of {it.documents:,} documents, max-T adjusted)"
     return f"{lead}: {told}{_could(it, better, lang)}."
 
 
@@ -70,8 +71,8 @@ def _nothing_better(it: Recommendation, lang: Lang) -> str:
         return ""
     change = points(it.use.over_base)
     if lang == "ko":
-        return f"원래 모델({it.base})보다 나은 것으로 확인된 것이 없습니다 (차이 {change}점{_holm(it, lang)})."
-    return f"Nothing here is shown to beat the base model {it.base} (difference {change} points{_holm(it, lang)})."
+        return f"원래 모델({it.base})보다 나은 것으로 확인된 것이 없습니다 (차이 {change}점{_one_of_many(it, lang)})."
+    return f"Nothing here is shown to beat the base model {it.base} (difference {change} points{_one_of_many(it, lang)})."
 
 
 def _use(it: Recommendation, lang: Lang) -> str:
@@ -172,19 +173,19 @@ def _against_base(it: Recommendation, lang: Lang) -> str:
     better = not worse and it.use.status != "not better than the base"
     if lang == "ko":
         known = "더 나은 것으로 확인되었습니다" if better else "더 나쁩니다" if worse else "유의한 차이가 확인되지 않았습니다"
-        return f"원래 모델({it.base}) 대비 {points(change)}점: {known}{_holm(it, lang)}."
+        return f"원래 모델({it.base}) 대비 {points(change)}점: {known}{_one_of_many(it, lang)}."
     known = "shown better" if better else "worse" if worse else "no difference shown"
-    return f"Against the base model {it.base}: {points(change)} points, {known}{_holm(it, lang)}."
+    return f"Against the base model {it.base}: {points(change)} points, {known}{_one_of_many(it, lang)}."
 
 
-def _holm(it: Recommendation, lang: Lang) -> str:
+def _one_of_many(it: Recommendation, lang: Lang) -> str:
     """Why an interval that excludes 0 is not significant: it is one of many. A method's gain is a single verdict."""
-    if it.use.seeds > 1 or it.over_base is None or not lost_to_holm(it.over_base):
+    if it.use.seeds > 1 or it.over_base is None or not lost_to_family(it.over_base):
         return ""
     count = it.over_base.family
     if lang == "ko":
-        return f"; 비교를 {count}개 했기 때문이며(Holm 보정), 이것 하나였다면 유의했을 것입니다"
-    return f"; it would be if it were the only comparison, but {count} were made (Holm)"
+        return f"; 비교를 {count}개 했기 때문이며(max-T 보정), 이것 하나였다면 유의했을 것입니다"
+    return f"; it would be if it were the only comparison, but {count} were made (max-T)"
 
 
 def _contradicted(it: Recommendation, lang: Lang) -> str:

@@ -83,7 +83,7 @@ def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any])
     check_run(recipe, prints)
     claim_folder(run, KIND)
     if not (run / MANIFEST).is_file():
-        whole = _binding(recipe, prints)
+        whole = binding_of(recipe, prints)
         write_text(run / "recipe.yaml", to_yaml(recipe))
         manifest = {"kind": KIND, "fingerprint": fingerprint(whole), "model": recipe.model, "dataset": recipe.dataset}
         write_json(run / MANIFEST, {**manifest, "plan": plan, "binding": whole, "versions": _versions()})
@@ -98,7 +98,7 @@ def check_run(recipe: TrainRecipe, prints: dict[str, str]) -> None:
     check_folder(run, KIND)
     if not (run / MANIFEST).is_file():
         return
-    check_binding(run, read_stored(run / MANIFEST, _Manifest)["binding"], _binding(recipe, prints))
+    check_binding(run, read_stored(run / MANIFEST, _Manifest)["binding"], binding_of(recipe, prints))
 
 
 def check_binding(run: Path, held: dict[str, Any], now: dict[str, Any]) -> None:
@@ -178,7 +178,7 @@ def remove_checkpoint(checkpoint: Path) -> None:
     shutil.rmtree(aside.parent, ignore_errors=True)
 
 
-def _binding(recipe: TrainRecipe, prints: dict[str, str]) -> dict[str, Any]:
+def binding_of(recipe: TrainRecipe, prints: dict[str, str]) -> dict[str, Any]:
     """What decides a run's numbers: settings by value, what they name by its bytes, wherever it lies."""
     free = {*FREE, "dataset", "words_from", *(() if recipe.shape else ("model",))}
     binding = {key: value for key, value in to_mapping(recipe).items() if key not in free}

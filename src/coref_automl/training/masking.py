@@ -154,6 +154,7 @@ def mention_rates(mentions: IntArray, settings: Masking) -> NDArray[np.float64]:
 
 def nearest_mate(mentions: IntArray) -> NDArray[np.int64]:
     """Tokens from each mention to the nearest other one of its chain, on either side, hidden or not."""
+    mentions = mentions.astype(np.int64)
     order = np.lexsort((mentions[:, 0], mentions[:, 2]))
     alone = np.iinfo(np.int64).max
     gaps = np.where(np.diff(mentions[order, 2]) == 0, np.diff(mentions[order, 0]), alone)

@@ -133,7 +133,7 @@ HELP = {
     "metric": "Metric that chooses the best checkpoint.",
     "margin": "Difference that does not matter, in points.",
     "stop_when_flat": "Stop when further training no longer improves the select half.",
-    "keep_best": "Remove checkpoints that are neither the best nor the newest.",
+    "keep_best": "Remove checkpoints that are neither recommended, the best nor the newest.",
     "log_every": "Steps between log entries.",
     "report_to": "tensorboard, trackio, wandb ...; repeatable.",
 }

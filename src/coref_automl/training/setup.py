@@ -71,10 +71,10 @@ class Prepared:
             "steps_per_epoch": spe,
             "steps": self.last if self.last < OPEN_END else None,
             "minutes": self.recipe.max_minutes,
-            "checkpoints": list(self._saves()) or None,
+            "checkpoints": list(self.saves()) or None,
         }
 
-    def _saves(self) -> tuple[int, ...]:
+    def saves(self) -> tuple[int, ...]:
         """The save steps, where the end is known."""
         if self.last >= OPEN_END:
             return ()
@@ -87,7 +87,7 @@ class Prepared:
         recipe, plan, micro = self.recipe, self.plan, micro or self.micro
         steps = [f"{self.last:,} step{'s' * (self.last != 1)}"] if self.last < OPEN_END else []
         minutes = [duration(60 * recipe.max_minutes)] if recipe.max_minutes else []
-        saves = self._saves()
+        saves = self.saves()
         shown = ", ".join(map(str, saves[:6])) + (f" ... {saves[-1]}" if len(saves) > 6 else "")
         open_end = f"{recipe.checkpoints} in all" if recipe.checkpoints else f"every {recipe.save_every:g} epochs and at the end"
         where = f"after steps {shown}" if saves else open_end

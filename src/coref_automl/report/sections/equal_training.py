@@ -38,9 +38,9 @@ def draw(study: Subject) -> Section | None:
         say(f"차이 (기준 {first})", f"difference from {first}"), say("판정", "verdict"),
     )  # fmt: skip
     told = say(
-        f"모든 실행이 도달한 {tokens(common)} 토큰 근처에서 확인용 절반의 문서로 비교합니다. Holm, 비교 {len(rest)}개. "
+        f"모든 실행이 도달한 {tokens(common)} 토큰 근처에서 확인용 절반의 문서로 비교합니다. max-T 보정, 비교 {len(rest)}개. "
         "실행 하나하나의 판정이며 방법의 판정이 아닙니다. 방법의 판정은 질문별 결과에 있습니다.",
-        f"Compared near {tokens(common)} tokens, which every run reached, on the confirm half; Holm over {len(rest)} "
+        f"Compared near {tokens(common)} tokens, which every run reached, on the confirm half; max-T over {len(rest)} "
         "comparisons. Verdicts are about single runs, not about methods: those are in the questions above.",
     )
     told += say(

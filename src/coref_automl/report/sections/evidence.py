@@ -60,7 +60,7 @@ def _metrics(study: Subject) -> list[str]:
 
 def _method_pairs(study: Subject) -> list[tuple[Arm, Arm]]:
     """Pairs over several seeds from the study's own base: entity against mlm, else a mix against mlm."""
-    found = alike_pairs(arms(study), lambda a, b: a.objective in ("entity", "combined") and b.objective == "mlm")
+    found = alike_pairs(arms(study), lambda a, b: a.objective != "mlm" and b.objective == "mlm")
     firm = [(a, b) for a, b in found if min(a.seeds, b.seeds) > 1 and equally_trained(a, b)]
     entity = [pair for pair in firm if pair[0].objective == "entity"] or firm
     return [pair for pair in entity if pair[0].base == entity[0][0].base][:_MOST]
@@ -106,10 +106,10 @@ def _of_runs(study: Subject) -> _Chart | None:
                 rows.append({"task": METRICS[metric].label, **in_percent(answer.difference), **told})
     which = which_documents(study.group.judging, say)
     note = say(
-        f"차이: 각 실행의 마지막 체크포인트 - 원래 모델, 문서 단위 95% 신뢰구간, {which}. 초록과 빨강은 Holm 보정 후 유의한 "
+        f"차이: 각 실행의 마지막 체크포인트 - 원래 모델, 문서 단위 95% 신뢰구간, {which}. 초록과 빨강은 max-T 보정 후 유의한 "
         "차이, 회색은 미확인입니다.",
         f"Differences: last checkpoint of each run - base, 95% intervals over documents, {which}. Green and red are shown "
-        "after Holm's correction, grey is undecided.",
+        "after max-T correction, grey is undecided.",
     )
     title = say("원래 모델과의 차이, 모든 과제 (점)", "Difference from the base, every task (points)")
     return _Chart(title, note, charts.forest(rows, say)) if rows else None

@@ -224,7 +224,7 @@ def _best_by_length(study: Subject, title: str) -> Section | None:
         first = peaks[0].evaluation.seq_len
         head = (
             say("길이", "length"), say("그 길이의 최고", "best of it"),
-            say(f"차이 (기준 {first} 토큰)", f"difference from {first} tokens"), "p (Holm)", say("판정", "verdict"),
+            say(f"차이 (기준 {first} 토큰)", f"difference from {first} tokens"), "p (max-T)", say("판정", "verdict"),
         )  # fmt: skip
         lines = tuple(
             row(

@@ -101,9 +101,9 @@ def _checkpoints(study: Subject) -> str:
     base = say("각자의 원래 모델", "the model that each began from") if several else _named(study)
     count = len(judged)
     told = say(
-        f"체크포인트 {count}개 중 {len(better)}개가 {base}보다 나은 것으로 확인되었습니다 (Holm, 비교 {count}개).",
+        f"체크포인트 {count}개 중 {len(better)}개가 {base}보다 나은 것으로 확인되었습니다 (max-T 보정, 비교 {count}개).",
         f"{len(better)} of {count} {'checkpoint is' if count == 1 else 'checkpoints are'} shown better than {base} "
-        f"(Holm over {count}).",
+        f"(max-T over {count}).",
     )
     return told + _chosen_beside(study, better)
 

@@ -40,10 +40,10 @@ def draw(study: Subject) -> Section | None:
     margin = f"{100 * study.margin:g}"
     rules = (
         say(
-            "시작: 첫 체크포인트가 원래 모델보다 나은 것이 확인되면(모든 체크포인트에 대한 Holm) A, 차이가 미확인이면 B, "
+            "시작: 첫 체크포인트가 원래 모델보다 나은 것이 확인되면(모든 체크포인트에 대한 max-T 보정) A, 차이가 미확인이면 B, "
             "나쁜 것이 확인되면 C.",
-            "Initial: A if the first checkpoint is shown better than the base (Holm over all checkpoints), B if no difference is "
-            "shown, C if shown worse.",
+            "Initial: A if the first checkpoint is shown better than the base (max-T over all checkpoints), B if no "
+            "difference is shown, C if shown worse.",
         ),
         say(
             f"최고: 전체 최고의 {margin}점 이내임이 확인되면 A, 최고와의 차이가 미확인이면 B, 나쁜 것이 확인되면 C.",
@@ -81,13 +81,13 @@ def draw(study: Subject) -> Section | None:
 
 
 def _behind(study: Subject) -> dict[Entry, Comparison | None]:
-    """The peak of each run against the overall best on confirm, Holm over runs."""
+    """The peak of each run against the overall best on confirm, max-T over runs."""
     peaks = [peak for entries in study.runs().values() if (peak := study.peak(entries)) is not study.best]
     return dict(zip(peaks, study.judged(study.best, peaks), strict=True))
 
 
 def _starts(study: Subject) -> dict[Entry, Comparison | None]:
-    """Every checkpoint against its base, Holm over checkpoints."""
+    """Every checkpoint against its base, max-T over checkpoints."""
     trained = [entry for entries in study.runs().values() for entry in entries]
     return dict(zip(trained, study.over_own_base(trained), strict=True))
 

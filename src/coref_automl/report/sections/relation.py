@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coref_automl.comparison.arms import Versus
+from coref_automl.comparison.arms import OBJECTIVES, Versus
 from coref_automl.comparison.relation_methods import PAIRS, began_from, compare_methods, label_of
 from coref_automl.comparison.relation_runs import RelationRun, paired
 from coref_automl.comparison.scores import Entry
@@ -13,8 +13,6 @@ from coref_automl.records import Provenance
 from coref_automl.report.page import Block, Cell, Check, Section, Table, Text, question, row
 from coref_automl.report.subject import Subject
 from coref_automl.report.verdicts import check, family, lead, paired_head, phrase, versus_rows
-
-_KINDS = ("entity", "combined", "mlm")
 
 
 def draw(study: Subject) -> Section | None:
@@ -181,5 +179,5 @@ def _start(study: Subject, run: RelationRun) -> tuple[str, Provenance | None]:
     entry: Entry | None = next((entry for entry in study.entries if began_from(run, entry)), None)
     made = entry.evaluation.provenance if entry is not None and entry.trained else None
     if entry is not None:
-        return (made.objective, made) if made and made.objective in _KINDS else ("", None)
-    return next((kind for kind in _KINDS if kind in f"{run.name} {label_of(run)}"), ""), None
+        return (made.objective, made) if made else ("", None)
+    return next((kind for kind in reversed(OBJECTIVES) if kind in f"{run.name} {label_of(run)}"), ""), None

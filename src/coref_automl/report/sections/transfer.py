@@ -117,13 +117,11 @@ def _spoken(study: Subject, metric: str, speak: Speaking) -> NDArray[np.bool_]:
 
 
 def _pairs(found: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
-    """Entity and mixes against mlm at equal tokens, base and length; several seeds first."""
-    pairs = [
-        (a, b) for a in found for b in found if b.objective == "mlm" and a.objective in ("entity", "combined") and a.alike(b)
-    ]
+    """Every other objective against mlm at equal tokens, base and length; several seeds first."""
+    pairs = [(a, b) for a in found for b in found if b.objective == "mlm" and a.objective != "mlm" and a.alike(b)]
     pairs = [pair for pair in pairs if equally_trained(*pair)]
-    order = {"entity": 0, "combined": 1}
-    return sorted(pairs, key=lambda pair: (min(pair[0].seeds, pair[1].seeds) < 2, order[pair[0].objective]))
+    first = {"entity": 0, "combined": 1}
+    return sorted(pairs, key=lambda pair: (min(pair[0].seeds, pair[1].seeds) < 2, first.get(pair[0].objective, 2)))
 
 
 def _checks(measures: Sequence[Measure], pairs: Sequence[tuple[Arm, Arm]], table: Sequence[list[Versus | None]]) -> list[Check]:

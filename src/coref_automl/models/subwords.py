@@ -1,0 +1,139 @@
+"""Vocabularies of other kinds. In: texts. Out: a tokenizer over byte pairs, bytes or unigrams, the same for the same texts.
+
+WordPiece (`models/build`) has nothing to write a character with that its alphabet lacks: the whole word becomes unknown.
+Byte-level pairs are built from bytes, and pairs over metaspaces and unigrams can fall back on them: no text is unknown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+from coref_automl.korean import Tagger
+from coref_automl.models.build import SPECIAL, cut_words
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+Kind = Literal["bpe", "byte-bpe", "unigram"]
+_CUT = "\u241f"
+"""Stands between a noun and what follows it while a vocabulary is learned; no entry reaches across it."""
+_START = "▁"
+_BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+_LONGEST_ENTRY = 12
+_NEVER = 1000.0
+"""So much below the lowest score, an entry is taken for no text that other entries can spell."""
+
+
+def train_subwords(
+    texts: Iterable[str],
+    kind: Kind,
+    *,
+    vocab_size: int,
+    tagger: Tagger | None = None,
+    alphabet: int = 3000,
+    byte_fallback: bool = False,
+) -> PreTrainedTokenizerFast:
+    """A tokenizer of a kind. With a tagger no entry joins a noun with its particle; using the tokenizer needs none.
+
+    `alphabet` bounds the single characters to a quarter of the entries at most. `byte_fallback` spends 256 entries on bytes,
+    which spell what the alphabet lacks; byte-level pairs have them anyway.
+    """
+    from tokenizers import Tokenizer, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    by_bytes = kind == "byte-bpe"
+    spare = 0 if by_bytes or not byte_fallback else len(_BYTES)
+    lines = [text.replace(_CUT, " ") for text in texts]
+    lines = lines if tagger is None else [_apart(text, tags) for text, tags in zip(lines, tagger.tag(lines), strict=True)]
+    if not by_bytes:
+        lines = _without_rare(lines, min(alphabet, vocab_size // 4))
+    tokenizer = Tokenizer(_model(kind))
+    tokenizer.normalizer = _normalizer(by_bytes=by_bytes)
+    cut = pre_tokenizers.Split(_CUT, "removed")
+    inside = pre_tokenizers.ByteLevel(add_prefix_space=False) if by_bytes else _metaspace()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, inside] if by_bytes else [inside, cut])
+    tokenizer.train_from_iterator(lines, _trainer(kind, vocab_size - spare))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True) if by_bytes else _metaspace()
+    tokenizer = Tokenizer.from_str(json.dumps(_settled(json.loads(tokenizer.to_str()), with_bytes=spare > 0)))
+    tokenizer.decoder = _decoder(by_bytes=by_bytes)
+    _frame(tokenizer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
+
+
+def _apart(text: str, tags: Any) -> str:
+    return " ".join(f"{head}{_CUT}{tail}" if tail else head for head, tail in cut_words(text, tags))
+
+
+def _without_rare(lines: list[str], size: int) -> list[str]:
+    """The lines with only their most frequent characters; ties in code order, or a trainer's own limit would cut through them."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(line)
+    kept = set(sorted(counts, key=lambda letter: (-counts[letter], letter))[:size]) | {_CUT, " "}
+    rare = {ord(letter): " " for letter in counts if letter not in kept}
+    return [line.translate(rare) for line in lines]
+
+
+def _model(kind: Kind) -> Any:
+    from tokenizers.models import BPE, Unigram
+
+    return Unigram() if kind == "unigram" else BPE(unk_token=None if kind == "byte-bpe" else SPECIAL["unk_token"])
+
+
+def _trainer(kind: Kind, size: int) -> Any:
+    from tokenizers.pre_tokenizers import ByteLevel
+    from tokenizers.trainers import BpeTrainer, UnigramTrainer
+
+    common = {"vocab_size": size, "special_tokens": list(SPECIAL.values()), "show_progress": False}
+    if kind == "unigram":
+        return UnigramTrainer(unk_token=SPECIAL["unk_token"], max_piece_length=_LONGEST_ENTRY, **common)
+    if kind == "byte-bpe":
+        return BpeTrainer(min_frequency=2, initial_alphabet=sorted(ByteLevel.alphabet()), **common)
+    return BpeTrainer(min_frequency=2, max_token_length=_LONGEST_ENTRY, **common)
+
+
+def _normalizer(*, by_bytes: bool) -> Any:
+    from tokenizers.normalizers import NFC, BertNormalizer, Sequence
+
+    if by_bytes:
+        return NFC()
+    return Sequence([NFC(), BertNormalizer(clean_text=True, handle_chinese_chars=False, strip_accents=False, lowercase=False)])
+
+
+def _metaspace() -> Any:
+    from tokenizers.pre_tokenizers import Metaspace
+
+    return Metaspace(replacement=_START, prepend_scheme="always")
+
+
+def _decoder(*, by_bytes: bool) -> Any:
+    from tokenizers.decoders import ByteFallback, ByteLevel, Metaspace, Sequence
+
+    return ByteLevel() if by_bytes else Sequence([ByteFallback(), Metaspace(replacement=_START, prepend_scheme="always")])
+
+
+def _settled(rules: dict[str, Any], *, with_bytes: bool) -> dict[str, Any]:
+    """A trained tokenizer's rules, with an entry for every byte where asked.
+
+    A unigram model would find special and byte entries in a text that spells them: they get scores too low for that.
+    """
+    model, new = rules["model"], _BYTES if with_bytes else []
+    if model["type"] == "Unigram":
+        low = min(score for _, score in model["vocab"]) - _NEVER
+        model["vocab"] = [[entry, low if entry in SPECIAL.values() else score] for entry, score in model["vocab"]]
+        model["vocab"] += [[entry, low] for entry in new]
+    else:
+        model["vocab"] |= {entry: len(model["vocab"]) + place for place, entry in enumerate(new)}
+    model["byte_fallback"] = with_bytes
+    return rules
+
+
+def _frame(tokenizer: Any) -> None:
+    """[CLS] before a text and [SEP] behind it."""
+    from tokenizers.processors import BertProcessing
+
+    first, last = SPECIAL["cls_token"], SPECIAL["sep_token"]
+    tokenizer.post_processor = BertProcessing((last, tokenizer.token_to_id(last)), (first, tokenizer.token_to_id(first)))

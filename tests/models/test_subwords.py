@@ -1,0 +1,92 @@
+"""Vocabularies of other kinds: learned, saved, read back; with bytes to fall back on no text is unknown."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import decoders
+from transformers import PreTrainedTokenizerFast
+
+from coref_automl.korean import Tagger
+from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
+from coref_automl.models.subwords import Kind, train_subwords
+from coref_automl.models.vocabulary import split_at, tokenize
+from tests.evaluation.tiny import TEXTS as TALES
+
+ASCII = " ".join(chr(code) for code in range(0x21, 0x7F))
+TEXTS = [*TALES, ASCII]
+FALLING_BACK = [("bpe", True), ("unigram", True), ("byte-bpe", False)]
+
+
+@cache
+def learned(kind: Kind, byte_fallback: bool = False) -> PreTrainedTokenizerFast:
+    return train_subwords(TEXTS * 5, kind, vocab_size=600, byte_fallback=byte_fallback)
+
+
+@pytest.mark.parametrize(("kind", "byte_fallback"), FALLING_BACK)
+@given(text=st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn", "Co", "Cf")), max_size=30))
+def test_no_text_is_unknown_and_every_text_reads_back(kind: Kind, byte_fallback: bool, text: str) -> None:
+    tokenizer = learned(kind, byte_fallback)
+    pieces = tokenize(tokenizer, text)
+    assert tokenizer.unk_token_id not in pieces.ids
+    normalized = tokenizer.backend_tokenizer.normalizer.normalize_str(text)
+    assert tokenizer.decode(pieces.ids).split() == normalized.replace("▁", " ").split()
+
+
+@pytest.mark.parametrize(("kind", "byte_fallback"), [*FALLING_BACK, ("bpe", False), ("unigram", False)])
+def test_saved_and_loaded_it_is_the_same_tokenizer(kind: Kind, byte_fallback: bool, tmp_path: Path) -> None:
+    tokenizer = learned(kind, byte_fallback)
+    tokenizer.save_pretrained(tmp_path)
+    again = load_tokenizer(str(tmp_path))
+    assert tokenizer_fingerprint(again) == tokenizer_fingerprint(tokenizer)
+    assert again("시민은 도서관을")["input_ids"][0] == again.cls_token_id
+    assert again("시민은 도서관을")["input_ids"][-1] == again.sep_token_id
+    assert again.mask_token_id is not None
+
+
+def written(entry: str, kind: Kind) -> str:
+    """An entry's letters, without the mark of a start."""
+    return decoders.ByteLevel().decode([entry]).strip() if kind == "byte-bpe" else entry.removeprefix("▁")
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_nouns_learned_apart_are_entries_and_no_entry_joins_one_with_its_particle(kind: Kind) -> None:
+    pytest.importorskip("kiwipiepy", reason="kiwipiepy is not installed")
+    together, apart = (
+        {written(entry, kind) for entry in train_subwords(TEXTS * 5, kind, vocab_size=700, tagger=tagger).get_vocab()}
+        for tagger in (None, Tagger())
+    )
+    joined = {"시민은", "시민이", "도서관을", "도서관은", "기차는", "나무가", "강변의", "강변에"}
+    assert joined & together
+    assert not joined & apart
+    assert {"시민", "도서관", "기차"} <= apart
+
+
+@pytest.mark.parametrize("kind", ["bpe", "byte-bpe"])
+def test_the_same_texts_give_the_same_pairs(kind: Kind) -> None:
+    again = train_subwords(TEXTS * 5, kind, vocab_size=600)
+    assert tokenizer_fingerprint(again) == tokenizer_fingerprint(learned(kind))
+
+
+@pytest.mark.parametrize("entry", ["<0x41>", "[PAD]"])
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_text_that_spells_a_byte_or_a_special_entry_is_read_as_letters(kind: Kind, entry: str) -> None:
+    tokenizer = learned(kind, True)
+    read = tokenize(tokenizer, entry).ids
+    assert tokenizer.convert_tokens_to_ids(entry) not in read
+    assert tokenizer.decode(read).strip() == entry
+
+
+@pytest.mark.parametrize(("kind", "byte_fallback"), FALLING_BACK)
+def test_an_entity_in_bytes_can_be_marked(kind: Kind, byte_fallback: bool) -> None:
+    tokenizer = learned(kind, byte_fallback)
+    text = "시민 뷁똠은 왔다"
+    split = split_at(tokenizer, text, tokenize(tokenizer, text), [(3, 5)])
+    low, high = split.cover(3, 5)
+    assert (split.starts[low], split.ends[high - 1]) == (3, 5)
+    assert high - low >= 6
