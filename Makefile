@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-masked journeys torture kernels lint docs results clean
+.PHONY: demo test test-masked journeys torture kernels lint docs site results clean
 
 demo: .venv/.for-demo
 	$(BIN)/coref-automl demo --out demo
@@ -37,6 +37,10 @@ lint: .venv/.for-test
 docs: .venv/.for-test
 	$(BIN)/python scripts/write_docs.py
 
+# The pages in docs/ as a site, English and Korean; read it with: python -m http.server -d site
+site: .venv/.for-site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 # make results RUNS=runs: keep the numbers of these runs in results/experiment; without RUNS only the pages are written again.
 results: .venv/.for-test
 	$(BIN)/python scripts/write_results.py $(RUNS)
@@ -51,11 +55,15 @@ results: .venv/.for-test
 
 .venv/.for-test: pyproject.toml constraints.txt | .venv/.made
 	$(INSTALL) -e '.[dev]'
-	touch $@ .venv/.for-demo
+	touch $@ .venv/.for-demo .venv/.for-site
+
+.venv/.for-site: pyproject.toml constraints.txt | .venv/.made
+	$(INSTALL) -e '.[docs]'
+	touch $@
 
 .venv/.for-kernels: .venv/.for-test
 	$(INSTALL) -e '.[dev,kernels]'
 	touch $@
 
 clean:
-	rm -rf .venv demo build dist
+	rm -rf .venv demo build dist site

@@ -31,8 +31,8 @@ def pages(lang: str) -> dict[Path, str]:
 
 
 def headline(text: str) -> str:
-    """Of a report's Markdown: the first table; where methods have several seeds, those and their base at their lengths."""
-    table = re.search(r"(?:^\|.*\n)+", text[text.index("\n## ") :], re.MULTILINE)
+    """Of a report's Markdown: methods side by side; where methods have several seeds, those and their base at their lengths."""
+    table = re.search(r"^\| [^|]+ \| [^|]+ \| [^|]+ \| Real@1.*\n(?:^\|.*\n)+", text, re.MULTILINE)
     if table is None:
         return ""
     head, rule, *rows = table.group().splitlines()

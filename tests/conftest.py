@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.masked import MASKED, hide
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["COREF_AUTOML_LANG"] = "en"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from coref_automl.corpus.synthetic.phrasebook import REGISTERS
 from coref_automl.line import EvaluateStage, LineRecipe, LineResult, PrepareStage, RelationStage, TrainStage, run_line
 from coref_automl.progress import Progress
+from coref_automl.say import language
 from coref_automl.statistics.closed_forms import items_needed
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def closing() -> Resolved:
     return coreference(TEXT)
 
 
-def demo(out: Path, *, quick: bool = False, lang: str = "ko", progress: Progress | None = None) -> LineResult:
+def demo(out: Path, *, quick: bool = False, lang: str | None = None, progress: Progress | None = None) -> LineResult:
     """Run the full pipeline on bundled data; the same call resumes."""
     recipe = QUICK if quick else RECIPE
-    return run_line(replace(recipe, lang="en" if lang == "en" else "ko"), out, progress=progress)
+    return run_line(replace(recipe, lang=language(lang)), out, progress=progress)

@@ -16,6 +16,7 @@ from coref_automl.locks import claimed
 from coref_automl.models.families import too_long
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record, Task
+from coref_automl.say import Say, language
 from coref_automl.store import write_json
 
 if TYPE_CHECKING:
@@ -70,13 +71,15 @@ class EvaluateStage:
     single_entry: bool = False
     words: Literal["all", "sample", "none"] = "all"
     metric: str | None = None
-    margin: float = 0.02
+    margin: float = 2.0
 
     def __post_init__(self) -> None:
+        from coref_automl.comparison.recommendation import checked_margin
         from coref_automl.evaluation.tasks import TASKS
 
         for task in self.tasks:
             choose(task, TASKS, "task")
+        checked_margin(self.margin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class LineRecipe:
     coref: CoreferenceStage | None = None
     tokenizer: str | None = None
     seed: int = 0
-    lang: Literal["ko", "en"] = "ko"
+    lang: Literal["ko", "en"] | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
@@ -138,13 +141,19 @@ class LineResult(Record):
     coreference: str | None = None
 
     def __str__(self) -> str:
-        lines = [self.recommendation, "", f"Report: {self.report}", f"Checkpoint: {self.chosen}"]
+        say = Say(language())
+        lines = [
+            self.recommendation,
+            "",
+            f"{say('보고서', 'Report')}: {self.report}",
+            f"{say('체크포인트', 'Checkpoint')}: {self.chosen}",
+        ]
         if self.relation:
-            f1 = self.relation["micro_f1"]
-            lines.append(f"Relation extraction from it: micro-F1 {f1:.1f} on {self.relation['split']} (n = {self.relation['n']})")
+            told = f"micro-F1 {self.relation['micro_f1']:.1f}", self.relation["split"], f"(n = {self.relation['n']})"
+            lines.append(say("관계 추출: {0}, {1} {2}", "Relation extraction from it: {0} on {1} {2}").format(*told))
         if self.coreference:
             lines.append(self.coreference)
-        return "\n".join([*lines, "", "Next:", *(f"  {step}" for step in self.next_steps)])
+        return "\n".join([*lines, "", say("다음:", "Next:"), *(f"  {step}" for step in self.next_steps)])
 
 
 def line_recipe(path: Path | None, asked: Mapping[str, Any]) -> LineRecipe:
@@ -177,11 +186,12 @@ def run_line(recipe: LineRecipe, out: Path, *, progress: Progress | None = None)
 
 def _run(recipe: LineRecipe, out: Path, progress: Progress) -> LineResult:
     trained_on = _annotated(recipe.coref) if recipe.coref else None  # a bad file is an error now, not after hours of training
-    evalset = _eval_set(recipe, out, progress)
-    dataset = _dataset(recipe, evalset, out, progress)
+    evalset = eval_set_of(recipe, out, progress)
+    dataset = dataset_of(recipe, evalset, out / "dataset", progress)
     runs = _train(recipe, dataset, out, progress)
     _evaluate(recipe, runs, evalset, progress)
-    recommendation = _recommend(recipe, runs, evalset)
+    say = Say(language(recipe.lang))
+    recommendation = _recommend(recipe, runs, evalset, say.lang)
     progress.note(recommendation.sentence)
     relation = _relation(recipe, recommendation.chosen, out, progress) if recipe.relation else None
     coreference = _coreference(recipe, trained_on, recommendation.chosen, out, progress) if trained_on else None
@@ -198,7 +208,7 @@ def _run(recipe: LineRecipe, out: Path, progress: Progress) -> LineResult:
     return result
 
 
-def _eval_set(recipe: LineRecipe, out: Path, progress: Progress) -> Path:
+def eval_set_of(recipe: LineRecipe, out: Path, progress: Progress) -> Path:
     from coref_automl.evaluation.evalset import bundled_eval_set
     from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
 
@@ -223,7 +233,7 @@ def _eval_set(recipe: LineRecipe, out: Path, progress: Progress) -> Path:
     return out / "evalset"
 
 
-def _dataset(recipe: LineRecipe, evalset: Path, out: Path, progress: Progress) -> Path:
+def dataset_of(recipe: LineRecipe, evalset: Path, folder: Path, progress: Progress) -> Path:
     """One dataset for all objectives: blocks with noun chains. The runs differ in what they hide, and in nothing else."""
     from coref_automl.corpus.prepare import prepare
     from coref_automl.corpus.recipe import PrepareRecipe
@@ -239,7 +249,6 @@ def _dataset(recipe: LineRecipe, evalset: Path, out: Path, progress: Progress) -
         limit=stage.limit,
         near_duplicates=stage.near_duplicates,
     )
-    folder = out / "dataset"
     prepare(wanted, folder, progress=progress)
     return folder
 
@@ -270,7 +279,7 @@ def _train(recipe: LineRecipe, dataset: Path, out: Path, progress: Progress) -> 
     )
     for objective in stage.objectives:
         run = out / "runs" / objective
-        progress.note(f"Training {objective}")
+        progress.note(progress.say(f"{objective} 학습", f"Training {objective}"))
         train(replace(common, objective=objective, out=str(run)), progress=progress)
         release()
         runs.append(run)
@@ -286,13 +295,13 @@ def _evaluate(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, progress:
     release()
 
 
-def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path) -> PrintedRecommendation:
+def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, lang: str) -> PrintedRecommendation:
     from coref_automl.evaluation.evalset import EvalSet
     from coref_automl.report.printout import recommend
 
     stage = recipe.evaluate
     items = EvalSet.open(evalset).fingerprint
-    return recommend(*runs, metric=stage.metric, margin=stage.margin, evalset=items, seed=recipe.seed)
+    return recommend(*runs, metric=stage.metric, margin=stage.margin, eval_set=items, seed=recipe.seed, lang=lang)
 
 
 def _report(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, progress: Progress) -> Path:
@@ -301,10 +310,10 @@ def _report(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, 
     from coref_automl.report.checkpoint_report import report
 
     stage = recipe.evaluate
-    progress.note("Writing the report")
+    progress.note(progress.say("보고서 작성", "Writing the report"))
     shown = [*runs, *([out / "relation"] if recipe.relation else []), *([out / COREFERENCE] if recipe.coref else [])]
     options: dict[str, Any] = {"metric": stage.metric, "margin": stage.margin, "lang": recipe.lang, "seed": recipe.seed}
-    return Path(report(*shown, out=out / "report", evalset=EvalSet.open(evalset).fingerprint, **options))
+    return Path(report(*shown, out=out / "report", eval_set=EvalSet.open(evalset).fingerprint, **options))
 
 
 def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) -> dict[str, Any]:
@@ -326,7 +335,7 @@ def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) ->
         epochs=stage.epochs,
         batch_size=stage.batch_size,
     )
-    progress.note("Relation extraction from the chosen checkpoint")
+    progress.note(progress.say("고른 체크포인트로 관계 추출", "Relation extraction from the chosen checkpoint"))
     result = train_relation(wanted, progress=progress)
     return {name: getattr(result, name) for name in ("split", "n", "micro_f1", "auprc", "accuracy", "scheme", "run")}
 
@@ -348,11 +357,11 @@ def _coreference(recipe: LineRecipe, stage: CoreferenceStage, chosen: str, out: 
     from coref_automl.models.build import NEW
     from coref_automl.models.memory import release
     from coref_automl.report.coreference_verdicts import compare_runs, outside_check
-    from coref_automl.report.language import Say
 
     starts = {"base": recipe.model, "chosen": chosen} if not recipe.model.startswith(NEW) else {"chosen": chosen}
     for name, model in starts.items():
-        progress.note(f"Coreference from {model}: {stage.folds} folds, {stage.seeds} seeds")
+        told = f"{model}: {stage.folds} folds, {stage.seeds} seeds"
+        progress.note(progress.say(f"상호참조, {told}", f"Coreference from {told}"))
         wanted = CoreferenceRecipe(
             model=model,
             data=stage.data,
@@ -366,7 +375,7 @@ def _coreference(recipe: LineRecipe, stage: CoreferenceStage, chosen: str, out: 
         )
         train_coreference(wanted, progress=progress)
         release()
-    return outside_check(compare_runs(out / COREFERENCE), Say("en"))
+    return outside_check(compare_runs(out / COREFERENCE), Say(language(recipe.lang)))
 
 
 def _bundled_rows(stage: RelationStage, seed: int, folder: Path) -> tuple[str, str]:
@@ -383,6 +392,6 @@ def _next_steps(recipe: LineRecipe, runs: Sequence[Path], chosen: str) -> tuple[
     folder = runs[0].parent
     return (
         f"coref-automl compare {folder}",
-        f'coref-automl fill "서울은 대한민국의 [MASK]이다." --model {recipe.model} --model {chosen}',
+        f'coref-automl fill "서울은 [MASK]의 수도이다." --model {recipe.model} --model {chosen}',
         "coref-automl adapt --model YOUR_MODEL --source local:YOUR_TEXTS.jsonl --out adapted",
     )

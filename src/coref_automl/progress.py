@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from coref_automl.records import Record
+from coref_automl.say import Say, language
 from coref_automl.store import NOT_JSON, refuse_special
 
 T = TypeVar("T")
@@ -25,6 +26,49 @@ _LINE_EVERY = 10.0
 _BAR_EVERY = 0.1
 _WARM_UP = 1 / 50
 """The share of the work that is warm-up: no ETA before as much again is done; the time it took does not count."""
+
+
+KOREAN = {
+    "verify dataset": "데이터셋 검사",
+    "fingerprint inputs": "입력 지문 계산",
+    "read and clean": "읽기와 정제",
+    "read": "읽기",
+    "tag": "형태소 분석",
+    "encode": "토큰화",
+    "pack": "패킹",
+    "Noun tables": "명사 표",
+    "Choosing held-out documents": "평가 문서 선택",
+    "Reading held-out documents": "평가 문서 읽기",
+    "Finding": "문항 찾기",
+    "train": "학습",
+    "seed": "시드",
+    "scoring": "채점",
+    "checking": "표지 검사",
+    "marking": "표지 삽입",
+    "grid": "격자 실험",
+    "trials": "시도",
+    "finalists": "결선",
+    "reading": "읽기",
+    "resolving": "상호참조 해결",
+    "bytes": "바이트",
+    "blocks": "블록",
+    "documents": "문서",
+    "characters": "글자",
+    "rows": "행",
+    "steps": "스텝",
+    "cells": "칸",
+    "checkpoints": "체크포인트",
+    "items": "문항",
+    "tokenizers": "토크나이저",
+    "tokens": "토큰",
+    "runs": "실행",
+}
+"""Stages and units as a Korean display names them; what follows a stage's name (a path, a number) stays as it is."""
+
+
+def in_korean(name: str) -> str:
+    known = next((word for word in sorted(KOREAN, key=len, reverse=True) if name == word or name.startswith(f"{word} ")), "")
+    return KOREAN.get(known, "") + name[len(known) :]
 
 
 class Stage:
@@ -60,11 +104,24 @@ class Stage:
         self._skipped += amount
 
     def line(self) -> str:
-        share = f" of {self.total:,.0f}" if self.total else ""
+        say = self._progress.say
         facts = "".join(f", {key} {_short(value)}" for key, value in self._facts.items())
         left = self.seconds_left()
-        wait = f", {duration(left)} left" if left is not None else ""
-        return f"{self.name}: {self.done:,.0f}{share} {self.unit}{facts}{wait}"
+        name, unit, wait = in_korean(self.name), in_korean(self.unit), duration(left or 0, say.lang)
+        share = say(f"/{self.total:,.0f}", f" of {self.total:,.0f}") if self.total else ""
+        return say(
+            f"{name}: {unit} {self.done:,.0f}{share}{facts}" + (f", {wait} 남음" if left is not None else ""),
+            f"{self.name}: {self.done:,.0f}{share} {self.unit}{facts}" + (f", {wait} left" if left is not None else ""),
+        )
+
+    def end(self) -> str:
+        """The last line, with the time it took."""
+        say = self._progress.say
+        took = duration(self.seconds(), say.lang)
+        return say(
+            f"{in_korean(self.name)}: {in_korean(self.unit)} {self.done:,.0f}, {took}",
+            f"{self.name}: {self.done:,.0f} {self.unit} in {took}",
+        )
 
     def seconds_left(self) -> float | None:
         """ETA from throughput after warm-up; None until there is enough of it."""
@@ -86,7 +143,8 @@ class Stage:
 class Progress:
     """Where stages report. One for a command; rooms receive it as an argument and default to `quiet()`."""
 
-    def __init__(self, *, shown: bool = True, events: Path | None = None) -> None:
+    def __init__(self, *, shown: bool = True, events: Path | None = None, lang: str | None = None) -> None:
+        self.say = Say(language(lang))
         self._shown = shown
         self._events = events
         self._bars = _Bars() if shown and sys.stderr.isatty() else None
@@ -148,7 +206,7 @@ class Progress:
         if self._bars is not None:
             self._bars.close(stage)
         if self._shown and finished and stage.seconds() >= 0.5:
-            print(f"{stage.name}: {stage.done:,.0f} {stage.unit} in {duration(stage.seconds())}", file=sys.stderr, flush=True)
+            print(stage.end(), file=sys.stderr, flush=True)
 
 
 class _Bars:
@@ -179,6 +237,14 @@ class _Bars:
             self._display.stop()
 
 
+Shown = Progress | bool | None
+"""How Python asks for progress: a Progress of its own, True to see it, or nothing."""
+
+
+def as_progress(shown: Shown) -> Progress:
+    return shown if isinstance(shown, Progress) else Progress() if shown else quiet()
+
+
 def quiet() -> Progress:
     """Progress that shows nothing."""
     return Progress(shown=False)
@@ -186,7 +252,11 @@ def quiet() -> Progress:
 
 def read_events(path: Path) -> Iterator[dict[str, Any]]:
     """The events of a run's file, oldest first; none where there is no file. A line that a kill cut in two is passed over."""
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
+    return parse_events(path.read_bytes() if path.is_file() else b"")
+
+
+def parse_events(lines: bytes) -> Iterator[dict[str, Any]]:
+    for line in lines.splitlines():
         with suppress(*NOT_JSON):
             row = json.loads(line)
             if isinstance(row, dict) and "event" in row:
@@ -201,7 +271,9 @@ class Spent(Record):
     peak_bytes: int
 
     def __str__(self) -> str:
-        return f"Took {duration(self.seconds)}; peak memory {self.peak_bytes / 1e9:.1f} GB."
+        say, peak = Say(language()), f"{self.peak_bytes / 1e9:.1f} GB"
+        took = duration(self.seconds, say.lang)
+        return say(f"소요 시간 {took}, 최대 메모리 {peak}.", f"Took {took}; peak memory {peak}.")
 
 
 def spent(since: float) -> Spent:

@@ -11,6 +11,7 @@ from coref_automl.decoder import SCHEMA as SCHEMA
 from coref_automl.decoder import decode_stored
 
 Half = Literal["select", "confirm"]
+Correction = Literal["holm", "max-t"]
 Task = str
 """Name of a task: a key of the table in `evaluation/tasks`."""
 
@@ -177,7 +178,7 @@ class Evaluation(Record):
 class Comparison(Record):
     """A paired comparison: does `name` differ from `reference` on `metric`? Differences are fractions, not percent.
 
-    `family` is the number of comparisons that `p_adjusted` corrects for.
+    `family` is the number of comparisons that `p_adjusted` corrects for, `correction` how: Holm's, or step-down max-T.
     """
 
     name: str
@@ -191,6 +192,7 @@ class Comparison(Record):
     verdict: str
     notes: tuple[str, ...] = field(default=())
     family: int = 1
+    correction: Correction = "holm"
 
 
 def half_of(cluster: str) -> Half:

@@ -13,12 +13,11 @@ import pytest
 
 from coref_automl.comparison.arms import arms, base_of
 from coref_automl.comparison.groups import read_groups
-from coref_automl.report import conclusions
 from coref_automl.report.checkpoint_report import results_csv
 from coref_automl.report.language import Lang, Say
-from coref_automl.report.page import Charts, Points, Section, Table, Text
+from coref_automl.report.page import Charts, Section, Table, Text
 from coref_automl.report.printout import compare, recommend
-from coref_automl.report.sections import curves, differences, peaks
+from coref_automl.report.sections import curves, differences, over_base, peaks
 from coref_automl.report.subject import Subject, subject_of
 from coref_automl.statistics.closed_forms import holm
 from coref_automl.store import read_json, write_json
@@ -83,12 +82,14 @@ def test_compare_sets_each_beside_its_own_base_and_says_which(two: Path) -> None
     assert "<th>against</th>" in table._repr_html_()
 
 
-def test_holm_is_over_all_bases_at_once(two: Path) -> None:
+def test_max_t_is_over_all_bases_at_once(two: Path) -> None:
     answers = [line.comparison for line in compare(two).rows if line.comparison]
     assert len(answers) == 4
     assert {answer.family for answer in answers} == {4}
-    assert [answer.p_adjusted for answer in answers] == pytest.approx(list(holm([answer.p for answer in answers])))
-    assert [answer.p_adjusted for answer in answers] != [answer.p for answer in answers]
+    assert {answer.correction for answer in answers} == {"max-t"}
+    by_holm = holm([answer.p for answer in answers])
+    assert all(answer.p <= answer.p_adjusted <= p + 0.01 for answer, p in zip(answers, by_holm, strict=True))
+    assert all(answer.p_adjusted == max(one.p_adjusted for one in answers if one.p <= answer.p) for answer in answers)
 
 
 def test_a_chosen_reference_is_the_one_for_all(two: Path) -> None:
@@ -191,14 +192,13 @@ def test_differences_have_a_table_for_each_reference(two: Path) -> None:
     plotted = [spec for block in section.blocks if isinstance(block, Charts) for _, spec in block.charts]
     assert [{row["name"][0] for row in spec["data"]["values"]} for spec in plotted] == [{"a"}, {"b"}]
     told = texts(section)
-    assert "the model it began from: strong (2), weak (2). Holm is over all 4." in told
+    assert "the model it began from: strong (2), weak (2). The adjustment is over all 4." in told
     assert "The base of c was not evaluated" in told
     assert "Windows of those from weak are of 512 tokens, this reference's of 256." in told
     assert "Windows of those from strong" not in told  # all of one length
-    said = conclusions.conclusions(read_study(two), [])
+    said = over_base.draw(read_study(two))
     assert said is not None
-    assert any("of 4 checkpoints are shown better than the model that each began from" in item
-               for block in said.blocks if isinstance(block, Points) for item in block.items)  # fmt: skip
+    assert "of 4 checkpoints are shown better than the model that each began from" in said.answer
     korean = texts(differences.draw(read_study(two, "ko")))
     assert "그것이 시작한 모델입니다: strong (2), weak (2)" in korean
 

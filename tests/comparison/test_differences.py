@@ -144,9 +144,9 @@ def test_sets_are_never_pooled(evaluated: Maker) -> None:
     table = compare(root)
     assert table.evalset == "a"
     assert table.notes == ("2 evaluations on b (items items-b) are not in this table.",)
-    assert compare(root, evalset="b").evalset == "b"
+    assert compare(root, eval_set="b").evalset == "b"
     with pytest.raises(ComparisonError, match="No evaluation on the set 'c'"):
-        compare(root, evalset="c")
+        compare(root, eval_set="c")
 
 
 def test_wrong_names_are_errors_with_the_next_step(evaluated: Maker, tmp_path: Path) -> None:

@@ -52,3 +52,16 @@ def test_recorded_and_launched_steps_learn_the_same(
         )  # fmt: skip
         found.append(train_relation(recipe).seeds[0].validation_loss)
     assert found[0] == pytest.approx(found[1], rel=1e-3)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="recording needs CUDA")
+def test_a_batch_with_fewer_rows_may_come_before_a_new_width(relation_file: Path, tmp_path: Path) -> None:
+    """Under some seed of eight the short batch, which is launched, is followed by a width that is recorded for the first time."""
+    tokenizer = train_tokenizer(TEXTS, vocab_size=400)
+    build_masked_lm("tiny", tokenizer, seq_len=128).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    recipe = RelationRecipe(
+        model=str(tmp_path / "model"), train=str(relation_file), out=str(tmp_path / "run"),
+        seeds=8, epochs=1, batch_size=8, learning_rate=1e-3, holdout=0.2, precision="float32", device="cuda",
+    )  # fmt: skip
+    assert len(train_relation(recipe).seeds) == 8

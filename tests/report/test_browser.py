@@ -10,7 +10,7 @@ import pytest
 
 from coref_automl.cli.app import run as command
 from coref_automl.report.checkpoint_report import report
-from tests.browser import SET, console, opened, requests_of_files, show
+from tests.browser import SET, console, opened, requests_of_files, show, until
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +23,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def page(browser: Any, study_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The report, opened from disk with every chart drawn."""
     pytest.importorskip("vl_convert", reason="the report extra is not installed")
-    return show(browser, Path(report(study_source, tmp_path_factory.mktemp("page") / "out")))
+    return show(browser, Path(report(study_source, tmp_path_factory.mktemp("page") / "out", lang="ko")))
 
 
-def test_every_chart_is_drawn_with_marks(page: Any) -> None:
+def test_folded_charts_are_drawn_when_opened_all_with_marks(page: Any) -> None:
+    first = page.execute_script("return document.querySelectorAll('.chart svg').length")
+    assert first == page.execute_script("return document.querySelectorAll('#evidence .chart').length")
+    page.execute_script("document.querySelectorAll('section.fold > details').forEach(fold => { fold.open = true })")
+    until(page, "return [...document.querySelectorAll('.chart')].every(chart => chart.querySelector('svg'))")
     marks = page.execute_script(
         "return [...document.querySelectorAll('.chart')].map(c => c.querySelectorAll('g.mark-symbol path, g.mark-rect path'))"
         ".map(found => found.length)"
@@ -91,6 +95,24 @@ def test_the_theme_can_be_changed_and_the_page_fits_a_phone(page: Any) -> None:
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     assert page.execute_script("return document.documentElement.scrollWidth") <= 390
     page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_question_opens_its_section_and_the_path_is_copied(page: Any) -> None:
+    page.execute_script("document.querySelectorAll('section.fold > details').forEach(fold => { fold.open = false })")
+    page.find_element("css selector", ".answer-table a").click()
+    until(page, "return document.querySelector(location.hash + ' > details').open")
+    button = page.find_element("css selector", "[data-copy=keep-path]")
+    button.click()
+    until(page, "return document.querySelector('[data-copy=keep-path]').textContent === '복사됨'")
+
+
+def test_intervals_are_drawn_and_their_numbers_shown_on_request(page: Any) -> None:
+    seen = "return [...document.querySelectorAll('td .range')].filter(range => getComputedStyle(range).display !== 'none').length"
+    assert page.execute_script(seen) == 0
+    assert page.execute_script("return document.querySelector('td[title] svg.bar') !== null")
+    page.find_element("id", "ranges").click()
+    assert page.execute_script(seen) > 50
+    page.find_element("id", "ranges").click()
 
 
 def test_no_console_message_and_no_request_beyond_the_file(page: Any) -> None:

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from coref_automl.comparison.archive import archive
-from coref_automl.comparison.arms import arms, versus
+from coref_automl.comparison.arms import OBJECTIVES, arms, versus
 from coref_automl.comparison.corrections import corrected, corrected_columns
-from coref_automl.comparison.differences import in_words, lost_to_holm
+from coref_automl.comparison.differences import in_words, lost_to_family
 from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.relation_methods import PAIRS
 from coref_automl.comparison.speaking import CONFIRM, Speaking
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import find_evaluations
@@ -24,14 +25,27 @@ from coref_automl.records import Comparison, Estimate, Half, Task
 from coref_automl.report import charts
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.language import Lang, Say
-from coref_automl.report.page import Section, Table, Text
+from coref_automl.report.page import Charts, Section, Table, Text
 from coref_automl.report.printout import compare
-from coref_automl.report.sections import entity_or_mlm, lengths, mixes, over_fitting, peaks, ranks, rating, side_by_side, transfer
+from coref_automl.report.sections import (
+    draw_sections,
+    entity_or_mlm,
+    evidence,
+    lengths,
+    mixes,
+    over_fitting,
+    peaks,
+    ranks,
+    rating,
+    side_by_side,
+    transfer,
+)
 from coref_automl.report.sentences import recommendation_sentence, verdict
 from coref_automl.report.subject import Subject, subject_of
 from coref_automl.report.verdicts import lead, short_cell
 from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
 from coref_automl.store import read_json, write_json, write_jsonl
+from coref_automl.training.masking import OBJECTIVES as TRAINED
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
 TASKS: tuple[Task, ...] = ("real", "lambada", "gold", "real-far")
@@ -141,8 +155,8 @@ def test_runs_that_the_set_may_have_stopped_are_judged_on_confirm(runs: Path, tm
     assert other is not None
     assert (found.speaking, other.speaking) == (CONFIRM, Speaking(None, "same end"))
     assert found.answer == crossed_verdict(sides[0][0], sides[1][0], sides[0][1])
-    captions = [table.caption for section in (entity_or_mlm.draw(study), transfer.draw(study)) for table in blocks_of(section)]
-    assert all("confirm half of the documents" in caption for caption in captions)
+    tables = [table for section in (entity_or_mlm.draw(study), transfer.draw(study)) for table in blocks_of(section)]
+    assert {table.shows for table in tables} == {"confirm"}
 
 
 def test_planned_ends_are_judged_on_all_documents_wherever_they_are(runs: Path, tmp_path: Path) -> None:
@@ -246,7 +260,7 @@ def test_a_mix_that_is_no_better_is_not_called_so(study: Subject) -> None:
     assert question.answer.startswith("No mix is shown better than both.")
     told = {(line[0], line[1]): line[-1] for line in cells(question)}
     assert told["combined 128", "entity 128"] == "worse"
-    assert told["combined 128", "mlm 128"].startswith("not shown (about ")
+    assert told["combined 128", "mlm 128"].startswith("not shown (detectable: ")
     assert told["combined80 1,024", "entity 1,024"] == told["combined80 1,024", "combined 1,024"] == "one seed"
 
 
@@ -282,12 +296,43 @@ def test_what_stands_only_alone_is_marked_and_counts_for_nothing(study: Subject)
     found = [one for one in corrected([near, *[unsure] * 9]) if one]
     assert [one.family for one in found] == [10] * 10
     assert (found[0].shown, found[0].alone) == (False, True)
-    assert short_cell(found[0], Say("en")).text.endswith(" only alone")
+    assert short_cell(found[0], Say("en")).text.endswith(" before correction only")
     assert lead(found, Say("en")) == "No difference shown."
     beside = [one for one in corrected([near, sure], primary=True) if one]
     assert [one.shown for one in beside] == [True, True]  # Holm's second step asks for no more than 0.05
     columns = corrected_columns({"a": [near, None], "b": [unsure] * 9})
     assert columns["a"] == [found[0], None]
+
+
+def test_every_question_has_its_sentence_badge_and_bar(study: Subject) -> None:
+    found = {section.id: section.verdict for section in draw_sections(study) if section.verdict is not None}
+    assert {name: verdict.badge for name, verdict in found.items()} == {
+        "base": "part", "entity-or-mlm": "shown", "mix": "part", "lengths": "part", "over-fitting": "open",
+    }  # fmt: skip
+    assert found["entity-or-mlm"].sentence == "entity is better at 128, 1,024 tokens."
+    assert found["mix"].sentence == "No difference from mlm shown, worse than entity."
+    assert found["lengths"].sentence == "1,024 tokens are better on Real-far@1 strict. No difference shown on Real@1 strict."
+    assert found["base"].sentence.startswith("3 of 6 methods do: combined 128, entity 128, entity 1,024")
+    assert all(verdict.estimate is not None for name, verdict in found.items() if name != "over-fitting")
+    checks = [check.label for section in draw_sections(study) for check in section.checks]
+    assert checks == ["LAMBADA@1 strict", "Gold"]
+
+
+def test_the_evidence_is_one_forest_and_one_curve_over_the_base(study: Subject) -> None:
+    section = evidence.draw(study)
+    assert section is not None
+    (charts_,) = (block for block in section.blocks if isinstance(block, Charts))
+    forest, curve = (spec for _, spec in charts_.charts)
+    rows = forest["data"]["values"]
+    assert {row["task"] for row in rows} == {"Real@1 strict", "Real-far@1 strict", "LAMBADA@1 strict", "Gold"}
+    assert {row["name"] for row in rows} == {"128", "1,024"}
+    assert {row["finding"] for row in rows if row["task"] == "Real@1 strict"} == {"better"}
+    length = study.chosen.evaluation.seq_len
+    assert {row["run"] for row in curve["data"]["values"]} == {"mlm", "combined", "entity"}
+    entity = [row["value"] for row in curve["data"]["values"] if row["run"] == "entity"]
+    assert len(entity) == 2
+    assert entity[0] < entity[1]
+    assert f"{length:,}" in charts_.charts[1][0]
 
 
 def test_ranks_have_a_verdict_of_their_own_and_say_that_they_are_exploratory(study: Subject, runs: Path, tmp_path: Path) -> None:
@@ -309,12 +354,12 @@ def test_ranks_have_a_verdict_of_their_own_and_say_that_they_are_exploratory(stu
 
 def test_what_carries_over_is_asked_of_every_task_and_source(study: Subject) -> None:
     question = transfer.draw(study)
-    counted = [line[0] for line in cells(question)]
+    assert question is not None
+    counted = blocks_of(question)[0].head[1:]
     assert all(re.search(r" \(\d+ items, \d+ documents\)$", label) for label in counted)
     labels = [label.partition(" (")[0] for label in counted]
     assert labels[0] == "Real@1 strict"
     assert {"Real-far@1 strict", "LAMBADA@1 strict", "Gold"} <= set(labels)
-    assert question is not None
     assert re.search(r"Gold: (Yes|No|In part)[^(]* \(at 128 tokens", question.answer)
     assert "wiki" not in question.answer  # sources are in the table
     assert sum(label.startswith("Real@1 strict wiki") for label in labels) == 1
@@ -449,7 +494,7 @@ def test_every_question_is_in_the_report_and_its_archive_says_the_same(
     made = [report(root, tmp_path / f"out-{root.name}", lang=lang) for root in (runs, tmp_path / "kept")]
     pages = [Path(one.page).read_text("utf-8") for one in made]
     ids = [re.findall(r'<section id="([\w-]+)"', page) for page in pages]
-    assert ids[1][:7] == ["conclusions", "arms", "entity-or-mlm", "mix", "lengths", "over-fitting", "transfer"]
+    assert ids[1][3:9] == ["base", "entity-or-mlm", "mix", "lengths", "over-fitting", "transfer"]
     numbers = [re.findall(r"[-+\d.]+ \[[-+\d.]+, [-+\d.]+\]", re.sub(r"<[^>]*>", "", page)) for page in pages]
     assert len(numbers[0]) > 200
     assert numbers[0] == numbers[1]
@@ -520,16 +565,20 @@ def test_a_second_base_is_named_and_does_not_change_the_first_answer(tmp_path: P
     assert re.search(r"LAMBADA@1 strict: Yes \(at 128 tokens \+.*, better; from small at 128 tokens -.*, worse\)", second.answer)
 
 
-def test_a_comparison_that_holm_outdoes_says_so(runs: Path, study: Subject) -> None:
+def test_a_comparison_that_is_lost_among_many_says_so(runs: Path, study: Subject) -> None:
     wide, narrow = Estimate(0.02, 0.001, 0.04, 100), Estimate(0.02, -0.01, 0.05, 100)
-    one = Comparison("a", "b", "real1_strict", wide, 0.03, 0.3, None, 0.05, "", family=10)
-    assert in_words(one) == "no difference shown after Holm's adjustment for 10 comparisons; this set could show 5.0 points"
-    assert "비교 10개" in verdict(one, "ko")
-    assert not lost_to_holm(replace(one, difference=narrow, p=0.2))
-    assert not lost_to_holm(replace(one, p_adjusted=0.01))
-    assert not lost_to_holm(replace(one, family=1, p_adjusted=0.06))
-    told = replace(study.recommendation, over_base=one, beaten_base=False)
-    assert "10 were made (Holm)" in recommendation_sentence(told, "en")
+    one = Comparison("a", "b", "real1_strict", wide, 0.03, 0.3, None, 0.05, "", family=10, correction="max-t")
+    assert in_words(one) == "no difference shown after the max-T adjustment for 10 comparisons; this set could show 5.0 points"
+    limit = "detectable difference 5.0 points"
+    assert verdict(one, "en") == f"no difference shown after the max-T adjustment for 10 comparisons; {limit}"
+    assert verdict(one, "ko") == "유의한 차이 미확인, 비교 10개의 max-T 보정 후 (검출 가능 차이 5.0점)"
+    assert not lost_to_family(replace(one, difference=narrow, p=0.2))
+    assert not lost_to_family(replace(one, p_adjusted=0.01))
+    assert not lost_to_family(replace(one, family=1, p_adjusted=0.06))
+    assert "after Holm's adjustment for 10" in in_words(replace(one, correction="holm"))
+    use = replace(study.recommendation.use, seeds=1, over_base=wide, status="not better than the base")
+    told = replace(study.recommendation, use=use, over_base=one, beaten_base=False)
+    assert "10 were made (max-T)" in recommendation_sentence(told, "en")
     assert "비교를 10개" in recommendation_sentence(told, "ko")
     rows = compare(runs).rows
     assert {line.comparison.family for line in rows if line.comparison} == {len(rows) - 1}
@@ -541,6 +590,21 @@ def test_an_evaluation_without_words_is_left_out_of_gold_alone(runs: Path, tmp_p
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     write_jsonl(path, [{**row, "word_rank": None} for row in rows])
     study = read_study(copy)
-    lines = {line[0].partition(" (")[0]: line[1:] for line in cells(transfer.draw(study))}
-    assert lines["Gold"].count("–") == 2
-    assert lines["Real@1 strict"].count("–") == 0
+    (table, *_) = blocks_of(transfer.draw(study))
+    columns = dict(zip((name.partition(" (")[0] for name in table.head), zip(*table.rows, strict=True), strict=True))
+    texts = {name: [cell.text for cell in column] for name, column in columns.items()}
+    assert texts["Gold"].count("–") == 2
+    assert texts["Real@1 strict"].count("–") == 0
+
+
+def test_every_objective_is_compared_with_mlm(tmp_path: Path) -> None:
+    assert set(OBJECTIVES) == set(TRAINED) == {first for first, _ in PAIRS} | {"mlm"}
+    models = [Model("base", 0, -0.5)]
+    for objective, skill in (("mlm", 0.0), ("entity", 0.3), ("copy+link", 1.2)):
+        models += [Model(f"{objective}-s{seed}", 200, skill, objective=objective, seed=seed) for seed in range(3)]
+    study = read_study(write(tmp_path, models, documents=40))
+    asked = [line[:2] for line in cells(entity_or_mlm.draw(study))]
+    assert asked == [["entity 128", "mlm 128"], ["copy+link 128", "mlm 128"]]
+    told = transfer.draw(study)
+    assert told is not None
+    assert any("copy+link 128" in cell for line in cells(told) for cell in line)

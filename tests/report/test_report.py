@@ -12,16 +12,20 @@ from pathlib import Path
 import pytest
 
 from coref_automl.cli.app import run as command
+from coref_automl.comparison.groups import read_groups
 from coref_automl.errors import ComparisonError, FolderError, RecipeError
 from coref_automl.report import charts
-from coref_automl.report.checkpoint_report import Report, report
+from coref_automl.report.checkpoint_report import Report, checkpoint_page, report
+from coref_automl.report.language import Say
+from coref_automl.report.page import Table
 from coref_automl.report.printout import recommend
+from coref_automl.report.subject import subject_of
 from coref_automl.store import mark_done, write_json
 from tests.comparison.conftest import Maker, Model
 from tests.evaluation.tiny import freeze_tiny
 
 SECTIONS = {
-    "conclusions", "arms", "entity-or-mlm", "lengths", "over-fitting", "transfer", "recommended", "curves", "families",
+    "evidence", "base", "arms", "entity-or-mlm", "lengths", "over-fitting", "transfer", "recommended", "curves", "families",
     "differences", "matrix", "efficiency", "rating", "next", "plan", "checkpoints", "data", "reading",
 }  # fmt: skip
 
@@ -37,7 +41,7 @@ def _light_runtime() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def made(study_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
     """The Korean report of the study, made once."""
-    return report(study_source, tmp_path_factory.mktemp("made"), target="real1=0.68,real5=83")
+    return report(study_source, tmp_path_factory.mktemp("made"), target="real1=0.68,real5=83", lang="ko")
 
 
 def page_data(page: Path) -> dict:
@@ -46,14 +50,59 @@ def page_data(page: Path) -> dict:
     return json.loads(found.group(1))
 
 
-def test_a_report_has_every_section_and_opens_with_the_recommendation(made: Report) -> None:
+def test_a_report_has_every_section_and_opens_with_the_answers(made: Report) -> None:
     text = Path(made.page).read_text("utf-8")
     assert set(re.findall(r'<section id="([\w-]+)"', text)) == SECTIONS | {"explorer"}
-    assert text.index('class="hero"') < text.index('class="limits"') < text.index('<section id="conclusions"')
+    order = ("hero", "answer-table", "keep", "checks", "limits")
+    places = [*(text.index(f'class="{name}"') for name in order), text.index('id="evidence"'), text.index('id="next"')]
+    assert places == sorted(places)
+    assert places[-1] < text.index('id="part-questions"') < text.index('id="part-appendix"')
     assert made.sentence in Path(made.markdown).read_text("utf-8")
     assert '<html lang="ko">' in text
     assert "사람이 표시한 gold, 관계 추출, 상호참조 해결" in text
     assert text.count('id="chart-') == len(page_data(Path(made))["charts"]) >= 8
+
+
+def test_the_contents_have_five_entries_and_every_question_of_the_answer_table_has_its_section(made: Report) -> None:
+    text = Path(made.page).read_text("utf-8")
+    contents = re.search(r"<nav.*?</nav>", text, re.DOTALL)
+    assert contents
+    parts = re.findall(r'href="#([\w-]+)"', contents.group())
+    assert parts == ["answer", "part-evidence", "part-next", "part-questions", "part-appendix"]
+    asked = re.findall(r'<th scope="row"><a href="#([\w-]+)"', text)
+    assert asked == ["base", "entity-or-mlm", "over-fitting"]
+    for name in asked:
+        assert f'<section id="{name}" class="fold"><details><summary>' in text
+
+
+def test_every_table_of_results_says_which_documents_it_shows(study_source: Path) -> None:
+    subject = subject_of(read_groups([str(study_source)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+    bare = {section.id for section in checkpoint_page(subject).sections for block in section.blocks
+            if isinstance(block, Table) and not block.shows}  # fmt: skip
+    assert bare <= {"data", "relation", "coreference"}  # counts, and numbers with a split of their own
+
+
+def test_where_nothing_beats_the_base_the_headline_says_so_and_what_it_would_take(evaluated: Maker, tmp_path: Path) -> None:
+    root = evaluated([Model("base", 0, 0.0), Model("run", 100, 0.02), Model("run", 200, 0.03)])
+    for lang, headline, takes in (
+        ("en", "Nothing here is shown to beat the base", r"takes about [\d,]+ documents|train on other data"),
+        ("ko", "원래 모델보다 나은 것이 확인되지 않았습니다", r"문서가 약 [\d,]+개|바꿔 다시 학습하세요"),
+    ):
+        text = Path(report(root, tmp_path / lang, lang=lang).page).read_text("utf-8")
+        assert f'<h1 class="headline">{headline}</h1>' in text
+        assert re.search(takes, text)
+        assert '<span class="badge not">' in text
+
+
+def test_what_to_keep_can_be_copied_with_its_next_command(made: Report) -> None:
+    text = Path(made.page).read_text("utf-8")
+    path = re.search(r'<code id="keep-path">(.*?)</code>', text)
+    command_ = re.search(r'<code id="keep-command">(.*?)</code>', text)
+    assert path
+    assert command_
+    assert Path(path[1]).name.startswith("checkpoint-")
+    assert command_[1].startswith(f"coref-automl re train --model {path[1]} ")
+    assert re.findall(r'data-copy="([\w-]+)"', text) == ["keep-path", "keep-command"]
 
 
 def test_english_and_korean_say_the_same_numbers(study_folder: Path, tmp_path: Path) -> None:
@@ -68,7 +117,7 @@ def test_english_and_korean_say_the_same_numbers(study_folder: Path, tmp_path: P
 
 
 def test_the_same_inputs_give_the_same_bytes(made: Report, study_source: Path, tmp_path: Path) -> None:
-    again = report(study_source, tmp_path, target="real1=0.68,real5=83")
+    again = report(study_source, tmp_path, target="real1=0.68,real5=83", lang="ko")
     assert Path(made).read_bytes() == Path(again).read_bytes()
 
 
@@ -165,7 +214,7 @@ def test_plans_that_would_start_from_one_checkpoint_are_one_plan(scored: Path, s
     page, _ = reported("en", "runs/a/checkpoint-2", "base")
     assert plans.findall(page) == ["runs/a/checkpoint-2"]
     assert "The 3 starting points are 1 different checkpoint, so there is 1 plan." in page
-    assert "from the best checkpoint; from the recommended, earliest checkpoint; from the best at the longest" in page
+    assert "from the best checkpoint; from the recommended checkpoint; from the best at the longest" in page
     several = Path(report(study_source, tmp_path / "several", lang="en")).read_text("utf-8")
     started = plans.findall(several)
     assert len(set(started)) == len(started) == 2
@@ -184,7 +233,7 @@ def test_results_csv_holds_every_checkpoint_and_metric(made: Report) -> None:
 def test_one_checkpoint_alone_makes_a_report_without_comparisons(evaluated: Maker, tmp_path: Path) -> None:
     made = report(evaluated([Model("run", 100, 0.5)]), tmp_path / "out")
     text = Path(made.page).read_text("utf-8")
-    assert 'id="conclusions"' not in text
+    assert 'class="answer-table"' not in text
     assert 'id="differences"' not in text
     assert 'id="matrix"' not in text
     assert 'id="checkpoints"' in text
@@ -194,8 +243,8 @@ def test_where_no_base_was_evaluated_none_is_spoken_of(evaluated: Maker, tmp_pat
     text = Path(
         report(evaluated([Model("run", 100, 0.2), Model("run", 200, 0.6)]), tmp_path / "out", lang="en").markdown
     ).read_text("utf-8")
-    assert "points between a checkpoint and the reference is shown" in text
-    assert "the base" not in text.split("## Conclusions")[0]
+    assert "points between a checkpoint and the reference is detected" in text
+    assert "the base" not in text.split("\n## ")[0]
 
 
 def test_other_sets_are_listed_and_never_pooled(evaluated: Maker, tmp_path: Path) -> None:
@@ -207,10 +256,10 @@ def test_other_sets_are_listed_and_never_pooled(evaluated: Maker, tmp_path: Path
     assert "| b | items-b |" in text
     assert "on 2 sets" not in text
     assert (
-        Path(report(root, tmp_path / "b", evalset="b", lang="en").markdown).read_text("utf-8").splitlines()[2].startswith("b ·")
+        Path(report(root, tmp_path / "b", eval_set="b", lang="en").markdown).read_text("utf-8").splitlines()[2].startswith("b ·")
     )
     with pytest.raises(ComparisonError, match="No evaluation on the set 'c'"):
-        report(root, tmp_path / "c", evalset="c")
+        report(root, tmp_path / "c", eval_set="c")
 
 
 def test_a_run_still_training_is_reported_as_it_stands(evaluated: Maker, tmp_path: Path) -> None:
@@ -255,10 +304,10 @@ def test_comparisons_are_counted_as_the_tables_count_them(evaluated: Maker, tmp_
     copied = root / "evaluations" / "base" / "a-128" / "items.jsonl"
     shutil.copyfile(copied, root / "run" / "evaluations" / "a-128" / "checkpoint-100" / "items.jsonl")
     text = Path(report(root, tmp_path / "two", lang="en").markdown).read_text("utf-8")
-    assert "(2 comparisons, Holm's hardest step)" in text  # one of them cannot differ, and counts all the same
+    assert "(hardest step of max-T over 2 comparisons)" in text  # one of them cannot differ, and counts all the same
     shutil.rmtree(root / "run" / "evaluations" / "a-128" / "checkpoint-100")
     text = Path(report(root, tmp_path / "one", lang="en").markdown).read_text("utf-8")
-    assert "(1 comparison, Holm's hardest step)" in text
+    assert "(hardest step of max-T over 1 comparison)" in text
     assert "1 of 1 checkpoint is shown better" in text
 
 

@@ -43,8 +43,14 @@ def test_a_new_line_in_the_table_is_a_new_section_with_its_answer(study: Subject
     assert draw_sections(study)[-1].id == "added"
 
 
+def test_parts_follow_each_other_and_evidence_comes_first(study: Subject) -> None:
+    parts = [section.part for section in draw_sections(study)]
+    assert list(dict.fromkeys(parts)) == ["evidence", "next", "questions", "appendix"]
+    assert parts == sorted(parts, key=["evidence", "next", "questions", "appendix"].index)
+
+
 def test_a_single_checkpoint_raises_no_question_of_choice(evaluated: Maker) -> None:
     root = evaluated([Model("base", 0, -1.0), Model("entity_a", 100, 0.5)])
     alone = subject_of(read_groups([str(root)])[0], say=Say("en"), margin=0.02, seed=0, target={})
     assert alone.alone
-    assert not any(section.answer for section in draw_sections(alone))
+    assert [section.id for section in draw_sections(alone) if section.answer] == ["base"]

@@ -61,14 +61,14 @@ def test_the_korean_page_names_states_legends_and_reasons_in_korean(tmp_path: Pa
             return ["fail: no score: it ended without a score"]
         return steady(job)
 
-    shown, _ = page(tmp_path, script, prune=True, trials=8)
+    shown, _ = page(tmp_path, script, prune=True, trials=8, lang="ko")
     text = json.dumps([repr(section) for section in shown.sections], ensure_ascii=False)
     for english in ("'complete'", "'pruned'", "'failed'", "without a score", "of the budget", "better half", "'trial "):
         assert english not in text
     assert "나은 절반에 들지 못함" in text or "짝지은 검정" in text
     assert "점수 없이 끝남" in text
     domain = next(iter(charts(shown).values()))["layer"][1]["encoding"]["color"]["scale"]["domain"]
-    assert domain == ["끝까지", "중단", "실패"]
+    assert domain == ["완료", "중단", "실패"]
 
 
 @pytest.mark.parametrize("lang", ["ko", "en"])

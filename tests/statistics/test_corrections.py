@@ -69,6 +69,7 @@ def test_columns_that_are_one_and_the_same_are_counted_once() -> None:
     one = rng.normal(0.3, 1, size=(80, 1))
     found = step_down_max_t([Part(np.repeat(one, 40, axis=1), np.arange(80))], seed=0)
     assert found.adjusted.tolist() == pytest.approx(found.alone.tolist())
+    assert found.level == pytest.approx(0.05, abs=0.01)
 
 
 def test_a_column_without_a_difference_is_called_equal_and_costs_the_others_nothing() -> None:
@@ -78,6 +79,13 @@ def test_a_column_without_a_difference_is_called_equal_and_costs_the_others_noth
     found = step_down_max_t([Part(values, np.arange(60))], seed=0)
     assert found.adjusted[1:].tolist() == [1.0] * 29
     assert found.adjusted[0] == found.alone[0] < 1
+
+
+def test_the_level_of_the_hardest_step_lies_between_one_comparison_and_bonferroni() -> None:
+    rng = np.random.default_rng(6)
+    apart = step_down_max_t([Part(rng.normal(size=(300, 10)), np.arange(300))], seed=0).level
+    together = step_down_max_t([Part(*correlated(rng, 10))], seed=0).level
+    assert 0.005 <= apart < 0.007 < together < 0.05
 
 
 def test_one_document_shows_nothing() -> None:

@@ -86,6 +86,40 @@ def opened(dataset: Path) -> PackedDataset:
     return PackedDataset.open(dataset)
 
 
+@pytest.fixture(scope="session")
+def chained_dataset(tmp_path_factory: pytest.TempPathFactory, tokenizer_folder: Path) -> Path:
+    """Rows of two documents with three chains each; the word before a mention says which noun it is."""
+    from coref_automl.models.load import load_tokenizer
+
+    rng = np.random.default_rng(3)
+    rows, length = 24, 64
+    blocks = np.zeros((rows, length), np.uint16)
+    pieces, mentions = [], []
+    for row in range(rows):
+        for number, (start, end) in enumerate([(0, 32), (32, 60)]):
+            blocks[row, start:end] = rng.integers(5, 65, end - start)
+            blocks[row, start], blocks[row, end - 1] = 2, 3
+            nouns = rng.choice(np.arange(5, 15), 3, replace=False)
+            for at in range(start + 1, end - 3, 3):
+                chain = (at // 3) % 3 if at < start + 12 else int(rng.integers(3))
+                blocks[row, at : at + 3] = nouns[chain] + 30, nouns[chain], 65 + nouns[chain] % 20
+                mentions.append((row, at + 1, at + 3, 3 * number + chain))
+            pieces.append((row, start, end - start, row * 2 + number))
+    folder = tmp_path_factory.mktemp("chained")
+    made = tokenizer_fingerprint(load_tokenizer(str(tokenizer_folder)))
+    write_dataset(
+        folder,
+        blocks=blocks,
+        count=rows,
+        seq_len=length,
+        dtype=np.uint16,
+        pieces=np.array(pieces, np.int32),
+        mentions=np.array(mentions, np.int32),
+        manifest={"mode": "entity", "pad_id": 0, "tokenizer": "tiny", "tokenizer_fingerprint": made},
+    )
+    return folder
+
+
 @pytest.fixture
 def recipe(dataset: Path, tokenizer_folder: Path, tmp_path: Path) -> Callable[..., Any]:
     """A recipe of a tiny model from scratch; every field can be changed."""

@@ -26,7 +26,7 @@ def test_asked_positions_and_labels_belong_together(opened: PackedDataset, maski
     rows = MaskedRows(opened, masking, 7)
     drawn = [rows[index] for index in (3, 5, len(opened) + 3)]
     batch = Collator(0.2)(drawn)
-    labels = np.stack([labels for _, _, labels in drawn]).reshape(-1)
+    labels = np.stack([row.labels for row in drawn]).reshape(-1)
     asked = batch["labels"] != IGNORED
     assert (labels[batch["positions"][asked].numpy()] == batch["labels"][asked].numpy()).all()
     assert int(asked.sum()) == (labels != IGNORED).sum()

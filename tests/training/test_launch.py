@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from coref_automl.cli.app import run
+from coref_automl.training.masking import Objective
 from tests.corpus.conftest import rows
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint
 
@@ -66,11 +67,15 @@ def test_an_interrupted_run_ends_with_130_and_can_go_on(dataset: Path, tokenizer
 
 
 @pytest.mark.slow
-def test_two_processes_follow_the_loss_of_one_with_twice_the_batch(dataset: Path, tokenizer_folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("objective", "epochs"), [("combined", 2), ("copy+link", 1)])
+def test_two_processes_follow_the_loss_of_one_with_twice_the_batch(
+    dataset: Path, chained_dataset: Path, tokenizer_folder: Path, tmp_path: Path, objective: Objective, epochs: int
+) -> None:
     from coref_automl.training.recipe import TrainRecipe
     from coref_automl.training.run import train
 
-    shared = {"epochs": 2, "batch": 4, "objective": "combined", "micro-batch": 2, "dropout": 0.0}
+    dataset = chained_dataset if objective == "copy+link" else dataset
+    shared = {"epochs": epochs, "batch": 4, "objective": objective, "micro-batch": 2, "dropout": 0.0}
     launcher = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1"]
     command = [*launcher, "--mixed_precision", "no", "--dynamo_backend", "no", "-m", "coref_automl.cli"]
     done = subprocess.run(
@@ -91,10 +96,10 @@ def test_two_processes_follow_the_loss_of_one_with_twice_the_batch(dataset: Path
             device="cpu",
             log_every=1,
             learning_rate=0.001,
-            epochs=2,
+            epochs=epochs,
             batch=4,
             micro_batch=4,
-            objective="combined",
+            objective=objective,
             dropout=0.0,
         )
     )
@@ -126,7 +131,7 @@ main()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.journey
 def test_scoring_may_take_longer_than_the_processes_wait_for_each_other(tmp_path: Path) -> None:
     """Collectives give up after 8 seconds here, and scoring the checkpoint takes 12."""
     freeze_tiny(tmp_path / "set")

@@ -85,7 +85,7 @@ def test_the_entity_loss_falls_when_trained_and_not_without_labels(
     """The old fault: hidden mentions without labels. The loss is measured at the hidden mentions alone, in both cases."""
     import torch
 
-    from coref_automl.training.batches import Collator
+    from coref_automl.training.batches import Collator, MaskedRow
     from coref_automl.training.loss import prepare_model
 
     special = np.arange(85) < 5
@@ -104,7 +104,7 @@ def test_the_entity_loss_falls_when_trained_and_not_without_labels(
                 inside[start:end] = True
             labels = np.where(inside, labels, IGNORED) if keep == "mentions" else labels
             labels = np.where(inside, IGNORED, labels) if keep == "background" else labels
-            rows.append((ids, row.segments, labels))
+            rows.append(MaskedRow(ids, row.segments, labels))
         return Collator(0.1)(rows)
 
     def at_mentions() -> float:

@@ -53,7 +53,7 @@ def many(source: Row, chosen: Masking, count: int = 300) -> tuple[np.ndarray, np
 
 
 @given(
-    objective=st.sampled_from(["mlm", "entity", "combined"]),
+    objective=st.sampled_from(get_args(Objective)),
     whole=st.booleans(),
     everything=st.booleans(),
     seed=st.integers(0, 2**40),

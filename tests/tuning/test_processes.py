@@ -110,6 +110,7 @@ def test_a_trial_forked_from_a_process_that_touched_a_gpu_starts_anew(
     assert problem.weights(job).name.startswith("checkpoint-")
 
 
+@pytest.mark.journey
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # ray leaves its own sockets and pipes open
 def test_a_trial_on_ray_that_is_killed_runs_again(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
@@ -132,6 +133,7 @@ def test_a_trial_on_ray_that_is_killed_runs_again(recipe: Callable[..., TuneReci
         ray.shutdown()
 
 
+@pytest.mark.journey
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_relative_paths_mean_the_folder_of_the_command_wherever_the_cluster_was_started(

@@ -27,7 +27,7 @@ from coref_automl.models.attention import use_attention
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.models.families import family
 from coref_automl.models.load import load_masked_lm, load_tokenizer, pick_device, tokenizer_fingerprint
-from coref_automl.training.batches import Collator, MaskedRows, expected_share
+from coref_automl.training.batches import Collator, MaskedRows
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.masking import Masking
 from coref_automl.training.optimizer import adamw, groups_of
@@ -211,7 +211,7 @@ def packed_batches(dataset: PackedDataset, tokenizer: Any, model: Any, batch: in
     special = np.zeros(model.config.vocab_size, bool)
     special[list(tokenizer.all_special_ids)] = True
     masking = Masking("mlm", int(tokenizer.mask_token_id), special, special, min_prob=_RATE, max_prob=_RATE)
-    rows, collate = MaskedRows(dataset, masking, seed), Collator(expected_share(dataset, masking))
+    rows, collate = MaskedRows(dataset, masking, seed), Collator.of(dataset, masking)
     for numbers in _groups(len(dataset), batch, seed):
         made = collate([rows[number] for number in numbers])
         yield made, int((made["segments"] > 0).sum())

@@ -8,13 +8,16 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 import typer.main
 from typer.core import TyperGroup
 
+from coref_automl.cli.panels import laid_out
 from coref_automl.errors import CorefError
+from coref_automl.say import VARIABLE
 from coref_automl.store import is_text
 
 try:
@@ -24,11 +27,13 @@ except ImportError:  # older releases of Typer use Click's exceptions
 
 _IN_ORDER = (
     "demo", "adapt", "sources", "tokenizer", "learn", "inspect", "prepare", "explore", "train", "watch", "evaluate", "predict",
-    "grid", "compare", "report", "archive", "fill", "tune", "re", "coref", "bench",
+    "grid", "compare", "report", "archive", "studio", "fill", "study", "tune", "re", "coref", "bench",
 )  # fmt: skip
 
 
-_MODULES = ("demo", "prepare", "tokenizer", "train", "evaluate", "compare", "tune", "relation", "coreference", "bench")
+_MODULES = (
+    "demo", "prepare", "tokenizer", "train", "evaluate", "compare", "studio", "study", "tune", "relation", "coreference", "bench",
+)  # fmt: skip
 
 
 class Verbs(TyperGroup):
@@ -39,10 +44,11 @@ class Verbs(TyperGroup):
         return sorted(names, key=lambda name: _IN_ORDER.index(name) if name in _IN_ORDER else len(_IN_ORDER))
 
 
+HELP = "Adapt a Korean encoder to entities, measure every checkpoint, and choose the checkpoint the evidence supports."
 app = typer.Typer(
     name="coref-automl",
     cls=Verbs,
-    help="Adapt a Korean encoder to entities, measure every checkpoint, and choose the checkpoint the evidence supports.",
+    help=HELP,
     epilog="Start with: coref-automl demo",
     no_args_is_help=True,
     add_completion=False,
@@ -50,6 +56,24 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from coref_automl import __version__
+
+        print(f"coref-automl {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the stack of an error; may stand anywhere.")]
+
+
+@app.callback(help=HELP)
+def _every_command(version: Version = False, debug: Debug = False) -> None:
+    """What every command has."""
+
 
 _LONGEST = 1_600
 """Longest error in characters; a longer one keeps its beginning and its end."""
@@ -60,7 +84,7 @@ def load_commands() -> typer.Typer:
     """The application with every command on it. A new command is a module here and a name in `_MODULES`."""
     for module in _MODULES:
         importlib.import_module(f"coref_automl.cli.{module}")
-    return app
+    return laid_out(app)
 
 
 def main() -> None:
@@ -75,6 +99,23 @@ def run(arguments: list[str]) -> int:
     application = load_commands()
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
+    with _own_language():
+        return _run(application, arguments, debug)
+
+
+@contextmanager
+def _own_language() -> Iterator[None]:
+    """What --lang settles ends with the command."""
+    before = os.environ.get(VARIABLE)
+    try:
+        yield
+    finally:
+        os.environ.pop(VARIABLE, None)
+        if before is not None:
+            os.environ[VARIABLE] = before
+
+
+def _run(application: typer.Typer, arguments: list[str], debug: bool) -> int:
     for argument in arguments:
         if not is_text(argument):
             return _report(f"{os.fsencode(argument)!r} is not UTF-8; rename the file.", 2, debug)

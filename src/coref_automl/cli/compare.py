@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from coref_automl.cli.app import app
-from coref_automl.cli.options import AsJson, Out, Seed, print_json
+from coref_automl.cli.options import AsJson, LangOption, Out, Seed, print_json
+from coref_automl.say import Say, language
 
 Metric = Annotated[
     str | None, typer.Option("--metric", help="Metric of the verdicts. Default: strict Real@1, or word if tokenizers differ.")
@@ -31,6 +33,7 @@ def compare(
     common: Annotated[bool, typer.Option("--common", help="Compare on shared items if the sets differ.")] = False,
     eval_set: EvalSetName = None,
     seed: Seed = 0,
+    lang: LangOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare evaluated checkpoints on the same items: differences with intervals, adjusted p-values, verdicts.
@@ -42,21 +45,25 @@ def compare(
     from coref_automl.comparison.groups import choose_group, choose_metric
     from coref_automl.comparison.recommendation import checked_margin
     from coref_automl.report.printout import outside_checks, printed_comparison, printed_recommendation
+    from coref_automl.report.terminal import in_colour, width
 
-    allowed = checked_margin(margin / 100)
+    allowed = checked_margin(margin)
     group, notes = choose_group(paths, common=common, evalset=eval_set)
     require_two(group)
     metric, more = choose_metric(group, metric)
-    table = printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
+    say, told = Say(language(lang)), (*notes, *more)
+    table = printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=told, lang=say.lang)
     trained = any(entry.trained for entry in group.entries)
-    checks = outside_checks(paths, group)
-    advice = printed_recommendation(group, metric, margin=allowed, seed=seed, notes=checks) if trained else None
+    checks = outside_checks(paths, group, say)
+    advice = printed_recommendation(group, metric, margin=allowed, seed=seed, notes=checks, lang=say.lang) if trained else None
     if as_json:
         print_json({**table.to_json(), "recommendation": advice.to_json() if advice else None})
         return
-    print(table)
+    print(table.printed(width(), colour=in_colour()))
     if advice is not None:
         print(f"\n{advice}")
+    command = f"coref-automl report {shlex.join(paths)} --out report"
+    print("\n" + say(f"다음: {command}", f"Next: {command}"))
 
 
 @app.command(epilog="Example: coref-automl report runs --out report --target real1=0.68,real5=0.83")
@@ -68,7 +75,7 @@ def report(
     ] = None,
     table: Annotated[Path | None, typer.Option("--table", help="CSV of external results, instead of PATHs.")] = None,
     target: Annotated[str | None, typer.Option("--target", help="Target values, e.g. real1=0.68,real5=0.83.")] = None,
-    lang: Annotated[str, typer.Option("--lang", help="Language of the report: ko or en.")] = "ko",
+    lang: LangOption = None,
     metric: Metric = None,
     margin: Margin = 2.0,
     eval_set: EvalSetName = None,
@@ -94,8 +101,8 @@ def report(
         target=target,
         lang=lang,
         metric=metric,
-        margin=margin / 100,
-        evalset=eval_set,
+        margin=margin,
+        eval_set=eval_set,
         seed=seed,
         title=title,
     )

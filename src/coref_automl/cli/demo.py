@@ -10,21 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coref_automl.cli.app import app
-from coref_automl.cli.options import AsJson, OptionalOut, RecipeFile, options_from, print_json
+from coref_automl.cli.options import AsJson, LangOption, OptionalOut, RecipeFile, options_from, print_json
 from coref_automl.errors import RecipeError
 from coref_automl.line import LineRecipe
+from coref_automl.say import Say, language
 
 if TYPE_CHECKING:
     from coref_automl.coreference.predict import Resolved
     from coref_automl.line import LineResult
-
-Lang = Annotated[str, typer.Option("--lang", help="Language of the report: ko or en.")]
-
-
-def _checked(lang: str) -> str:
-    if lang not in ("ko", "en"):
-        raise RecipeError(f"--lang is ko or en, not {lang!r}.")
-    return lang
 
 
 def _show(result: LineResult, since: float, as_json: bool, found: Resolved | None = None) -> None:
@@ -35,7 +28,9 @@ def _show(result: LineResult, since: float, as_json: bool, found: Resolved | Non
         print_json({**result.to_json(), **({"chains": found.strings} if found else {}), **took.to_json()})
         return
     chains = found.lines(colour=sys.stdout.isatty()) if found else []
-    head = ["", "Coreference in a short text (coref-automl coref predict):"] if found else []
+    say = Say(language())
+    title = say("짧은 글의 상호참조 (coref-automl coref predict):", "Coreference in a short text (coref-automl coref predict):")
+    head = ["", title] if found else []
     print("\n".join([str(result), *head, *chains, "", str(took)]))
 
 
@@ -43,7 +38,7 @@ def _show(result: LineResult, since: float, as_json: bool, found: Resolved | Non
 def demo(
     out: OptionalOut = None,
     quick: Annotated[bool, typer.Option("--quick", help="Use a fraction of the texts: a smoke test, not a measurement.")] = False,
-    lang: Lang = "ko",
+    lang: LangOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the full pipeline on bundled data; ends with a verdict, the report's path, a text's chains, time and peak memory."""
@@ -52,7 +47,7 @@ def demo(
     from coref_automl.demo import demo as run_demo
     from coref_automl.progress import Progress
 
-    result = run_demo(out or Path("demo"), quick=quick, lang=_checked(lang), progress=Progress())
+    result = run_demo(out or Path("demo"), quick=quick, lang=language(lang), progress=Progress())
     _show(result, since, as_json, closing())
 
 
@@ -69,7 +64,6 @@ ADAPT_HELP = {
     "coref.seeds": "Seeds of the coreference runs.",
     "coref.skip_bad": "Skip bad rows of the annotated texts; they are counted and listed.",
     "seed": "Random seed.",
-    "lang": "Language of the report: ko or en.",
 }
 _FLAGS = {
     "prepare.sources": ("--source",),
@@ -85,13 +79,15 @@ _FLAGS = {
 
 @app.command(epilog="Example: coref-automl adapt --model klue/roberta-base --source local:articles.jsonl --out adapted")
 @options_from(LineRecipe, ADAPT_HELP, _FLAGS)
-def adapt(recipe: RecipeFile = None, out: OptionalOut = None, *, as_json: AsJson = False, **given: Any) -> None:
+def adapt(
+    recipe: RecipeFile = None, out: OptionalOut = None, *, lang: LangOption = None, as_json: AsJson = False, **given: Any
+) -> None:
     """Run the full pipeline on your model and text: prepare, train, evaluate, recommend, report."""
     since = time.monotonic()
     from coref_automl.line import line_recipe, run_line
     from coref_automl.progress import Progress
 
-    wanted = line_recipe(recipe, given)
+    wanted = line_recipe(recipe, {**given, **({"lang": lang} if lang else {})})
     if out is None:
         raise RecipeError("Name the output folder with --out.")
     _show(run_line(wanted, out, progress=Progress()), since, as_json)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coref_automl.cli.app import app
-from coref_automl.cli.options import AsJson, Device, options_from, print_json, recipe_from
+from coref_automl.cli.options import AsJson, Device, LangOption, options_from, print_json, recipe_from
 from coref_automl.evaluation.run import EvaluateRecipe
+from coref_automl.say import Say, language
 
 if TYPE_CHECKING:
     from coref_automl.models.load import LoadedModel
@@ -44,7 +47,7 @@ def evaluate(
         typer.Option("--by", help="Add a table by source, tag, pieces, reach, distance, half or pronoun; repeatable."),
     ] = None,
     metric: Annotated[str | None, typer.Option("--metric", help="Metric of the --by tables.")] = None,
-    lang: Annotated[str, typer.Option("--lang", help="Language of the printed result: ko or en.")] = "ko",
+    lang: LangOption = None,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -55,11 +58,11 @@ def evaluate(
     """
     from coref_automl.config import choose
     from coref_automl.evaluation.metrics import GROUPINGS, METRICS
+    from coref_automl.evaluation.results import summary_json
     from coref_automl.evaluation.run import evaluate as run
     from coref_automl.progress import Progress
-    from coref_automl.report.terminal import WORDS
 
-    choose(lang, WORDS, "language")
+    tongue = language(lang)
     for grouping in by or ():
         choose(grouping, GROUPINGS, "grouping")
     if metric:
@@ -70,16 +73,33 @@ def evaluate(
     def show(evaluation: Evaluation) -> None:
         shown.append(evaluation)
         if not as_json:
-            _print_block(evaluation, recipe, lang)
+            _print_block(evaluation, recipe, tongue)
 
     done: list[Evaluation] = []
     try:
         done = list(run(paths, recipe, progress=Progress(), on_result=show))
     finally:  # what was scored before an error is still printed
         if as_json and (done or shown):
-            print_json([evaluation.to_json() for evaluation in done or shown])
+            _print_results([summary_json(evaluation) for evaluation in done or shown])
         elif shown:
-            _print_tables(paths, shown, recipe, by or [], metric, lang)
+            _print_tables(paths, shown, recipe, by or [], metric, tongue)
+            print(_next_step(paths, shown, recipe, Say(tongue)))
+
+
+def _print_results(found: list[dict[str, Any]]) -> None:
+    """Each as in the file beside its checkpoint, so that one line of jq reads both; several are one object per line."""
+    if len(found) == 1:
+        print_json(found[0])
+    else:
+        print("\n".join(json.dumps(one, ensure_ascii=False) for one in found))
+
+
+def _next_step(paths: list[str], shown: list[Evaluation], recipe: EvaluateRecipe, say: Say) -> str:
+    """Several evaluations are compared; one is put into a report."""
+    where = [str(recipe.out)] if recipe.out else paths
+    several = len(shown) > 1 or any(entry.baselines.get("un-adapted") for entry in shown)
+    command = f"coref-automl compare {shlex.join(where)}" if several else f"coref-automl report {shlex.join(where)} --out report"
+    return say(f"다음: {command}", f"Next: {command}")
 
 
 def _print_block(evaluation: Evaluation, recipe: EvaluateRecipe, lang: str) -> None:
@@ -111,9 +131,7 @@ def _print_tables(
         print("\n".join(format_by_group(stored, grouping, metric, lang)) + "\n")
 
 
-@app.command(
-    epilog='Example: coref-automl fill "서울은 대한민국의 [MASK]이다." --model bundled:ko-mini --model runs/a/checkpoint-65'
-)
+@app.command(epilog='Example: coref-automl fill "서울은 [MASK]의 수도이다." --model bundled:ko-mini --model runs/a/checkpoint-65')
 def fill(
     sentence: Annotated[str | None, typer.Argument(help="Sentence with one [MASK]. Without it: interactive.")] = None,
     model: Annotated[list[str] | None, typer.Option("--model", help="Hub id, folder, or bundled:ko-mini; repeatable.")] = None,
@@ -134,7 +152,11 @@ def fill(
         _fill_once(loaded, sentence, nouns, top, as_json)
         return
     if sys.stdin.isatty():
-        print("문장을 [MASK] 하나와 함께 쓰세요. :nouns 명사만, :all 모든 낱말, 빈 줄은 끝.", file=sys.stderr)
+        told = Say(language())(
+            "[MASK]가 하나 있는 문장을 쓰세요. :nouns 명사만, :all 모든 낱말, 빈 줄이면 끝납니다.",
+            "Type a sentence with one [MASK]. :nouns for nouns, :all for all words, an empty line to end.",
+        )
+        print(told, file=sys.stderr)
     _prompt(loaded, nouns, top, as_json)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import os
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from coref_automl.config import from_mapping, read_yaml
+from coref_automl.say import VARIABLE, language
 
 T = TypeVar("T")
 
@@ -27,6 +29,21 @@ _OUT = ("--out", "--output-dir")
 _FOLDER = "Output folder; must be empty or from the same command."
 Out = Annotated[Path, typer.Option(*_OUT, help=_FOLDER)]
 OptionalOut = Annotated[Path | None, typer.Option(*_OUT, help=_FOLDER)]
+
+
+def _speak(value: str | None) -> str | None:
+    """Settle the language for the whole process, its progress and its workers included."""
+    if value is not None:
+        os.environ[VARIABLE] = language(value)
+    return value
+
+
+LangOption = Annotated[
+    str | None,
+    typer.Option(
+        "--lang", callback=_speak, is_eager=True, help=f"Language of results: ko or en. Default: ${VARIABLE}, or the locale."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto.")]
@@ -62,6 +79,7 @@ def options_from(
         parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*first, *options, *last)]
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {one.name: one.annotation for one in parameters}
+        called.without_default = {name for name, path in made.items() if _field(recipe, path)[1] is dataclasses.MISSING}  # type: ignore[attr-defined]
         return called
 
     return decorate

@@ -10,8 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coref_automl.cli.app import Verbs, app
-from coref_automl.cli.options import AsJson, Device, OptionalOut, RecipeFile, SkipBad, options_from, print_json, recipe_from
+from coref_automl.cli.options import (
+    AsJson,
+    Device,
+    LangOption,
+    OptionalOut,
+    RecipeFile,
+    SkipBad,
+    options_from,
+    print_json,
+    recipe_from,
+)
 from coref_automl.relation.recipe import FILE, GRID_HELP, HELP, GridRecipe, RelationRecipe
+from coref_automl.say import language
 
 if TYPE_CHECKING:
     from coref_automl.relation.results import RelationResult
@@ -39,25 +50,22 @@ def explore(
         list[str] | None, typer.Option("--scheme", help="Marker scheme to check; repeatable. Default: typed, typed-punct.")
     ] = None,
     max_length: Annotated[int, typer.Option("--max-length", help="Tokens per row in --check.")] = 256,
-    lang: Annotated[str, typer.Option("--lang", help="Language of the page: ko or en.")] = "ko",
+    lang: LangOption = None,
     out: OptionalOut = None,
     as_json: AsJson = False,
 ) -> None:
     """Describe relation data: labels, type pairs, lengths, duplicates, conflicts, shift; --check checks all markers."""
-    from coref_automl.config import choose
     from coref_automl.progress import Progress
     from coref_automl.relation.check import check_files
     from coref_automl.relation.data import inspect_relations
     from coref_automl.relation.explore import explore as look
     from coref_automl.report.exploration_page import write_exploration
-    from coref_automl.report.language import LANGUAGES
 
-    language = choose(lang, LANGUAGES, "language")
     splits = [inspect_relations(name) for name in files]
     found = look(splits)
     schemes = scheme or ["typed", "typed-punct"]
     checked = check_files(splits, model, schemes, max_length=max_length, progress=Progress(shown=not as_json)) if check else ()
-    page = write_exploration(found, out, lang=language) if out else None
+    page = write_exploration(found, out, lang=language(lang)) if out else None
     if as_json:
         print_json({**found.to_json(), "checks": [result.to_json() for result in checked], "page": str(page) if page else None})
     else:
@@ -189,7 +197,7 @@ def predict(
 def grid(
     recipe: RecipeFile = None,
     *,
-    lang: Annotated[str, typer.Option("--lang", help="Language of the page: ko or en.")] = "ko",
+    lang: LangOption = None,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -197,15 +205,12 @@ def grid(
 
     A failed cell does not stop the others. Writes results.csv, results.md and results.html.
     """
-    from coref_automl.config import choose
     from coref_automl.progress import Progress
     from coref_automl.relation.grid import run_grid
     from coref_automl.report.grid_page import write_grid_page
-    from coref_automl.report.language import LANGUAGES
 
     settings = recipe_from(GridRecipe, given, "re grid", recipe)
-    language = choose(lang, LANGUAGES, "language")
-    result = run_grid(settings, progress=Progress(shown=not as_json), draw=partial(write_grid_page, lang=language))
+    result = run_grid(settings, progress=Progress(shown=not as_json), draw=partial(write_grid_page, lang=language(lang)))
     if as_json:
         print_json(result.to_json())
     else:

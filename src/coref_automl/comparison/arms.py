@@ -1,4 +1,4 @@
-"""Training methods side by side. In: a Study. Out: arms (method, length, base; runs by seed), and verdicts between them.
+"""Training methods side by side. In: evaluations. Out: arms (method, length, base; runs by seed), and verdicts between them.
 
 Arms are compared at the last checkpoint of each run, runs crossed with documents: all documents if nothing was chosen on them,
 else the `confirm` half.
@@ -10,16 +10,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.differences import ALPHA
 from coref_automl.comparison.references import bases_of
-from coref_automl.comparison.scores import Entry, Ints, is_equal_training, model_label
+from coref_automl.comparison.scores import Entry, Group, Ints, is_equal_training, model_label, runs_of
 from coref_automl.comparison.speaking import CONFIRM, Speaking, speaking
-from coref_automl.comparison.study import Study
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Estimate, Half, Provenance
@@ -29,7 +28,8 @@ from coref_automl.statistics.intervals import composite
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.statistics.resampling import Floats, Part
 
-OBJECTIVES = ("mlm", "combined", "entity")
+OBJECTIVES = ("mlm", "combined", "entity", "copy", "link", "copy+link")
+"""In the order of tables."""
 Pick = Callable[[Sequence[Entry]], Entry]
 Among = NDArray[np.bool_] | None
 Outcome = Literal["hits", "ranks", "lower ranks"]
@@ -39,6 +39,17 @@ OUTCOMES: dict[Outcome, Callable[[Ints, int], Floats]] = {
     "lower ranks": lambda ranks, _: below_first(ranks),
 }
 """What a run's value on an item is: a hit, one over the rank (their mean is MRR), or what ranks below the first add to that."""
+
+
+class Source(Protocol):
+    """What verdicts about arms are made from: a Study."""
+
+    @property
+    def group(self) -> Group: ...
+    @property
+    def base(self) -> Entry | None: ...
+    @property
+    def seed(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,10 +130,15 @@ class Versus:
         return self.answer.shown and not self.shown
 
 
-def arms(study: Study) -> list[Arm]:
-    """The arms of a study, by base, length and objective; runs without a training record belong to none."""
+def arms(study: Source) -> list[Arm]:
+    return arms_of(study.group.entries, study.base)
+
+
+def arms_of(evaluated: Sequence[Entry], base: Entry | None) -> list[Arm]:
+    """The arms of evaluations, by base (that of the study first), length and objective; runs without a training record belong to
+    none."""
     found: list[tuple[Provenance, list[Entry]]] = []
-    for entries in study.runs().values():
+    for entries in runs_of(evaluated).values():
         if (made := entries[-1].evaluation.provenance) is not None:
             found.append((made, entries))
     twice = _ambiguous(found)
@@ -141,14 +157,14 @@ def arms(study: Study) -> list[Arm]:
                 arm.runs[made.seed] = entries
                 break
     rank = {objective: number for number, objective in enumerate(OBJECTIVES)}
-    ordered = sorted(held.items(), key=lambda one: (_order(study, one[1]), one[0][1], rank.get(one[1].objective, 9), one[0][3]))
-    return [_named(arm, key[2], _order(study, arm) > 0) for key, arm in ordered]
+    ordered = sorted(held.items(), key=lambda one: (_order(base, one[1]), one[0][1], rank.get(one[1].objective, 9), one[0][3]))
+    return [_named(arm, key[2], _order(base, arm) > 0) for key, arm in ordered]
 
 
-def base_of(study: Study, arm: Arm) -> Entry | None:
+def base_of(study: Source, arm: Arm) -> Entry | None:
     """The arm's base model, evaluated in windows of the arm's length."""
     made = last(next(iter(arm.runs.values()))).evaluation.provenance
-    found = bases_of(study.entries, made) if made else []
+    found = bases_of(study.group.entries, made) if made else []
     return next((entry for entry in found if not entry.trained and entry.evaluation.seq_len == arm.length), None)
 
 
@@ -169,7 +185,7 @@ def speaking_of(pairs: Sequence[tuple[Arm, Arm | Entry]]) -> Speaking:
 
 
 def versus(
-    study: Study,
+    study: Source,
     pairs: Sequence[tuple[Arm, Arm | Entry]],
     metric: str,
     *,
@@ -209,7 +225,7 @@ def versus(
     return out
 
 
-def falls(study: Study, asked: Sequence[tuple[Arm, Pick, Pick]], metric: str) -> list[Versus | None]:
+def falls(study: Source, asked: Sequence[tuple[Arm, Pick, Pick]], metric: str) -> list[Versus | None]:
     """One checkpoint of each run minus another of the same run, on the confirm half: peaks are chosen.
 
     Runs are compared with themselves, so it is their differences that vary over seeds.
@@ -237,7 +253,7 @@ class _Values:
 
 
 def _values(
-    study: Study,
+    study: Source,
     sides: Sequence[tuple[list[Entry], list[Entry]]],
     metric: str,
     among: Among,
@@ -261,7 +277,7 @@ def _values(
 
 
 def means(
-    study: Study, sides: Sequence[Sequence[Entry]], metric: str, *, among: Among = None, half: Half | None = None
+    study: Source, sides: Sequence[Sequence[Entry]], metric: str, *, among: Among = None, half: Half | None = None
 ) -> list[Estimate | None]:
     """The mean over the evaluations of each side, with an interval over documents."""
     usable = {n: list(side) for n, side in enumerate(sides) if side and all(was_run(study, entry, metric) for entry in side)}
@@ -281,7 +297,7 @@ def means(
     return out
 
 
-def was_run(study: Study, entry: Entry, metric: str) -> bool:
+def was_run(study: Source, entry: Entry, metric: str) -> bool:
     """Did this evaluation run every part of the metric?"""
     for name, _ in METRICS[metric].parts or ((metric, 1.0),):
         part = METRICS[name]
@@ -323,10 +339,10 @@ def _stem(made: Provenance) -> str:
     return "-".join(word for word in words if word not in gone) or made.objective
 
 
-def _order(study: Study, arm: Arm) -> int:
+def _order(base: Entry | None, arm: Arm) -> int:
     """Arms of the study's own base first."""
     made = last(next(iter(arm.runs.values()))).evaluation.provenance
-    return 0 if study.base is not None and made is not None and study.base.is_of(made.base, made.base_bytes) else 1
+    return 0 if base is not None and made is not None and base.is_of(made.base, made.base_bytes) else 1
 
 
 def _named(arm: Arm, trained: int, other_base: bool) -> Arm:

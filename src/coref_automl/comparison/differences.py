@@ -15,19 +15,20 @@ from coref_automl.comparison.references import find_reference, references
 from coref_automl.comparison.scores import Columns, Entry, Group
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import Comparison, Estimate, Record
-from coref_automl.statistics.closed_forms import holm, mcnemar_exact
+from coref_automl.records import Comparison, Correction, Estimate, Record
+from coref_automl.statistics.closed_forms import mcnemar_exact
+from coref_automl.statistics.corrections import step_down_max_t
 from coref_automl.statistics.intervals import (
     composite,
     concentration,
     detectable,
     difference_intervals,
-    sign_flip_ps,
     standard_error,
 )
 
 ALPHA = 0.05
 SAME = "the same on every item"
+ADJUSTMENTS: dict[Correction, str] = {"holm": "Holm's adjustment", "max-t": "the max-T adjustment"}
 Finding = Literal["better", "worse", "same", "not shown"]
 
 
@@ -145,57 +146,50 @@ def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
 def against(
     columns: Columns, names: Sequence[str], reference: int, metric: str, *, seed: int, family: int | None = None
 ) -> list[Comparison | None]:
-    """Compare every column with the reference's: one sign-flip test each, Holm over the family. None for the reference.
-
-    `family` is the number of comparisons to adjust for, if the caller makes more than these.
-    """
-    others = [number for number in range(len(names)) if number != reference]
-    count = family or len(others)
-    parts = columns.differences(reference)
-    intervals = difference_intervals(parts, seed=seed)
-    errors, held = standard_error(parts), concentration(parts)
-    ps = sign_flip_ps(parts, seed=seed, family=count)
-    adjusted = dict(zip(others, holm(ps[others]), strict=True))
-    out: list[Comparison | None] = [None] * len(names)
-    for number in others:
-        answer = Comparison(
-            name=names[number],
-            reference=names[reference],
-            metric=metric,
-            difference=intervals[number],
-            p=float(ps[number]),
-            p_adjusted=float(adjusted[number]),
-            mcnemar_p=_mcnemar(columns, number, reference) if not METRICS[metric].parts else None,
-            detectable=detectable(float(errors[number]), ALPHA / count, held),
-            verdict="",
-            family=count,
-        )
-        same = all(not np.asarray(part.values)[:, number].any() for part in parts)
-        out[number] = replace(answer, verdict=SAME if same else in_words(answer))
-    return out
+    """Compare every column with the reference's; None for the reference. As `compare_each`."""
+    beside = [reference if number != reference else None for number in range(len(names))]
+    return compare_each(columns, names, beside, metric, seed=seed, family=family)
 
 
 def compare_each(
-    columns: Columns, names: Sequence[str], beside: Sequence[int | None], metric: str, *, seed: int
+    columns: Columns, names: Sequence[str], beside: Sequence[int | None], metric: str, *, seed: int, family: int | None = None
 ) -> list[Comparison | None]:
-    """Compare every column with the one that `beside` numbers, Holm over all; None without a number."""
-    family = sum(one is not None for one in beside)
+    """Compare every column with the one that `beside` numbers; None without a number. One sign-flip test each, step-down max-T.
+
+    `family` is the number of comparisons, if the caller makes more than these and readjusts all of them.
+    """
+    pairs = [(number, other) for number, other in enumerate(beside) if other is not None]
     out: list[Comparison | None] = [None] * len(names)
-    for reference in dict.fromkeys(one for one in beside if one is not None):
-        at = [number for number, one in enumerate(beside) if one == reference or number == reference]
-        answers = against(
-            columns.only(at), [names[number] for number in at], at.index(reference), metric, seed=seed, family=family
+    if not pairs:
+        return out
+    count = family or len(pairs)
+    parts = columns.differences([number for number, _ in pairs], [other for _, other in pairs])
+    intervals, errors, held = difference_intervals(parts, seed=seed), standard_error(parts), concentration(parts)
+    flipped = step_down_max_t(parts, seed=seed, family=count)
+    level = flipped.level if family is None else ALPHA / family
+    for at, (number, other) in enumerate(pairs):
+        answer = Comparison(
+            name=names[number],
+            reference=names[other],
+            metric=metric,
+            difference=intervals[at],
+            p=float(flipped.alone[at]),
+            p_adjusted=float(flipped.adjusted[at]),
+            mcnemar_p=_mcnemar(columns, number, other) if not METRICS[metric].parts else None,
+            detectable=detectable(float(errors[at]), level, held),
+            verdict="",
+            family=count,
+            correction="max-t",
         )
-        for number, answer in zip(at, answers, strict=True):
-            out[number] = answer or out[number]
-    adjusted = iter(holm([answer.p for answer in out if answer]))
-    return [readjust(answer, float(next(adjusted))) if answer else None for answer in out]
+        same = all(not np.asarray(part.values)[:, at].any() for part in parts)
+        out[number] = replace(answer, verdict=SAME if same else in_words(answer))
+    return out
 
 
 def compare_with_bases(
     group: Group, metric: str, entries: Sequence[Entry], own: Sequence[Entry | None], *, seed: int
 ) -> list[Comparison | None]:
-    """Compare entries with their bases, Holm over all; None without a base or without a judging document."""
+    """Compare entries with their bases, max-T over all; None without a base or without a judging document."""
     every = list(dict.fromkeys([*(one for one in own if one is not None), *entries]))
     columns = group.columns(metric, half=group.judging, entries=every)
     if not columns.items:
@@ -207,8 +201,8 @@ def compare_with_bases(
 
 
 def readjust(comparison: Comparison, p: float) -> Comparison:
-    """The comparison with p adjusted for a larger family, and the verdict that follows."""
-    moved = replace(comparison, p_adjusted=p)
+    """The comparison with Holm's p for a larger family, and the verdict that follows."""
+    moved = replace(comparison, p_adjusted=p, correction="holm")
     return moved if comparison.verdict == SAME else replace(moved, verdict=in_words(replace(moved, verdict="")))
 
 
@@ -225,18 +219,16 @@ def in_words(comparison: Comparison) -> str:
     if found != "not shown":
         return found
     could = f"; this set could show {100 * comparison.detectable:.1f} points" if comparison.detectable else ""
-    return f"no difference shown{by_holm(comparison)}{could}"
+    how = f" after {ADJUSTMENTS[comparison.correction]} for {comparison.family} comparisons"
+    after = how if lost_to_family(comparison) else ""
+    return f"no difference shown{after}{could}"
 
 
-def lost_to_holm(comparison: Comparison) -> bool:
-    """Significant as a single comparison, and not after Holm's adjustment."""
+def lost_to_family(comparison: Comparison) -> bool:
+    """Significant as a single comparison, and not among so many."""
     change = comparison.difference
     alone = comparison.p < ALPHA or change.low > 0 or change.high < 0
     return comparison.family > 1 and finding(comparison) == "not shown" and alone
-
-
-def by_holm(comparison: Comparison) -> str:
-    return f" after Holm's adjustment for {comparison.family} comparisons" if lost_to_holm(comparison) else ""
 
 
 def _mcnemar(columns: Columns, a: int, b: int) -> float:

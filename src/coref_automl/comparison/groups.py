@@ -89,16 +89,20 @@ def read_groups(paths: Sequence[str], *, common: bool = False) -> list[Group]:
 
     Largest first, then newest: old evaluations remain when the scorer or a set gets a new version.
     """
-    keys: dict[tuple[str, str], list[StoredEvaluation]] = {}
-    for one in drop_replaced_weights(add_bases(paths, evaluations_under(paths)))[0]:
-        items = "" if common else one.evaluation.fingerprints.get("items", "")
-        keys.setdefault((items, one.evaluation.scorer), []).append(one)
-    named = named_folders(paths)
+    keys, named = keyed(drop_replaced_weights(add_bases(paths, evaluations_under(paths)))[0], common=common), named_folders(paths)
     groups = [
         group_of(keep_one_dtype(found, named)[0], fingerprint, scorer)
         for (fingerprint, scorer), found in sorted(keys.items(), key=lambda one: _newest(one[1]), reverse=True)
     ]
     return sorted(groups, key=lambda group: -len(group.entries))
+
+
+def keyed(stored: Sequence[StoredEvaluation], *, common: bool = False) -> dict[tuple[str, str], list[StoredEvaluation]]:
+    """Evaluations by the fingerprint of their items (empty if `common`) and the version of their scorer."""
+    keys: dict[tuple[str, str], list[StoredEvaluation]] = {}
+    for one in stored:
+        keys.setdefault(("" if common else one.evaluation.fingerprints.get("items", ""), one.evaluation.scorer), []).append(one)
+    return keys
 
 
 def _newest(stored: Sequence[StoredEvaluation]) -> str:
@@ -123,10 +127,7 @@ def left_out(paths: Sequence[str]) -> list[str]:
     """Why evaluations under the paths are in no group: unreadable, or a second evaluation of a model."""
     found, damaged = look_through(paths)
     today, told = drop_replaced_weights(found)
-    keys: dict[tuple[str, str], list[StoredEvaluation]] = {}
-    for one in today:
-        keys.setdefault((one.evaluation.fingerprints.get("items", ""), one.evaluation.scorer), []).append(one)
-    for members in keys.values():
+    for members in keyed(today).values():
         told += keep_one_dtype(members, named_folders(paths))[1]
     return [*map(str, damaged), *told]
 
@@ -136,7 +137,7 @@ def add_bases(paths: Sequence[str], stored: Sequence[StoredEvaluation]) -> list[
     if not stored:
         missing = not_evaluated(paths)
         raise ComparisonError(nothing_under(missing) if missing or not paths else _relation_alone(paths))
-    return _rename_bases([*stored, *_bases(stored)])
+    return rename_bases([*stored, *_bases(stored)])
 
 
 def not_evaluated(paths: Sequence[str]) -> list[str]:
@@ -182,7 +183,7 @@ def _like(made: Provenance, evaluation: Evaluation) -> StoredEvaluation | None:
     return same or base_evaluation(made.base, alike)
 
 
-def _rename_bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+def rename_bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     """Rename the bases of runs where two models share a folder name, so that each run finds its own."""
     told = [one.evaluation for one in stored if not one.archived and Path(one.evaluation.path).is_dir()]
     owners = {evaluation.checkpoint: identity(evaluation.path) for evaluation in told}

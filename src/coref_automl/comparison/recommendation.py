@@ -1,34 +1,38 @@
-"""Which checkpoint to keep. In: evaluated checkpoints of one or more runs. Out: a Recommendation, in numbers.
+"""What to use, and how long to train. In: evaluated checkpoints of one or more runs. Out: a Recommendation, in numbers.
 
-Chosen on the `select` half: in order of training tokens, the earliest checkpoint within the margin of the best at 95% confidence.
+Chosen on the `select` half: the method of highest posterior mean over seeds, and its highest checkpoint (`advice`).
 Judged on the `confirm` half: chosen against base, best against chosen. If every checkpoint is the planned end of its run, nothing
 was chosen among checkpoints, and all documents judge which of them beat the base.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
+from coref_automl.comparison.advice import NextTime, Use, beliefs, next_time_of, use_of
 from coref_automl.comparison.differences import against, compare_with_bases, finding, readjust
 from coref_automl.comparison.references import bases_of, own_base
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.errors import ComparisonError
 from coref_automl.records import Comparison, Estimate, Record
 from coref_automl.statistics.closed_forms import holm
-from coref_automl.statistics.intervals import Bounds, composite, simultaneous_bounds
+from coref_automl.statistics.intervals import composite, simultaneous_bounds
 
 MARGIN = 0.02
+POINTS = 100 * MARGIN
+"""The margin as it is given and written: in points."""
+_FEWEST_POINTS = 0.1
 Confirmation = Literal["confirmed", "not confirmed", "open"]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate(Record):
-    """A checkpoint on the `select` half; `bound` is its largest distance to the best (95% simultaneous confidence)."""
+    """A checkpoint on the `select` half. `bound` is its largest distance to the best (95% simultaneous confidence).
+
+    `believed` is its posterior mean: what its neighbours and the other seeds leave of its value.
+    """
 
     name: str
     path: str
@@ -36,6 +40,7 @@ class Candidate(Record):
     tokens: int
     value: Estimate
     bound: float
+    believed: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +56,12 @@ class OverFitting(Record):
 
 @dataclass(frozen=True, slots=True)
 class Recommendation(Record):
-    """The checkpoint to keep and why. `confirmation` says whether the other half agrees.
+    """What to use and why, and how long to train next time. `confirmation` says whether the other half agrees.
 
-    `chosen` and `best_path` are folders; `name`, `best` and `base` are labels for people, never used to look anything up.
-    `saves` is true if the rule chose an earlier checkpoint than the best. `more_documents` is how many more such documents
-    would let the earliest promising checkpoint be chosen; None if there is nothing to gain. `over_bases` is every candidate
-    against its base, of which `over_base` is the chosen one's, on the `documents` of `judged_on`. `sentence` says the same in
-    words; the report room writes it.
+    `use` and `next_time` are the advice; `next_time` is None if no run has a curve. `chosen` and `best_path` are folders; `name`,
+    `best` and `base` are labels for people, never used to look anything up. `chosen` is the checkpoint of `use`, `best` the one
+    of highest value on `select`, and `value` the chosen one's own. `over_bases` is every candidate against its base, of which
+    `over_base` is the chosen one's, on the `documents` of `judged_on`. `sentence` says it in words; the report room writes it.
     """
 
     chosen: str
@@ -73,10 +77,8 @@ class Recommendation(Record):
     best_over_chosen: Comparison | None
     confirmation: Confirmation
     beaten_base: bool | None
-    saves: bool
-    settled: bool
-    more_documents: int | None
-    promising: str | None
+    use: Use
+    next_time: NextTime | None
     over_fitting: tuple[OverFitting, ...]
     sentence: str = ""
     over_bases: tuple[Comparison, ...] = ()
@@ -98,11 +100,13 @@ class Choice:
     falls: tuple[tuple[Entry, Entry], ...]
 
 
-def checked_margin(margin: float) -> float:
-    """The margin as a fraction of 1 (the command line takes points)."""
-    if not 0 < margin < 1:
-        raise ComparisonError(f"A margin of {100 * margin:g} points cannot be; give a number of points such as 2.")
-    return margin
+def checked_margin(points: float) -> float:
+    """A margin in points, as everyone gives it, as the fraction that is computed with. A fraction, as it once was, is refused."""
+    if 0 < points < _FEWEST_POINTS:
+        raise ComparisonError(f"A margin is a number of points, and {points:g} is a fraction of 1; write {100 * points:g}.")
+    if not 0 < points < 100:
+        raise ComparisonError(f"A margin of {points:g} points cannot be; give a number of points such as 2.")
+    return points / 100
 
 
 def choose_entry(group: Group, metric: str, *, margin: float = MARGIN, seed: int = 0, notes: Sequence[str] = ()) -> Choice:
@@ -115,18 +119,20 @@ def choose_entry(group: Group, metric: str, *, margin: float = MARGIN, seed: int
         told.append("The select half is empty on this small set: all items served to choose, so nothing is confirmed.")
     bounds = simultaneous_bounds(select.parts, seed=seed)
     values = composite(select.parts, seed=seed)
+    believed = beliefs(select, eligible)
     candidates = tuple(
-        Candidate(entry.name, entry.evaluation.path, entry.run, entry.tokens, value, float(bound))
+        Candidate(entry.name, entry.evaluation.path, entry.run, entry.tokens, value, float(bound), believed.means[entry])
         for entry, value, bound in zip(eligible, values, bounds.upper, strict=True)
     )
     best = max(range(len(eligible)), key=lambda number: (candidates[number].value.value, -eligible[number].tokens, -number))
-    within = next((number for number, one in enumerate(candidates) if one.bound <= margin), None)
-    chosen = best if within is None or eligible[best].tokens <= eligible[within].tokens else within
-    need, promising = _documents_needed(bounds, chosen, margin, [entry.tokens for entry in eligible])
+    chosen = eligible.index(believed.chosen())
     base = _base_for(group, eligible[chosen])
     over_bases, best_over, beaten = _judge(group, metric, eligible, base, chosen, best, seed)
     confirm = group.columns(metric, half="confirm", entries=[eligible[chosen]])
     value = composite(confirm.parts, seed=seed)[0] if confirm.items else candidates[chosen].value
+    use = use_of(group, metric, believed, eligible[chosen], base, over_bases[chosen], seed=seed)
+    gain = use.over_base.value if use.over_base and use.status != "not better than the base" else None
+    ahead = next_time_of(group, metric, believed, eligible[chosen], margin=margin, gain=gain, seed=seed)
     fallen = over_fitting(group, metric, eligible, values, seed=seed)
     out = Recommendation(
         chosen=candidates[chosen].path,
@@ -142,10 +148,8 @@ def choose_entry(group: Group, metric: str, *, margin: float = MARGIN, seed: int
         best_over_chosen=best_over,
         confirmation=_confirmation(best_over, margin, bool(confirm.items)),
         beaten_base=beaten,
-        saves=chosen != best and eligible[chosen].tokens < eligible[best].tokens,
-        settled=within is not None,
-        more_documents=need,
-        promising=candidates[promising].name if promising is not None else None,
+        use=use,
+        next_time=ahead,
         over_fitting=tuple(one for one, _, _ in fallen),
         over_bases=tuple(answer for answer in over_bases if answer is not None),
         judged_on="confirm" if group.judging else "all",
@@ -217,7 +221,7 @@ def _answer(group: Group, metric: str, one: Entry, other: Entry, seed: int, *, f
 def _judge(
     group: Group, metric: str, eligible: Sequence[Entry], base: Entry | None, chosen: int, best: int, seed: int
 ) -> tuple[Sequence[Comparison | None], Comparison | None, bool | None]:
-    """Each against its base (Holm over all); best against chosen on `confirm`; whether any checkpoint beats this base."""
+    """Each against its base (max-T over all); best against chosen on `confirm`; whether any checkpoint beats this base."""
     best_over = _answer(group, metric, eligible[best], eligible[chosen], seed) if best != chosen else None
     if base is None:
         return [None] * len(eligible), best_over, None
@@ -237,28 +241,3 @@ def _confirmation(best_over: Comparison | None, margin: float, judged: bool) -> 
     if best_over is None or best_over.difference.high <= margin:
         return "confirmed"
     return "not confirmed" if best_over.difference.value > margin else "open"
-
-
-def _documents_needed(bounds: Bounds, chosen: int, margin: float, tokens: Sequence[int]) -> tuple[int | None, int | None]:
-    """How many more documents would admit an earlier checkpoint than the chosen one, and which; assumes constant differences.
-
-    If the chosen one itself is not within the margin at 95% confidence, the count is for it.
-    """
-    if bounds.upper[chosen] > margin:
-        factor = _factor(bounds, chosen, margin)
-        return (math.ceil((factor - 1) * bounds.documents), chosen) if factor is not None else (None, None)
-    before = [number for number in range(chosen) if tokens[number] < tokens[chosen]]
-    found = [(factor, number) for number in before if (factor := _factor(bounds, number, margin)) is not None]
-    if not found:
-        return None, None
-    factor, number = min(found)
-    return math.ceil((factor - 1) * bounds.documents), number
-
-
-def _factor(bounds: Bounds, number: int, margin: float) -> float | None:
-    """The factor by which documents must grow to bring a bound under the margin; None above 100."""
-    room = margin - bounds.gaps[:, number]
-    if np.any(room <= 0):
-        return None
-    factor = float(((bounds.reach[:, number] / room) ** 2).max())
-    return max(1.0, factor) if factor <= 100 else None

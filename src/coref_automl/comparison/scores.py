@@ -109,9 +109,10 @@ class Columns:
     documents: int
     dropped: int
 
-    def differences(self, reference: int) -> list[Part]:
-        """Every column minus the reference's."""
-        return [Part(np.asarray(p.values) - np.asarray(p.values)[:, [reference]], p.clusters) for p in self.parts]
+    def differences(self, numbers: Sequence[int], references: Sequence[int]) -> list[Part]:
+        """Columns minus those of their references."""
+        values = [np.asarray(part.values) for part in self.parts]
+        return [Part(v[:, numbers] - v[:, references], part.clusters) for v, part in zip(values, self.parts, strict=True)]
 
     def only(self, numbers: Sequence[int]) -> Columns:
         parts = [Part(np.take(np.asarray(part.values), numbers, axis=1), part.clusters) for part in self.parts]
@@ -132,8 +133,8 @@ class Group:
     def judging(self) -> Half | None:
         """The documents that judge against the base: `confirm`, or all (None) if no checkpoint was chosen.
 
-        Nothing was chosen if every checkpoint is the planned end of its run. Holm covers all of them, so each verdict holds
-        whichever one is looked at.
+        Nothing was chosen if every checkpoint is the planned end of its run. The correction covers all of them, so each
+        verdict holds whichever one is looked at.
         """
         made = [entry.evaluation.provenance for entry in self.entries if entry.trained]
         return None if made and all(one is not None and one.planned_end for one in made) else "confirm"
@@ -189,6 +190,18 @@ class Group:
 
     def _of(self, part: Metric) -> NDArray[np.bool_]:
         return np.asarray(self.items.facts["task"] == part.task)
+
+
+def runs_of(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+    """Trained checkpoints by run (and window length, if a run was scored at several), in training order."""
+    lengths: dict[str, set[int]] = {}
+    for entry in entries:
+        lengths.setdefault(entry.run, set()).add(entry.evaluation.seq_len)
+    out: dict[str, list[Entry]] = {}
+    for entry in sorted((e for e in entries if e.trained), key=lambda e: e.tokens):
+        several = len(lengths[entry.run]) > 1
+        out.setdefault(f"{entry.run} @{entry.evaluation.seq_len}" if several else entry.run, []).append(entry)
+    return dict(sorted(out.items()))
 
 
 def is_equal_training(one: int, other: int) -> bool:

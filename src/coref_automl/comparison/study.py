@@ -15,7 +15,7 @@ from coref_automl.comparison.groups import choose_metric
 from coref_automl.comparison.recommendation import Choice, Recommendation, choose_entry
 from coref_automl.comparison.references import own_base
 from coref_automl.comparison.relation_runs import RelationRun
-from coref_automl.comparison.scores import Entry, Group
+from coref_automl.comparison.scores import Entry, Group, runs_of
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.evalset import find_set
 from coref_automl.records import Comparison, Estimate
@@ -65,15 +65,7 @@ class Study:
         return self.choice.best
 
     def runs(self) -> dict[str, list[Entry]]:
-        """Trained checkpoints by run (and window length, if a run was scored at several), in training order."""
-        lengths: dict[str, set[int]] = {}
-        for entry in self.entries:
-            lengths.setdefault(entry.run, set()).add(entry.evaluation.seq_len)
-        out: dict[str, list[Entry]] = {}
-        for entry in sorted((e for e in self.entries if e.trained), key=lambda e: e.tokens):
-            several = len(lengths[entry.run]) > 1
-            out.setdefault(f"{entry.run} @{entry.evaluation.seq_len}" if several else entry.run, []).append(entry)
-        return dict(sorted(out.items()))
+        return runs_of(self.entries)
 
     def sets(self) -> dict[str, tuple[Entry, Path | None]]:
         """Evaluation sets by fingerprint: an entry evaluated on each, and its folder or None."""
@@ -96,7 +88,7 @@ class Study:
         return max(entries, key=lambda entry: (values[entry].value, -entry.tokens))
 
     def judged(self, reference: Entry, others: Sequence[Entry]) -> list[Comparison | None]:
-        """Compare others with a reference on the confirm half, Holm over them; None if that half is empty."""
+        """Compare others with a reference on the confirm half, max-T over them; None if that half is empty."""
         columns = self.group.columns(self.metric, half="confirm", entries=[reference, *others])
         if not columns.items or not others:
             return [None] * len(others)
@@ -108,7 +100,7 @@ class Study:
         return own_base(self.entries, entry, self.base)
 
     def over_own_base(self, entries: Sequence[Entry]) -> list[Comparison | None]:
-        """Compare each with its base on the judging documents, Holm over all; None if the base was not evaluated."""
+        """Compare each with its base on the judging documents, max-T over all; None if the base was not evaluated."""
         return compare_with_bases(self.group, self.metric, entries, [self.own_base(entry) for entry in entries], seed=self.seed)
 
     def against_base(self) -> dict[Entry, Comparison]:

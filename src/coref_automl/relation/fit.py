@@ -170,7 +170,7 @@ def _epoch(run: _Run, step: Step, state: State) -> None:
         run.updates.set_rate((state.step - 0.5) / total)
         loss, logits = step(chosen)
         if recipe.hard_negatives:
-            seen[chosen.rows] = margins(logits.detach())
+            seen[chosen.rows] = margins(logits)
         run.updates.step(keep_gradients=True)
         if run.average is not None:
             run.average.follow(state.step)
@@ -182,14 +182,17 @@ def _epoch(run: _Run, step: Step, state: State) -> None:
 
 
 def _step(run: _Run, chosen: Chosen) -> tuple[Any, Any]:
-    """The gradients of a batch; its loss and logits come back. FGM adds those of the same batch with its words pushed."""
+    """The gradients of a batch; its loss and logits come back. FGM adds those of the same batch with its words pushed.
+
+    Nothing of the pass outlives it: a graph that was kept from before would break the recording of the next width.
+    """
     gold = run.gold[chosen.rows]
     loss, logits = _loss(run, chosen, gold)
     loss.backward()
     if run.recipe.fgm:
         with pushed(run.model.encoder.get_input_embeddings().weight, run.recipe.fgm):
             _loss(run, chosen, gold)[0].backward()
-    return loss, logits
+    return loss.detach(), logits.detach()
 
 
 def _loss(run: _Run, chosen: Chosen, gold: Any) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from coref_automl.models.fused_deberta import installed
 from coref_automl.relation.tensors import Chosen
 
 Step = Callable[[Chosen], tuple[Any, Any]]
-"""Adds a batch's gradients to those of the weights; its loss and its logits come back."""
+"""Adds a batch's gradients to those of the weights; its loss and its logits come back, detached."""
 
 FAMILIES = frozenset({"bert", "electra", "modernbert", "roberta", "xlm-roberta"})
 """Those that never wait for the GPU in a step, which a recording does not allow; DeBERTa-v2 does not with fused attention."""
@@ -65,4 +65,4 @@ class Recorded:
             with torch.cuda.graph(graph, pool=self._pool):
                 loss, logits = self._step(chosen)
             torch._foreach_zero_([weight.grad for weight in self._weights if weight.grad is not None])
-        return graph, loss.detach(), logits.detach()
+        return graph, loss, logits

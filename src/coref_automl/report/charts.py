@@ -19,14 +19,16 @@ MOST_BANDS = 4
 _NEAR = 0.12
 """Labels closer than this share of the chart's height would overlap."""
 STATES = {
-    "complete": {"ko": "끝까지", "en": "complete"},
+    "complete": {"ko": "완료", "en": "complete"},
     "pruned": {"ko": "중단", "en": "pruned"},
     "failed": {"ko": "실패", "en": "failed"},
     "running": {"ko": "진행 중", "en": "running"},
 }
 """How a trial ended, in both languages."""
 STATE_COLORS = {"complete": "#1a9a6c", "pruned": "#8a94a6", "failed": "#d1495b"}
-_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+_FOUND = {"better": "#1a9a6c", "not shown": "#8a94a6", "worse": "#d1495b"}
+_ZERO = {"data": {"values": [{"zero": 0}]}, "mark": {"type": "rule", "strokeDash": [3, 3]}}
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 
 
 @cache
@@ -114,21 +116,17 @@ def differences(rows: Rows, say: Say) -> dict[str, Any]:
         "field": "finding",
         "type": "nominal",
         "title": None,
-        "scale": {"domain": ["better", "not shown", "worse"], "range": ["#1a9a6c", "#8a94a6", "#d1495b"]},
+        "scale": {"domain": list(_FOUND), "range": list(_FOUND.values())},
         "legend": None,
     }
     tooltip = [
         *_tooltip(say, "name"),
-        {"field": "p", "title": "p (Holm)", "format": ".4f"},
+        {"field": "p", "title": "p (max-T)", "format": ".4f"},
         {"field": "verdict", "title": say("판정", "verdict")},
     ]
     middle = {"x": x, "y": y, "color": color, "tooltip": tooltip}
     layers: list[dict[str, Any]] = [
-        {
-            "data": {"values": [{"zero": 0}]},
-            "mark": {"type": "rule", "strokeDash": [3, 3]},
-            "encoding": {"x": {"field": "zero", "type": "quantitative"}},
-        },
+        {**_ZERO, "encoding": {"x": {"field": "zero", "type": "quantitative"}}},
         {
             "mark": {"type": "rule", "strokeWidth": 2.5},
             "encoding": {**middle, "x": {**x, "field": "low"}, "x2": {"field": "high"}},
@@ -138,13 +136,88 @@ def differences(rows: Rows, say: Say) -> dict[str, Any]:
     return _spec(rows, layers, height=max(90, 26 * len(rows)))
 
 
+def forest(rows: Rows, say: Say) -> dict[str, Any]:
+    """Differences by task, one interval per name inside a task. A row: task, name, value, low, high, finding."""
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    y = {"field": "task", "type": "nominal", "sort": tasks, "title": None, "axis": {"labelLimit": 160, "ticks": False}}
+    within = {"yOffset": {"field": "name", "type": "nominal", "sort": names}}
+    x = {"field": "value", "type": "quantitative", "title": say("차이 (점)", "difference (points)")}
+    color = {
+        "field": "finding",
+        "type": "nominal",
+        "scale": {"domain": list(_FOUND), "range": list(_FOUND.values())},
+        "legend": None,
+    }
+    tooltip = _tooltip(say, "task", "name")
+    layers: list[dict[str, Any]] = [
+        {**_ZERO, "encoding": {"x": {"field": "zero", "type": "quantitative"}}},
+        {
+            "mark": {"type": "rule", "strokeWidth": 2.5},
+            "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, **within, "color": color},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
+            "encoding": {"x": x, "y": y, **within, "color": color, "tooltip": tooltip},
+        },
+        {
+            "mark": {"type": "text", "align": "left", "dx": 7, "fontSize": 11},
+            "encoding": {"x": {**x, "field": "high"}, "y": y, **within, "text": {"field": "name"}, "color": color},
+        },
+    ]
+    return _spec(rows, layers if len(names) > 1 else layers[:-1], height=max(300, 24 * len(rows)))
+
+
+def gains(rows: Rows, say: Say, *, axis: str) -> dict[str, Any]:
+    """Gains over a base with bands, each line labelled at its end. A row: run, x, value, low, high."""
+    first, last = min(row["x"] for row in rows), max(row["x"] for row in rows)
+    room = {"domain": [first, last + 0.3 * (last - first)], "nice": False}
+    x = {"field": "x", "type": "quantitative", "title": axis, "axis": {"format": "~s"}, "scale": room}
+    y = {"field": "value", "type": "quantitative", "title": say("점", "points")}
+    color = {"field": "run", "type": "nominal", "legend": None}
+    layers: list[dict[str, Any]] = [
+        {**_ZERO, "encoding": {"y": {"field": "zero", "type": "quantitative"}}},
+        {
+            "mark": {"type": "area", "opacity": 0.16},
+            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": color},
+        },
+        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": color}},
+        {
+            "mark": {"type": "point", "filled": True, "size": 52, "opacity": 1},
+            "encoding": {"x": x, "y": y, "color": color, "tooltip": _tooltip(say, "run")},
+        },
+        {
+            "data": {"values": _line_ends(rows)},
+            "mark": {"type": "text", "align": "left", "dx": 9, "fontSize": 12, "fontWeight": 600},
+            "encoding": {"x": x, "y": {**y, "field": "at"}, "text": {"field": "run"}, "color": color},
+        },
+    ]
+    return _spec(rows, layers, height=300)
+
+
+def _line_ends(rows: Rows) -> Rows:
+    """The last point of each line with the height of its label: that of the line, or just above the label below it."""
+    ends = {row["run"]: row for row in sorted(rows, key=lambda row: row["x"])}
+    gap = 0.06 * (max(row["high"] for row in rows) - min(0.0, *(row["low"] for row in rows)))
+    out: Rows = []
+    for row in sorted(ends.values(), key=lambda row: row["value"]):
+        out.append({**row, "at": max(row["value"], out[-1]["at"] + gap) if out else row["value"]})
+    return out
+
+
 def matrix(rows: Rows, names: Sequence[str], say: Say) -> dict[str, Any]:
-    """Row minus column for every pair, green above 0; a dot if significant. A row: row, column, value, size, p, shown."""
+    """Row minus column for every pair: green or red if significant, grey if not. A row: row, column, value, size, p, shown."""
     x = {"field": "column", "type": "nominal", "sort": list(names), "title": None, "axis": {"labelAngle": -50, "labelLimit": 190}}
     y = {"field": "row", "type": "nominal", "sort": list(names), "title": None, "axis": {"labelLimit": 210}}
     largest = max((entry["size"] for entry in rows), default=1.0) or 1.0
     paint = {
-        "color": {"condition": {"test": "datum.value > 0", "value": "#1a9a6c"}, "value": "#d1495b"},
+        "color": {
+            "condition": [
+                {"test": "!datum.shown", "value": _FOUND["not shown"]},
+                {"test": "datum.value > 0", "value": _FOUND["better"]},
+            ],
+            "value": _FOUND["worse"],
+        },
         "opacity": {
             "field": "size",
             "type": "quantitative",
@@ -158,18 +231,8 @@ def matrix(rows: Rows, names: Sequence[str], say: Say) -> dict[str, Any]:
         {"field": "value", "title": say("차이", "difference"), "format": "+.2f"},
         {"field": "p", "title": "p (Holm)", "format": ".4f"},
     ]
-    dot = {
-        "type": "point",
-        "filled": True,
-        "size": 26,
-        "opacity": 1,
-        "color": "#ffffff",
-        "stroke": "#00000066",
-        "strokeWidth": 0.6,
-    }
     layers: list[dict[str, Any]] = [
         {"mark": {"type": "rect", "cornerRadius": 3}, "encoding": {"x": x, "y": y, **paint, "tooltip": tooltip}},
-        {"transform": [{"filter": "datum.shown"}], "mark": dot, "encoding": {"x": x, "y": y, "tooltip": tooltip}},
     ]
     return {**_spec(rows, layers, height=max(160, 24 * len(names))), "usermeta": {"broad": True}}
 
@@ -283,7 +346,7 @@ def shares(values: Rows, order: Sequence[str], height: int) -> dict[str, Any]:
     """Shares side by side, one colour per split, splits in the given order. A row: name, split, share."""
     splits = list(dict.fromkeys(value["split"] for value in values))
     return {
-        "$schema": _SCHEMA,
+        "$schema": SCHEMA,
         "width": "container",
         "height": height,
         "data": {"values": values},
@@ -301,7 +364,8 @@ def shares(values: Rows, order: Sequence[str], height: int) -> dict[str, Any]:
 def _tooltip(say: Say, *names: str) -> list[dict[str, Any]]:
     titles = {
         "name": say("체크포인트", "checkpoint"),
-        "run": say("학습", "run"),
+        "run": say("실행", "run"),
+        "task": say("과제", "task"),
         "base": say("원래 모델", "base model"),
         "bucket": say("거리", "distance"),
     }
@@ -323,4 +387,4 @@ def _value_tooltip(label: str) -> dict[str, Any]:
 
 
 def _spec(rows: Rows, layers: list[dict[str, Any]], *, height: int) -> dict[str, Any]:
-    return {"$schema": _SCHEMA, "width": "container", "height": height, "data": {"values": rows}, "layer": layers}
+    return {"$schema": SCHEMA, "width": "container", "height": height, "data": {"values": rows}, "layer": layers}

@@ -5,23 +5,24 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.csv_table import read_table
-from coref_automl.comparison.differences import Finding, finding
-from coref_automl.comparison.recommendation import MARGIN, Confirmation, checked_margin
+from coref_automl.comparison.differences import finding
+from coref_automl.comparison.recommendation import POINTS, checked_margin
 from coref_automl.config import as_path, as_paths, typed_options
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.locks import claimed
 from coref_automl.records import Record
-from coref_automl.report import conclusions, explorer
+from coref_automl.report import explorer, limits
 from coref_automl.report.csv_page import csv_page
-from coref_automl.report.language import LANGUAGES, Say, percent, points
-from coref_automl.report.page import Page, Tile, Tone
+from coref_automl.report.headline import advice
+from coref_automl.report.language import Say, language
+from coref_automl.report.page import Check, Page, Part, Section
 from coref_automl.report.rendering import render_html, render_markdown
 from coref_automl.report.sections import draw_sections
 from coref_automl.report.sentences import recommendation_sentence
@@ -30,7 +31,6 @@ from coref_automl.statistics.intervals import DRAWS
 from coref_automl.store import write_text
 
 KIND = "report"
-_TONES: dict[Finding | Confirmation, Tone] = {"better": "good", "worse": "bad", "confirmed": "good", "not confirmed": "bad"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,9 @@ class Report(Record):
     def __str__(self) -> str:
         return self.page
 
+    def __repr__(self) -> str:
+        return f"{self.page}: {self.sentence}"
+
     def _repr_html_(self) -> str:
         link = html.escape(Path(self.page).resolve().as_uri(), quote=True)
         return f'<p><strong>{html.escape(self.sentence)}</strong></p><p><a href="{link}">{html.escape(self.page)}</a></p>'
@@ -59,36 +62,51 @@ def report(
     out: str | Path | None = None,
     table: str | Path | None = None,
     target: str | Mapping[str, float] | None = None,
-    lang: str = "ko",
+    lang: str | None = None,
     metric: str | None = None,
-    margin: float = MARGIN,
-    evalset: str | None = None,
+    margin: float = POINTS,
+    eval_set: str | None = None,
     seed: int = 0,
     title: str = "",
 ) -> Report:
-    """Write the report of evaluated checkpoints (or of a CSV `table` without items) to the folder `out`.
+    """Write report.html, report.md and results.csv about evaluated checkpoints, as `coref-automl report` does.
 
-    Without `out`, the last argument is the folder: `report(runs, "report")`.
+    Args:
+        paths: evaluated checkpoints and runs; relation and coreference runs too. Without `out`, the last one is the folder.
+        out: folder of the report.
+        table: a CSV of external results, instead of paths.
+        target: values to reach, such as `real1=0.68,real5=0.83`.
+        lang: ko or en; default: COREF_AUTOML_LANG, or the locale.
+        metric: of the verdicts. Default: strict Real@1, or `word` if tokenizers differ.
+        margin: the loss, in points, that is acceptable to save training.
+        eval_set: the set to report on, if the checkpoints were scored on several.
+        seed: of the resampling.
+        title: of the page.
+
+    Example:
+        >>> import coref_automl as ca
+        >>> made = ca.report(runs, out=out)
+        >>> made.page.endswith("report.html")
+        True
     """
     if out is None:
         if not paths:
             raise RecipeError("Name the folder to write the report to.")
         *rest, out = paths
         paths = tuple(rest)
-    if lang not in LANGUAGES:
-        raise RecipeError(f"The report speaks ko and en, not {lang!r}.")
-    checked_margin(margin)
-    say = Say(LANGUAGES[lang])
+    allowed, say = checked_margin(margin), Say(language(lang))
     goal = parse_target(target) if isinstance(target, str) else dict(target or {})
     folder = as_path(out, "out")
     with claimed(folder, KIND):
         if table is not None:
             rows = read_table(Path(table))
             page, results = csv_page(rows, say, source=Path(table).name, target=goal), ""
+            sentence = page.sentence
         else:
-            chosen: dict[str, Any] = {"metric": metric, "margin": margin, "evalset": evalset, "seed": seed, "target": goal}
+            chosen: dict[str, Any] = {"metric": metric, "margin": allowed, "evalset": eval_set, "seed": seed, "target": goal}
             study = read_subject(as_paths(paths, "paths"), say, **chosen)
             page, results = checkpoint_page(study), results_csv(study)
+            sentence = recommendation_sentence(study.recommendation, say.lang)
         page = replace(page, title=title or page.title)
         write_text(folder / "report.md", render_markdown(page))
         if results:
@@ -96,13 +114,14 @@ def report(
         elif table is not None:
             write_text(folder / "results.csv", Path(table).read_text("utf-8"))
         write_text(folder / "report.html", render_html(page))
-    return Report(str(folder / "report.html"), str(folder / "report.md"), str(folder / "results.csv"), page.sentence)
+    return Report(str(folder / "report.html"), str(folder / "report.md"), str(folder / "results.csv"), sentence)
 
 
 def checkpoint_page(study: Subject) -> Page:
-    say, it = study.say, study.recommendation
+    """Screen one: the answers, what to keep, outside checks. Then the evidence, next actions; questions and appendix folded."""
+    say = study.say
     sections = draw_sections(study)
-    concluded = conclusions.conclusions(study, sections)
+    told = advice(study, next((one.verdict for one in sections if one.id == "base"), None))
     latest = max(entry.evaluation.evaluated_at for entry in study.entries)[:10]
     count = len(study.entries)
     return Page(
@@ -112,90 +131,41 @@ def checkpoint_page(study: Subject) -> Page:
             f"{study.group.evalset} · 평가 {count}개 · {METRICS[study.metric].label} · {latest}",
             f"{study.group.evalset} · {count} evaluations · {METRICS[study.metric].label} · {latest}",
         ),
-        lead=_lead(study),
-        headline=_headline(study),
-        sentence=recommendation_sentence(it, say.lang),
-        tiles=_tiles(study),
-        cannot_tell=conclusions.cannot_tell(study),
-        sections=((concluded,) if concluded else ()) + tuple(sections),
+        lead=say("결론", "Answer"),
+        headline=told.headline,
+        sentence=told.sentence,
+        tiles=(),
+        cannot_tell=limits.cannot_tell(study),
+        sections=tuple(sections),
         colophon=_colophon(study),
         explorer=explorer.explorer(study),
         notes=study.notes,
+        keep=told.keep,
+        checks=_checks(study, sections),
+        parts=_parts(sections, say),
     )
 
 
-def _lead(study: Subject) -> str:
-    say, it = study.say, study.recommendation
-    if it.judged_on == "all" and it.over_bases:
-        return say("판정", "Verdict")
-    return say("추천", "Recommendation") if len(it.candidates) > 1 else say("평가", "Evaluated")
+def _checks(study: Subject, sections: Sequence[Section]) -> tuple[Check, ...]:
+    """Outside checks as one line; those that were not run are named."""
+    say = study.say
+    found = [one for section in sections for one in section.checks]
+    missing = {
+        "transfer": not any("gold_word" in entry.evaluation.estimates for entry in study.entries) and METRICS["gold_word"].label,
+        "relation": not study.relation and say("관계 추출", "relation extraction"),
+        "coreference": not study.coreference and say("상호참조", "coreference"),
+    }
+    return (*found, *(Check(label) for label in missing.values() if label))
 
 
-def _headline(study: Subject) -> str:
-    """The checkpoint to keep; if nothing was chosen among checkpoints, whether adaptation helped."""
-    say, it = study.say, study.recommendation
-    if it.judged_on == "confirm" or not it.over_bases:
-        return it.name
-    if any(finding(one) == "better" for one in it.over_bases):
-        return say("적응한 모델이 원래 모델보다 낫습니다", "The adapted model beats the base")
-    return say("원래 모델보다 낫다고 확인되지 않았습니다", "Not shown to beat the base")
-
-
-def _tiles(study: Subject) -> tuple[Tile, ...]:
-    say, it = study.say, study.recommendation
-    out = [Tile(METRICS[it.metric].label, *_split(percent(it.value)))]
-    if it.over_base is not None:
-        found = finding(it.over_base)
-        told = {"better": say("보임", "shown"), "worse": say("더 나쁨", "worse")}.get(found, say("보이지 않음", "not shown"))
-        value, interval = _split(points(it.over_base.difference))
-        where = say(" · 모든 문서", " · all documents") if it.judged_on == "all" else ""
-        detail = f"{interval} · {told}{where}"
-        out.append(
-            Tile(
-                say("원래 모델보다 (점)", "over the base (points)"),
-                value,
-                detail,
-                _TONES.get(found, ""),
-            )
-        )
-    if it.saves:
-        saved = 100 * (1 - study.chosen.tokens / study.best.tokens)
-        out.append(
-            Tile(
-                say("아낀 학습", "training saved"),
-                f"{saved:.0f}%",
-                say(f"최고 {it.best} 대비", f"against the best, {it.best}"),
-                "good",
-            )
-        )
-    if len(it.candidates) > 1:
-        bound = study.choice.candidates[study.chosen].bound
-        told = say("선택 쪽에서, 95% 신뢰", "on select, 95% confidence")
-        tone: Tone = "good" if bound <= it.margin else ""
-        out.append(
-            Tile(
-                say("최고와의 차이, 많아야", "behind the best, at most"),
-                say(f"{100 * bound:.1f}점", f"{100 * bound:.1f} points"),
-                told,
-                tone,
-            )
-        )
-    if it.best_over_chosen is not None:
-        word = {
-            "confirmed": say("확인됨", "confirmed"),
-            "not confirmed": say("확인 안 됨", "not confirmed"),
-            "open": say("미확정", "open"),
-        }
-        told = say(
-            f"최고 - 선택 {points(it.best_over_chosen.difference)}", f"best - chosen {points(it.best_over_chosen.difference)}"
-        )
-        out.append(Tile(say("다른 절반에서", "on the other half"), word[it.confirmation], told, _TONES.get(it.confirmation, "")))
-    return tuple(out)
-
-
-def _split(text: str) -> tuple[str, str]:
-    value, _, interval = text.partition(" ")
-    return value, interval
+def _parts(sections: Sequence[Section], say: Say) -> tuple[tuple[Part, str], ...]:
+    titles: dict[Part, str] = {
+        "evidence": say("근거", "Evidence"),
+        "next": say("다음", "Next"),
+        "questions": say("질문별", "Questions"),
+        "appendix": say("부록", "Appendix"),
+    }
+    return tuple((part, title) for part, title in titles.items() if any(one.part == part for one in sections))
 
 
 def _colophon(study: Subject) -> tuple[str, ...]:
@@ -219,7 +189,7 @@ def results_csv(study: Subject) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     numbers = [f"{name}{part}" for name in metrics for part in ("", "_low", "_high", "_n")]
-    judged = ["reference", "difference", "difference_low", "difference_high", "p", "p_holm", "finding"]
+    judged = ["reference", "difference", "difference_low", "difference_high", "p", "p_adjusted", "correction", "finding"]
     writer.writerow(["name", "path", "run", "step", "epoch", "tokens", "seq_len", "evalset", *numbers, *judged])
     for entry in study.entries:
         made = entry.evaluation.provenance
@@ -243,6 +213,7 @@ def results_csv(study: Subject) -> str:
                 f"{change.high:.6f}",
                 f"{answer.p:.6f}",
                 f"{answer.p_adjusted:.6f}",
+                answer.correction,
             ]
             last = [answer.reference, *moved, finding(answer)]
         writer.writerow([*first, entry.evaluation.seq_len, entry.evaluation.evalset, *values, *last])

@@ -64,7 +64,7 @@ def csv_page(rows: Sequence[TableRow], say: Say, *, source: str, target: Mapping
         sections=sections,
         colophon=(
             say(
-                "구간: Wilson, n에서. 검정: 짝짓지 않은 두 비율의 z, Holm은 같은 물음 안에서.",
+                "구간: Wilson, n에서. 검정: 짝짓지 않은 두 비율의 z, Holm은 같은 질문 안에서.",
                 "Intervals: Wilson, from n. Tests: unpaired z of two shares, Holm within each question.",
             ),
         ),
@@ -89,7 +89,7 @@ def findings(rows: Sequence[TableRow], say: Say) -> list[str]:
         listed = ", ".join(f"{n:,} {say('문항', 'items')} @{length:,}" for length, n in counts)
         out.append(
             say(
-                f"길이끼리 견줄 수 없습니다: 문항이 다릅니다 ({listed}).",
+                f"길이끼리 비교할 수 없습니다: 문항이 다릅니다 ({listed}).",
                 f"Lengths are not comparable: their items differ ({listed}).",
             )
         )
@@ -112,9 +112,9 @@ def _answered(what: str, tests: Sequence[Unpaired], say: Say) -> str:
     open_ = [_told(test) for test in tests if not test.shown]
     parts = []
     if shown:
-        parts.append(f"{say('보임', 'Shown')}: {'; '.join(shown)}")
+        parts.append(f"{say('확인', 'Shown')}: {'; '.join(shown)}")
     if open_:
-        parts.append(f"{say('보이지 않음', 'Not shown')}: {'; '.join(open_)}")
+        parts.append(f"{say('미확인', 'Not shown')}: {'; '.join(open_)}")
     question = _questions(say)[what]
     return f"{question[0].upper()}{question[1:]}. {'. '.join(parts)}."
 
@@ -155,12 +155,12 @@ def _tests_section(tests: Sequence[Unpaired], say: Say) -> Section:
             cell,
             f"{test.p:.3f}",
             f"{test.p_adjusted:.3f}",
-            Cell(say("보임", "shown"), "good") if test.shown else Cell(say("보이지 않음", "not shown"), "quiet"),
+            Cell(say("확인", "shown"), "good") if test.shown else Cell(say("미확인", "not shown"), "quiet"),
         )
         for test, cell in zip(tests, cells, strict=True)
     )
     head = (
-        say("물음", "question"),
+        say("질문", "question"),
         say("무엇을", "rows"),
         say("Real@1 차이 (점)", "Real@1, points"),
         "p",
@@ -200,7 +200,7 @@ def _rows_section(rows: Sequence[TableRow], say: Say) -> Section:
 def _cannot_tell(rows: Sequence[TableRow], say: Say) -> tuple[str, ...]:
     out = [
         say(
-            "문항별 점수가 없어 짝지은 검정을 할 수 없습니다. 같은 문항을 쓴 행끼리는 짝지으면 더 작은 차이도 보일 수 있습니다.",
+            "문항별 점수가 없어 짝지은 검정을 할 수 없습니다. 같은 문항을 쓴 행끼리는 짝지으면 더 작은 차이도 검출됩니다.",
             "No item scores, so no paired test: rows on the same items might differ by less and still be told apart if paired.",
         ),
         say(

@@ -46,7 +46,7 @@ def _page(result: GridResult, say: Say) -> Page:
         ),
         cannot_tell=(
             say(
-                "칸 사이의 작은 차이는 씨앗의 차이일 수 있습니다. spread와 견주어 보세요.",
+                "칸 사이의 작은 차이는 시드의 차이일 수 있습니다. spread와 비교하세요.",
                 "Small differences between cells may be differences between seeds: read them beside the spread.",
             ),
         ),

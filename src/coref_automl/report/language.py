@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
 from coref_automl.records import Estimate
-
-Lang = Literal["ko", "en"]
-LANGUAGES: dict[str, Lang] = {"ko": "ko", "en": "en"}
-
-
-@dataclass(frozen=True, slots=True)
-class Say:
-    """Picks the page's language where a text is written in both."""
-
-    lang: Lang
-
-    def __call__(self, ko: str, en: str) -> str:
-        return ko if self.lang == "ko" else en
+from coref_automl.say import LANGUAGES as LANGUAGES
+from coref_automl.say import Lang as Lang
+from coref_automl.say import Say as Say
+from coref_automl.say import language as language
 
 
 def percent(estimate: Estimate) -> str:

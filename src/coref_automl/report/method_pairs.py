@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from coref_automl.comparison.arms import Arm, Versus, equally_trained, versus
 from coref_automl.comparison.corrections import corrected
 from coref_automl.report.language import Say, tokens
+from coref_automl.report.page import Verdict
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import phrase
+from coref_automl.report.verdicts import badge, detectable, phrase, sign
 
 JudgedPair = tuple[tuple[Arm, Arm], Versus]
 """Two arms and the verdict between them."""
@@ -40,6 +41,37 @@ def by_length(judged: Sequence[tuple[tuple[Arm, Arm], Versus]], study: Subject) 
         name = f" ({a.method})" if several else ""
         told.append(f"{at_length(a, firm[0][0][0].base, study.say)}{name} {phrase(one, study.say)}")
     return ", ".join(told)
+
+
+def pair_verdict(judged: Sequence[JudgedPair], study: Subject) -> Verdict:
+    """The answer about pairs of one kind in one sentence; the bar is the longest pair's of the study's own base."""
+    say, own = study.say, [entry for entry in judged if entry[0][0].base == judged[0][0][0].base]
+    firm = [entry for entry in own if entry[1].seeds > 1]
+    (a, b), main = max(firm or own, key=lambda entry: entry[0][0].length)
+    held, about = main.answer.interval, f"{a.name} - {b.method}"
+    if not firm:
+        return Verdict("open", say("시드가 하나뿐이라 판정할 수 없습니다.", "One seed per method: no verdict."), held, about)
+    at: dict[int, list[str]] = {}
+    for (one, _), found in firm:
+        at.setdefault(sign(found), []).append(f"{one.length:,}")
+    told = []
+    if 1 in at:
+        told.append(
+            say(f"{_listed(at[1])} 토큰에서 {a.method} 쪽이 높습니다.", f"{a.method} is better at {_listed(at[1])} tokens.")
+        )
+    if -1 in at:
+        told.append(
+            say(f"{_listed(at[-1])} 토큰에서 {a.method} 쪽이 낮습니다.", f"{a.method} is worse at {_listed(at[-1])} tokens.")
+        )
+    if 0 in at:
+        limit = detectable((one.answer.detectable for _, one in firm if sign(one) == 0), say)
+        where = say(f"{_listed(at[0])} 토큰에서는 ", f" at {_listed(at[0])} tokens") if len(at) > 1 else ""
+        told.append(say(f"{where}유의한 차이 미확인{limit}.", f"No difference shown{where}{limit}."))
+    return Verdict(badge(set(at)), " ".join(told), held, about)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
 
 
 def at_length(arm: Arm, own: str, say: Say) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from coref_automl.records import Estimate
 from coref_automl.report.language import Lang, points
 
 Tone = Literal["", "good", "bad", "quiet", "strong"]
+Badge = Literal["shown", "part", "open", "not"]
+"""How firm an answer is: shown, shown in part, open, or not better than the base."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +26,16 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
+    """`text` may end with an interval in brackets; HTML draws it as the bar and shows the numbers on hover."""
+
     text: str
     tone: Tone = ""
     bar: Bar | None = None
+    estimate: Estimate | None = None
+
+
+Shows = Literal["", "all", "select", "confirm", "both"]
+"""The documents a table is about: all, one half, or a column of each half; "" if it is not about documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,15 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     numeric: frozenset[int] = frozenset()
     caption: str = ""
+    shows: Shows = ""
+
+    def drawn(self) -> tuple[tuple[Cell, ...], ...]:
+        """The rows; differences that cells hold as estimates get bars on one scale for the table."""
+        held = [cell.estimate for line in self.rows for cell in line]
+        if not any(held):
+            return self.rows
+        bars = iter(bars_of(held))
+        return tuple(tuple(replace(cell, bar=bar) if (bar := next(bars)) else cell for cell in line) for line in self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +88,6 @@ class Commands:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """Questions with their answers: section id, question, answer."""
-
-    kind = "answers"
-    items: tuple[tuple[str, str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Atom:
     """A stretch of a text that is drawn in one way: `style` are classes of the page's sheet, `tokens` is shown where over 1."""
 
@@ -95,18 +105,57 @@ class Readings:
     caption: str = ""
 
 
-Block = Table | Text | Points | Charts | Commands | Answers | Readings
+Block = Table | Text | Points | Charts | Commands | Readings
+Part = Literal["evidence", "next", "questions", "appendix"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to a question in one sentence, how firm it is, and the main difference behind it."""
+
+    badge: Badge
+    sentence: str
+    estimate: Estimate | None = None
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """An outside check in a few words; without a badge it was not run."""
+
+    label: str
+    section: str = ""
+    badge: Badge | None = None
+    estimate: Estimate | None = None
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a page. `short` replaces a long title in the contents; `answer` is there if the title is a question."""
+    """A section of a page. `short` replaces a long title in the contents; `answer` is there if the title is a question.
+
+    `verdict` puts the question into the answer table of the first screen, `checks` into its line of outside checks. On a page of
+    several parts, `part` says which.
+    """
 
     id: str
     title: str
     blocks: tuple[Block, ...]
     short: str = ""
     answer: str = ""
+    verdict: Verdict | None = None
+    checks: tuple[Check, ...] = ()
+    part: Part = "appendix"
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What to keep: its path, how firm the choice is, and the command to run next."""
+
+    path: str
+    badge: Badge
+    status: str
+    command: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +182,31 @@ class Page:
     colophon: tuple[str, ...]
     explorer: dict[str, Any] | None = None
     notes: tuple[str, ...] = field(default=())
+    keep: Keep | None = None
+    checks: tuple[Check, ...] = ()
+    parts: tuple[tuple[Part, str], ...] = ()
+
+    def of_part(self, part: Part) -> list[Section]:
+        return [section for section in self.sections if section.part == part]
+
+    def answers(self) -> list[tuple[Section, Verdict, Bar | None]]:
+        """The rows of the answer table; their bars share one scale."""
+        found = [(section, section.verdict) for section in self.sections if section.verdict is not None]
+        bars = bars_of([verdict.estimate for _, verdict in found])
+        return [(section, verdict, bar) for (section, verdict), bar in zip(found, bars, strict=True)]
 
 
-def question(name: str, title: str, answer: str, blocks: Sequence[Block], short: str) -> Section:
-    """A section that asks a question: its answer comes first, and again among the conclusions."""
-    return Section(name, title, (Text(answer, "strong"), *blocks), short, answer)
+def question(
+    name: str,
+    title: str,
+    answer: str,
+    blocks: Sequence[Block],
+    short: str,
+    verdict: Verdict | None = None,
+    checks: Sequence[Check] = (),
+) -> Section:
+    """A section that asks a question: its answer comes first, and in one sentence on the first screen."""
+    return Section(name, title, (Text(answer, "strong"), *blocks), short, answer, verdict, tuple(checks), "questions")
 
 
 def row(*cells: str | Cell) -> tuple[Cell, ...]:
@@ -146,21 +215,25 @@ def row(*cells: str | Cell) -> tuple[Cell, ...]:
 
 def estimate_cells(estimates: Sequence[Estimate | None], *, difference: bool = False) -> list[Cell]:
     """A column of estimates: number, interval, and a bar on the column's common scale."""
-    known = [estimate for estimate in estimates if estimate is not None]
-    low = min((e.low for e in known), default=0.0)
-    high = max((e.high for e in known), default=1.0)
-    if difference:
-        low, high = min(low, 0.0), max(high, 0.0)
-    span = (high - low) or 1.0
-    zero = (0 - low) / span if difference else None
     out = []
-    for e in estimates:
+    for e, bar in zip(estimates, bars_of(estimates, zero=difference), strict=True):
         if e is None:
             out.append(Cell("–", "quiet"))
             continue
         text = points(e) if difference else f"{100 * e.value:.1f} [{100 * e.low:.1f}, {100 * e.high:.1f}]"
-        out.append(Cell(text, bar=Bar((e.low - low) / span, (e.value - low) / span, (e.high - low) / span, zero)))
+        out.append(Cell(text, bar=bar))
     return out
+
+
+def bars_of(estimates: Sequence[Estimate | None], *, zero: bool = True) -> list[Bar | None]:
+    """Intervals on one scale; with `zero`, it holds 0 and marks it."""
+    known = [e for e in estimates if e is not None]
+    low, high = min((e.low for e in known), default=0.0), max((e.high for e in known), default=1.0)
+    if zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    span = (high - low) or 1.0
+    at = -low / span if zero else None
+    return [Bar((e.low - low) / span, (e.value - low) / span, (e.high - low) / span, at) if e else None for e in estimates]
 
 
 def in_percent(estimate: Estimate) -> dict[str, float]:

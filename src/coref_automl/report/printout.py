@@ -4,60 +4,105 @@ from __future__ import annotations
 
 import html
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from coref_automl.comparison.coreference_methods import pretraining_in
 from coref_automl.comparison.coreference_runs import find_coreference
-from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, compare_group, require_two
+from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, compare_group, finding, require_two
 from coref_automl.comparison.groups import choose_group, choose_metric
-from coref_automl.comparison.recommendation import MARGIN, Recommendation, checked_margin, choose_entry
+from coref_automl.comparison.recommendation import POINTS, Recommendation, checked_margin, choose_entry
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.config import as_paths, typed_options
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.coreference_verdicts import judge, outside_check
-from coref_automl.report.language import Say, p_text
-from coref_automl.report.sentences import recommendation_sentence
+from coref_automl.report.language import Lang, Say, language, p_text
+from coref_automl.report.sentences import recommendation_sentence, verdict
+from coref_automl.report.verdicts import which_documents
+from coref_automl.tabular import Tabular
 
-_ENGLISH = Say("en")
-_TITLES = ("checkpoint", "value %", "95% interval", "difference", "p (Holm)", "verdict")
+_WIDTH, _NARROW = 118, 80
+_COLOURS = {"better": "green", "worse": "red", "not shown": "bright_black", "same": "bright_black"}
 
 
 @dataclass(frozen=True, slots=True)
-class PrintedComparison(ComparisonTable):
+class PrintedComparison(Tabular, ComparisonTable):
     """A ComparisonTable that prints as a table."""
 
+    lang: Lang = "en"
+
+    @property
+    def say(self) -> Say:
+        return Say(self.lang)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a ComparisonTable: the language is no part of the result."""
+        return {name: value for name, value in ComparisonTable.to_json(self).items() if name != "lang"}
+
+    def __repr__(self) -> str:
+        found = [finding(row.comparison) for row in self.rows if row.comparison is not None]
+        return f"{self.heading()}; {found.count('better')} of {len(found)} better than {', '.join(self.references)}"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per checkpoint: value and difference in percent and points, with their intervals."""
+        return [_row(row) for row in self.rows]
+
     def heading(self) -> str:
-        label = METRICS[self.metric].label
-        where = "all documents" if self.half == "all" else f"{self.half} half"
-        return f"{label} on {self.evalset}, {where}: {self.items:,} items of {self.documents:,} documents"
+        label, items, documents = METRICS[self.metric].label, f"{self.items:,}", f"{self.documents:,}"
+        where = which_documents(None if self.half == "all" else "confirm", self.say)
+        return self.say(
+            f"{label}, {self.evalset}, {where}: 문서 {documents}개의 문항 {items}개",
+            f"{label} on {self.evalset}, {where}: {items} items of {documents} documents",
+        )
 
     def titles(self) -> tuple[str, ...]:
         """Several references are numbered, because their names would not fit in a column."""
-        return (*_TITLES[:3], "against", *_TITLES[3:]) if len(self.references) > 1 else _TITLES
+        say = self.say
+        first = (say("체크포인트", "checkpoint"), say("값 %", "value %"), say("95% 신뢰구간", "95% interval"))
+        last = (say("차이", "difference"), "p (max-T)", say("판정", "verdict"))
+        return (*first, say("기준", "against"), *last) if len(self.references) > 1 else (*first, *last)
 
     def cells(self) -> list[tuple[str, ...]]:
         numbers = {name: str(number) for number, name in enumerate(self.references, 1)}
-        return [_cells(row, numbers) for row in self.rows]
+        return [_cells(row, numbers, self.say) for row in self.rows]
 
     def __str__(self) -> str:
+        return self.printed()
+
+    def printed(self, width: int | None = None, *, colour: bool = False) -> str:
+        """The table in so many columns (118 if there is no terminal); verdicts in colour where that is wanted."""
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
 
+        if width is not None and width < _NARROW:
+            return "\n".join(self._stacked(width))
         table = Table(box=None, pad_edge=False, header_style="bold")
         for title in self.titles():
-            words = title in ("checkpoint", "verdict")
+            words = title in (self.titles()[0], self.titles()[-1])
             table.add_column(title, justify="left" if words else "right", overflow="fold", no_wrap=not words)
-        for cells in self.cells():
-            table.add_row(*cells)
-        console = Console(file=io.StringIO(), width=118, color_system=None, markup=False, highlight=False)
+        for row, cells in zip(self.rows, self.cells(), strict=True):
+            style = _COLOURS.get(finding(row.comparison), "") if row.comparison else ""
+            table.add_row(*cells[:-1], Text(cells[-1], style))
+        out = io.StringIO()
+        system: Literal["standard"] | None = "standard" if colour else None
+        console = Console(
+            file=out, width=width or _WIDTH, color_system=system, force_terminal=colour, markup=False, highlight=False
+        )
         console.print(self.heading())
         console.print(table)
         for note in self.notes:
             console.print(note)
-        lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-        return "\n".join(line.rstrip() for line in lines)
+        return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+    def _stacked(self, width: int) -> list[str]:
+        """For a narrow terminal: one block per checkpoint, one line per column."""
+        lines = [self.heading()]
+        for cells in self.cells():
+            lines += [cells[0], *(f"  {title}: {cell}" for title, cell in zip(self.titles()[1:], cells[1:], strict=True) if cell)]
+        return [part for line in (*lines, *self.notes) for part in textwrap.wrap(line, width, subsequent_indent="    ")]
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{title}</th>" for title in self.titles())
@@ -67,11 +112,22 @@ class PrintedComparison(ComparisonTable):
 
 
 @dataclass(frozen=True, slots=True)
-class PrintedRecommendation(Recommendation):
-    """A Recommendation with its English sentence, which it prints, notes below."""
+class PrintedRecommendation(Tabular, Recommendation):
+    """A Recommendation with its sentence, which it prints, notes below."""
 
     def __str__(self) -> str:
         return "\n".join([self.sentence, *self.notes])
+
+    def __repr__(self) -> str:
+        return self.sentence
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per candidate on the select half, in percent."""
+        return [
+            {"checkpoint": one.name, "tokens": one.tokens, "value": 100 * one.value.value, "low": 100 * one.value.low,
+             "high": 100 * one.value.high, "posterior": 100 * one.believed, "chosen": one.path == self.chosen}
+            for one in self.candidates
+        ]  # fmt: skip
 
     def _repr_html_(self) -> str:
         return f"<p><strong>{html.escape(self.sentence)}</strong></p>" + "".join(
@@ -85,8 +141,9 @@ def compare(
     metric: str | None = None,
     reference: str | None = None,
     common: bool = False,
-    evalset: str | None = None,
+    eval_set: str | None = None,
     seed: int = 0,
+    lang: str | None = None,
 ) -> PrintedComparison:
     """Compare evaluated checkpoints on the items they share.
 
@@ -96,61 +153,138 @@ def compare(
         reference: name or path of the checkpoint to compare all others with. Default: the model each one started from; the base
             model or the first checkpoint if none of those was evaluated.
         common: if the sets differ, compare on the items that all have in common.
-        evalset: the set to compare on, if the checkpoints were scored on several.
+        eval_set: the set to compare on, if the checkpoints were scored on several.
         seed: of the resampling.
+        lang: ko or en; default: COREF_AUTOML_LANG, or the locale.
+
+    Example:
+        >>> import coref_automl as ca
+        >>> found = ca.compare(runs)
+        >>> found.reference
+        'base'
     """
-    group, notes = choose_group(as_paths(paths, "paths"), common=common, evalset=evalset)
+    tongue = language(lang)
+    group, notes = choose_group(as_paths(paths, "paths"), common=common, evalset=eval_set)
     require_two(group)
     metric, more = choose_metric(group, metric)
-    return printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
+    told = (*notes, *more)
+    return printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=told, lang=tongue)
 
 
 @typed_options
 def recommend(
-    *paths: Any, metric: str | None = None, margin: float = MARGIN, evalset: str | None = None, seed: int = 0
+    *paths: Any,
+    metric: str | None = None,
+    margin: float = POINTS,
+    eval_set: str | None = None,
+    seed: int = 0,
+    lang: str | None = None,
 ) -> PrintedRecommendation:
-    """Which of the evaluated checkpoints to keep; `margin` is the loss (a fraction) acceptable to save training."""
-    checked_margin(margin)
+    """What to use of the evaluated checkpoints: the method, its checkpoint, and how long to train next time.
+
+    Args:
+        paths: checkpoints, runs, folders of runs, model names; or lists of these.
+        metric: default strict Real@1, or `word` if tokenizers differ.
+        margin: the loss, in points, that is acceptable to save training.
+        eval_set: the set to judge by, if the checkpoints were scored on several.
+        seed: of the resampling.
+        lang: ko or en; default: COREF_AUTOML_LANG, or the locale.
+
+    Example:
+        >>> import coref_automl as ca
+        >>> ca.recommend(runs, margin=1).use.status
+        'shown'
+    """
+    allowed = checked_margin(margin)
     names = as_paths(paths, "paths")
-    group, notes = choose_group(names, evalset=evalset)
+    group, notes = choose_group(names, evalset=eval_set)
     metric, more = choose_metric(group, metric)
-    checks = outside_checks(names, group)
-    return printed_recommendation(group, metric, margin=margin, seed=seed, notes=(*notes, *more, *checks))
+    say = Say(language(lang))
+    told = (*notes, *more, *outside_checks(names, group, say))
+    return printed_recommendation(group, metric, margin=allowed, seed=seed, notes=told, lang=say.lang)
 
 
-def outside_checks(paths: Sequence[str], group: Group) -> list[str]:
+def outside_checks(paths: Sequence[str], group: Group, say: Say) -> list[str]:
     """What coreference runs under the paths say about the methods, in one line; nothing where there are none."""
     runs = find_coreference(paths)
-    return [outside_check(judge(runs, pretraining_in(group.entries), _ENGLISH), _ENGLISH)] if runs else []
+    return [outside_check(judge(runs, pretraining_in(group.entries), say), say)] if runs else []
 
 
 def printed_comparison(
-    group: Group, metric: str, *, reference: str | Entry | None, common: bool, seed: int, notes: Sequence[str]
+    group: Group, metric: str, *, reference: str | Entry | None, common: bool, seed: int, notes: Sequence[str], lang: Lang
 ) -> PrintedComparison:
     table = compare_group(group, metric, reference=reference, common=common, seed=seed, notes=notes)
-    return PrintedComparison(**_values(table))
+    told = (*table.notes, *_taken_as_reference(group, table, Say(lang))) if reference is None else table.notes
+    return PrintedComparison(**{**_values(table), "notes": told}, lang=lang)
+
+
+def _taken_as_reference(group: Group, table: ComparisonTable, say: Say) -> list[str]:
+    """What stands in for a base that was not evaluated."""
+    taken = next((entry for entry in group.entries if entry.name == table.reference), None)
+    if taken is None or not taken.trained or len(table.references) > 1:
+        return []
+    return [
+        say(
+            f"원래 모델이 평가되지 않아 {taken.name}을 기준으로 삼았습니다. 다른 기준은 --reference NAME으로 고릅니다.",
+            f"No base model was evaluated here, so {taken.name} is the reference; --reference NAME takes another.",
+        )
+    ]
 
 
 def printed_recommendation(
-    group: Group, metric: str, *, margin: float, seed: int, notes: Sequence[str] = ()
+    group: Group, metric: str, *, margin: float, seed: int, lang: Lang, notes: Sequence[str] = ()
 ) -> PrintedRecommendation:
     found = choose_entry(group, metric, margin=margin, seed=seed, notes=notes).recommendation
-    return PrintedRecommendation(**{**_values(found), "sentence": recommendation_sentence(found, "en")})
+    return PrintedRecommendation(**{**_values(found), "sentence": recommendation_sentence(found, lang)})
+
+
+def _row(row: ComparisonRow) -> dict[str, Any]:
+    answer, value = row.comparison, row.value
+    change = answer.difference if answer else None
+    return {
+        "checkpoint": row.name, "value": 100 * value.value, "low": 100 * value.low, "high": 100 * value.high,
+        "reference": answer.reference if answer else None,
+        "difference": 100 * change.value if change else None,
+        "difference_low": 100 * change.low if change else None,
+        "difference_high": 100 * change.high if change else None,
+        "p": answer.p_adjusted if answer else None,
+        "finding": finding(answer) if answer else None,
+    }  # fmt: skip
 
 
 def _values(record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-def _cells(row: ComparisonRow, numbers: Mapping[str, str]) -> tuple[str, ...]:
+def _cells(row: ComparisonRow, numbers: Mapping[str, str], say: Say) -> tuple[str, ...]:
     value, answer, several = row.value, row.comparison, len(numbers) > 1
     first: tuple[str, ...] = (row.name, f"{100 * value.value:.2f}", f"{100 * value.low:.1f} to {100 * value.high:.1f}")
     if several:
         first = (*first, numbers[answer.reference] if answer else "")
     if answer is None:
-        own = f"reference {numbers.get(row.name)}" if several else "the reference"
-        lost = "no base: a new model" if row.scratch else "its base was not evaluated"
+        own = say("기준", "reference") + f" {numbers.get(row.name)}" if several else say("기준", "the reference")
+        lost = (
+            say("원래 모델 없음: 새 모델", "no base: a new model")
+            if row.scratch
+            else say("원래 모델이 평가되지 않음", "its base was not evaluated")
+        )
         return (*first, "", "", own if row.name in numbers else lost)
     change = answer.difference
     moved = f"{100 * change.value:+.2f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
-    return (*first, moved, p_text(answer.p_adjusted), answer.verdict)
+    return (*first, moved, p_text(answer.p_adjusted), verdict(answer, say.lang))
+
+
+def html_table(rows: list[dict[str, Any]], *, most: int = 30) -> str:
+    """The first rows; how many more there are is said below."""
+    if not rows:
+        return "<p>–</p>"
+    head = "".join(f"<th>{html.escape(str(name))}</th>" for name in rows[0])
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_text(value))}</td>" for value in row.values()) + "</tr>" for row in rows[:most]
+    )
+    more = f"<p>… {len(rows) - most:,}</p>" if len(rows) > most else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _text(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else "" if value is None else str(value)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.report import charts
-from coref_automl.report.language import Say
+from coref_automl.report.language import Say, points
 from coref_automl.report.page import Charts, Page, Table
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
@@ -30,6 +30,31 @@ def words(say: Say) -> dict[str, Any]:
             "The items on which the models part most. The gap is blue, the other mention underlined; below are each model's "
             "top five.",
         ),
+        "ranges": say("표에 신뢰구간 숫자 보이기", "show intervals as numbers"),
+        "badges": {
+            "shown": say("확인", "shown"),
+            "part": say("일부 확인", "in part"),
+            "open": say("미확인", "open"),
+            "not": say("원래 모델보다 낫지 않음", "not better than the base"),
+        },
+        "shows": {
+            "": "",
+            "all": say("모든 문서", "all documents"),
+            "select": say("선택용 절반", "select half"),
+            "confirm": say("확인용 절반", "confirm half"),
+            "both": say("선택용 · 확인용 절반", "select and confirm halves"),
+        },
+        "question": say("질문", "question"),
+        "verdict": say("판정", "verdict"),
+        "answer_title": say("답", "answer"),
+        "difference": say("차이 (점)", "difference (points)"),
+        "keep": say("선택:", "Keep:"),
+        "next": say("다음:", "Next:"),
+        "outside": say("외부 확인:", "Outside checks:"),
+        "not_run": say("실행하지 않음", "not run"),
+        "copy_path": say("경로 복사", "copy path"),
+        "copy_command": say("명령 복사", "copy command"),
+        "copied": say("복사됨", "copied"),
         "show": say("보기", "show"),
         "task": say("과제", "task"),
         "search": say("찾기", "search"),
@@ -56,7 +81,7 @@ def words(say: Say) -> dict[str, Any]:
 
 
 def render_markdown(page: Page) -> str:
-    text = _environment().get_template("report.md.j2").render(page=page, ui=words(Say(page.lang)))
+    text = environment().get_template("report.md.j2").render(page=page, ui=words(Say(page.lang)))
     return re.sub(r"\n{3,}", "\n\n", text.replace("| \n", "|\n")).strip() + "\n"
 
 
@@ -78,14 +103,14 @@ def render_html(page: Page) -> str:
     ui = words(Say(page.lang))
     data = {"ui": ui, "charts": specs if library else [], "explorer": page.explorer}
     return str(
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             page=page,
             ui=ui,
             policy=f"{_POLICY} script-src {hashes}",
             style=_read("style.css"),
-            data=_for_script(data),
+            data=for_script(data),
             scripts=scripts,
             drawn=library is not None,
             how_to_get=charts.HOW_TO_GET,
@@ -93,7 +118,7 @@ def render_html(page: Page) -> str:
     )
 
 
-def _for_script(value: Any) -> str:
+def for_script(value: Any) -> str:
     """JSON that cannot close the script element around it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return (
@@ -109,11 +134,12 @@ def _read(name: str) -> str:
     return (TEMPLATES / name).read_text("utf-8")
 
 
-def _environment() -> Any:
+def environment(*more: Path) -> Any:
+    """The templates of the report, and those of other folders."""
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+        loader=jinja2.FileSystemLoader([*more, TEMPLATES]),
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
         trim_blocks=True,
         lstrip_blocks=True,
@@ -123,7 +149,15 @@ def _environment() -> Any:
     environment.filters["md"] = _markdown
     environment.filters["cell"] = _cell
     environment.filters["table"] = markdown_table
+    environment.filters["points"] = points
+    environment.filters["pieces"] = _pieces
     return environment
+
+
+def _pieces(text: str) -> tuple[str, str, str]:
+    """`+3.3 [+2.6, +4.1] shown` as value, interval and the rest."""
+    found = re.fullmatch(r"(.*?) (\[[^\]]*\])\s*(.*)", text)
+    return (found[1], found[2], found[3]) if found else (text, "", "")
 
 
 def _cell(text: str) -> str:

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from coref_automl.comparison.differences import finding, lost_to_holm
+from coref_automl.comparison.advice import NextTime
+from coref_automl.comparison.differences import finding, lost_to_family
 from coref_automl.comparison.recommendation import Recommendation
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
-from coref_automl.report.language import Lang, percent, points, rounded
+from coref_automl.report.language import Lang, Say, percent, points, rounded, tokens
 
 
 def verdict(comparison: Comparison, lang: Lang) -> str:
-    """The verdict in words; the record itself has the English ones."""
-    if lang == "en":
-        return comparison.verdict
-    found = finding(comparison)
+    """The verdict in words, with the detectable difference where nothing is shown."""
+    say, found = Say(lang), finding(comparison)
     if found == "not shown":
-        could = f" (이 세트로 보일 수 있는 차이: {100 * comparison.detectable:.1f}점)" if comparison.detectable else ""
-        holm = f", 비교 {comparison.family}개에 대한 Holm 보정 뒤에는" if lost_to_holm(comparison) else ""
-        return f"차이가 보이지 않음{holm}{could}"
-    return {"better": "더 좋음", "worse": "더 나쁨", "same": "모든 문항에서 같음"}[found]
+        limit = f"{100 * comparison.detectable:.1f}" if comparison.detectable else ""
+        could = say(f" (검출 가능 차이 {limit}점)", f"; detectable difference {limit} points") if limit else ""
+        count = comparison.family
+        ko, en = {"holm": ("Holm", "Holm's"), "max-t": ("max-T", "the max-T")}[comparison.correction]
+        after = say(f", 비교 {count}개의 {ko} 보정 후", f" after {en} adjustment for {count} comparisons")
+        return say("유의한 차이 미확인", "no difference shown") + (after if lost_to_family(comparison) else "") + could
+    words = {
+        "better": say("더 좋음", "better"),
+        "worse": say("더 나쁨", "worse"),
+        "same": say("모든 문항에서 같음", "the same on every item"),
+    }
+    return words[found]
 
 
 def recommendation_sentence(it: Recommendation, lang: Lang) -> str:
-    """What to keep, why, and whether the other half agrees. If nothing was chosen, what beats the base comes first."""
-    if it.judged_on == "all" and it.over_bases:
-        return f"{ends_against_base(it, lang)} {_highest(it, lang) if it.best == it.name else _choice(it, lang)}"
-    return " ".join(part for part in (_choice(it, lang), _against_base(it, lang), _confirmed(it, lang), _more(it, lang)) if part)
+    """What to use, and how long to train next time. If nothing beats the base, or nothing was chosen, that comes first."""
+    first = ends_against_base(it, lang) if it.judged_on == "all" and it.over_bases else _nothing_better(it, lang)
+    against = "" if first else _against_base(it, lang)
+    parts = (first, _use(it, lang), against, _against_others(it, lang), _contradicted(it, lang), _next_time(it, lang))
+    return " ".join(part for part in parts if part)
 
 
 def ends_against_base(it: Recommendation, lang: Lang) -> str:
@@ -36,15 +44,15 @@ def ends_against_base(it: Recommendation, lang: Lang) -> str:
     if lang == "ko":
         base = f"원래 모델({it.base})" if it.base else "각자의 원래 모델"
         lead = (
-            f"학습 {count}개 중 {better}개가 {base}보다 나은 것으로 확인되었습니다"
+            f"실행 {count}개 중 {better}개가 {base}보다 나은 것으로 확인되었습니다"
             if better
-            else f"{base}보다 나은 것으로 확인된 학습이 없습니다"
+            else f"{base}보다 나은 것으로 확인된 실행이 없습니다"
         )
-        return f"{lead}: {changes}점 (문서 {it.documents:,}개의 문항 {items:,}개 전체, Holm 보정){_could(it, better, lang)}."
+        return f"{lead}: {changes}점 (문서 {it.documents:,}개의 문항 {items:,}개 전체, max-T 보정){_could(it, better, lang)}."
     base = f"the base model {it.base}" if it.base else "the model it began from"
     runs = "run is" if count == 1 else "runs are"
     lead = f"{better} of {count} {runs} shown better than {base}" if better else f"Nothing here is shown to beat {base}"
-    told = f"{changes} points (all {items:,} items of {it.documents:,} documents, Holm-adjusted)"
+    told = f"{changes} points (all {items:,} items of {it.documents:,} documents, max-T adjusted)"
     return f"{lead}: {told}{_could(it, better, lang)}."
 
 
@@ -54,113 +62,137 @@ def _could(it: Recommendation, better: int, lang: Lang) -> str:
     if better or largest is None:
         return ""
     points = f"{100 * largest:.1f}"
-    return (
-        f"; 검출 가능한 차이 {points}점 (검정력 80%)" if lang == "ko" else f"; detectable difference {points} points (80% power)"
-    )
+    return f"; 검출 가능 차이 {points}점 (검정력 80%)" if lang == "ko" else f"; detectable difference {points} points (80% power)"
 
 
-def _highest(it: Recommendation, lang: Lang) -> str:
-    """Which one to keep. The highest rank is no verdict about its method."""
-    label, value = METRICS[it.metric].label, percent(it.value)
-    if len(it.candidates) == 1:
-        return f"{label} {value}."
+def _nothing_better(it: Recommendation, lang: Lang) -> str:
+    """The first thing to say if no checkpoint and not the method either is shown to beat the base."""
+    if it.beaten_base is not False or it.use.status != "not better than the base" or it.use.over_base is None:
+        return ""
+    change = points(it.use.over_base)
     if lang == "ko":
-        return (
-            f"추천: {it.name}. 선택 쪽 절반에서 가장 높고, 다른 절반에서 {label} {value}입니다. "
-            "학습끼리의 우열은 검정하지 않았습니다."
-        )
-    return (
-        f"Keep {it.name}: highest on the select half, {label} {value} on the other. The runs are not tested against each other."
-    )
+        return f"원래 모델({it.base})보다 나은 것으로 확인된 것이 없습니다 (차이 {change}점{_one_of_many(it, lang)})."
+    return f"Nothing here is shown to beat the base model {it.base} (difference {change} points{_one_of_many(it, lang)})."
 
 
-def _choice(it: Recommendation, lang: Lang) -> str:
-    label, margin, count = METRICS[it.metric].label, f"{100 * it.margin:g}", len(it.candidates)
-    trained = {candidate.path: candidate.tokens for candidate in it.candidates}
-    ours, best = trained[it.chosen], trained[it.best_path]
+def _use(it: Recommendation, lang: Lang) -> str:
+    use, label, count = it.use, METRICS[it.metric].label, len(it.candidates)
+    value, trained, several = percent(use.value), tokens(use.tokens), use.seeds > 1
     if lang == "ko":
+        where = {"all": "모든 문서", "confirm": "확인용 절반의 문서", "select": "고르는 데 쓴 문서"}[use.judged_on]
         if count == 1:
-            return f"{it.name} 하나만 평가되었습니다: {label} {percent(it.value)}."
-        if it.saves:
+            return f"{it.name} 하나만 평가되었습니다: {label} {value} ({where})."
+        if several:
             return (
-                f"추천: {it.name}. 최고인 {it.best} 대비 {margin}점 이내임이 95% 신뢰로 보이는 가장 이른 체크포인트이며, "
-                f"학습량은 최고의 {100 * ours / best:.0f}%입니다. {label} {percent(it.value)}."
+                f"추천: {use.method}, 학습 {trained} 토큰. {label} {value} (시드 {use.seeds}개 평균, {where}). "
+                f"체크포인트는 사후 평균이 가장 높은 {use.name}입니다."
             )
-        why = (
-            f"더 이른 것 중 {margin}점 이내임이 보이는 것은 없습니다."
-            if it.settled
-            else f"이 세트는 {margin}점 이내를 가려 학습을 줄이기에는 작습니다."
-        )
-        return f"추천: {it.name}, {count}개 중 최고. {label} {percent(it.value)}. {why}"
+        return f"추천: {use.name} (학습 {trained} 토큰), {count}개 중 사후 평균이 가장 높습니다. {label} {value} ({where})."
+    where = {"all": "all documents", "confirm": "held-back documents", "select": "the documents that chose it"}[use.judged_on]
     if count == 1:
-        return f"Only {it.name} was evaluated: {label} {percent(it.value)}."
-    if it.saves:
+        return f"Only {it.name} was evaluated: {label} {value} on {where}."
+    if several:
         return (
-            f"Keep {it.name}: with 95% confidence it is within {margin} points of the best ({it.best}), "
-            f"at {100 * ours / best:.0f}% of its training. {label} {percent(it.value)}."
+            f"Use {use.method}, trained on {trained} tokens: {label} {value} over {use.seeds} seeds on {where}; "
+            f"of its checkpoints {use.name} has the highest posterior mean."
         )
-    if it.settled:
-        return (
-            f"Keep {it.name}, the best of {count}: {label} {percent(it.value)}. No earlier one is surely within {margin} points."
-        )
-    return (
-        f"Keep {it.name}, the best of {count}: {label} {percent(it.value)}. "
-        f"This set is too small to save training: it cannot place any checkpoint surely within {margin} points of the best."
-    )
+    return f"Use {use.name}, trained on {trained} tokens: highest posterior mean of {count}, {label} {value} on {where}."
+
+
+def _against_others(it: Recommendation, lang: Lang) -> str:
+    """Is the method shown to beat the others? One seed shows nothing."""
+    won, left = it.use.better_than, it.use.open_against
+    if not won and not left:
+        return ""
+    if it.use.seeds < 2:
+        if lang == "ko":
+            return "시드가 하나여서 실행 사이의 우열은 검정하지 않았습니다."
+        return "The runs are not tested against each other: one seed shows nothing about a method."
+    if lang == "ko":
+        if not left:
+            return f"다른 방법 {len(won)}개 모두보다 나은 것으로 확인되었습니다."
+        if not won:
+            return f"다른 방법 {len(left)}개와의 차이는 확인되지 않았습니다."
+        return f"{', '.join(won)}보다 나은 것으로 확인되었고, 다른 {len(left)}개와의 차이는 확인되지 않았습니다."
+    if not left:
+        return "It is shown better than every other method here."
+    if not won:
+        return "It is not shown better than any other method here."
+    return f"It is shown better than {', '.join(won)}; not than the other {len(left)}."
+
+
+def _next_time(it: Recommendation, lang: Lang) -> str:
+    """How long to train next time, and what it would take to know of less."""
+    ahead = it.next_time
+    if len(it.candidates) == 1:
+        return ""
+    if ahead is None:
+        if lang == "ko":
+            return "다음 학습량에 대해서는 말할 수 없습니다: 실행마다 평가된 체크포인트가 하나입니다."
+        return "How long to train next time cannot be said: each run has one evaluated checkpoint."
+    loss, curve = f"{100 * ahead.loss:.2g}", ahead.seeds > 1
+    if lang == "ko":
+        line = "평균 곡선" if curve else "곡선"
+        quarter = " (원래 모델 대비 향상의 4분의 1)" if ahead.loss < it.margin else ""
+        within = f"최고점과 {loss}점{quarter} 이내임이 95% 신뢰수준에서 확인되는"
+        if ahead.tokens is None:
+            told = f"다음에도 같은 만큼 학습하세요: 문서가 적어 {line}에서 {within} 지점이 없습니다."
+        elif ahead.share == 1:
+            told = f"다음에도 같은 만큼 학습하세요: {line}에서 더 이른 지점 가운데 {within} 것이 없습니다."
+        else:
+            share = f"{100 * (ahead.share or 0):.0f}%"
+            told = f"다음에는 {tokens(ahead.tokens)} 토큰({share})까지 학습하세요: {line}에서 {within} 가장 이른 지점입니다."
+        return told + _plan(ahead, lang)
+    line = "mean curve" if curve else "curve"
+    quarter = " (a quarter of the gain over the base)" if ahead.loss < it.margin else ""
+    within = f"within {loss} points{quarter} of its highest at 95% confidence"
+    if ahead.tokens is None:
+        told = f"Next time, train as long: there are too few documents to place any point of its {line} {within}."
+    elif ahead.share == 1:
+        told = f"Next time, train as long: no earlier point of its {line} is {within}."
+    else:
+        share = f"{100 * (ahead.share or 0):.0f}% of this training"
+        told = f"Next time, train until {tokens(ahead.tokens)} tokens ({share}): the earliest point of its {line} {within}."
+    return told + _plan(ahead, lang)
+
+
+def _plan(ahead: NextTime, lang: Lang) -> str:
+    if not ahead.more_documents:
+        return ""
+    count, point = f"{rounded(ahead.more_documents):,}", tokens(ahead.promising)
+    if lang == "ko":
+        return f" 선택용 절반에 이런 문서가 약 {count}개 더 있으면 {point} 토큰 지점도 80% 검정력으로 확인할 수 있습니다."
+    return f" With about {count} more documents in the select half, {point} tokens would do with 80% power."
 
 
 def _against_base(it: Recommendation, lang: Lang) -> str:
-    if it.over_base is None:
+    change = it.use.over_base
+    if change is None:
         return ""
-    change, shown = points(it.over_base.difference), finding(it.over_base)
+    worse = change.high < 0
+    better = not worse and it.use.status != "not better than the base"
     if lang == "ko":
-        if it.beaten_base is False:
-            return f"다만 어느 체크포인트도 원래 모델({it.base})보다 낫다고 보이지 않습니다 (차이 {change}점{_holm(it, lang)})."
-        known = {"better": "낫다고 보입니다", "worse": "나쁘다고 보입니다"}.get(shown, "다르다고 보이지 않습니다")
-        return f"원래 모델({it.base})보다 {change}점: {known}{_holm(it, lang)}."
-    if it.beaten_base is False:
-        return f"But nothing here is shown to beat the base model {it.base} (difference {change} points{_holm(it, lang)})."
-    known = {"better": "shown better", "worse": "shown worse"}.get(shown, "no difference shown")
-    return f"Against the base model {it.base}: {change} points, {known}{_holm(it, lang)}."
+        known = "더 나은 것으로 확인되었습니다" if better else "더 나쁩니다" if worse else "유의한 차이가 확인되지 않았습니다"
+        return f"원래 모델({it.base}) 대비 {points(change)}점: {known}{_one_of_many(it, lang)}."
+    known = "shown better" if better else "worse" if worse else "no difference shown"
+    return f"Against the base model {it.base}: {points(change)} points, {known}{_one_of_many(it, lang)}."
 
 
-def _holm(it: Recommendation, lang: Lang) -> str:
-    """Why an interval that excludes 0 is not significant: it is one of many."""
-    if it.over_base is None or not lost_to_holm(it.over_base):
+def _one_of_many(it: Recommendation, lang: Lang) -> str:
+    """Why an interval that excludes 0 is not significant: it is one of many. A method's gain is a single verdict."""
+    if it.use.seeds > 1 or it.over_base is None or not lost_to_family(it.over_base):
         return ""
     count = it.over_base.family
     if lang == "ko":
-        return f"; 비교를 {count}개 했기 때문이며(Holm), 이것 하나였다면 보였을 것입니다"
-    return f"; it would be if it were the only comparison, but {count} were made (Holm)"
+        return f"; 비교를 {count}개 했기 때문이며(max-T 보정), 이것 하나였다면 유의했을 것입니다"
+    return f"; it would be if it were the only comparison, but {count} were made (max-T)"
 
 
-def _confirmed(it: Recommendation, lang: Lang) -> str:
-    if it.best_over_chosen is None:
+def _contradicted(it: Recommendation, lang: Lang) -> str:
+    """The other half disagrees: there the highest of `select` leads by more than the margin."""
+    if it.best_over_chosen is None or it.confirmation != "not confirmed":
         return ""
     change = points(it.best_over_chosen.difference)
     if lang == "ko":
-        word = {
-            "confirmed": "확인됨",
-            "not confirmed": "확인되지 않음: 더 평가하거나 가장 높은 것을 쓰세요",
-            "open": "어긋나지는 않으나 확정하기에는 문서가 적음",
-        }
-        return f"선택에 쓰지 않은 절반에서 (최고 - 선택) {change}점: {word[it.confirmation]}."
-    word = {
-        "confirmed": "confirmed",
-        "not confirmed": "not confirmed: evaluate on more documents, or keep the best",
-        "open": "compatible, but too few documents to settle it",
-    }
-    return f"On the half that did not choose, best minus it is {change} points: {word[it.confirmation]}."
-
-
-def _more(it: Recommendation, lang: Lang) -> str:
-    if not it.more_documents or it.promising is None:
-        return ""
-    count = f"{rounded(it.more_documents):,}"
-    if it.promising == it.name:
-        if lang == "ko":
-            return f"{100 * it.margin:g}점 이내를 확신하려면 이런 문서가 선택 쪽에 약 {count}개 더 필요합니다."
-        return f"To be that sure would take about {count} more documents in the select half."
-    if lang == "ko":
-        return f"이런 문서가 선택 쪽에 약 {count}개 더 있으면 더 이른 {it.promising}도 가려 볼 수 있습니다."
-    return f"About {count} more documents in the select half could settle the earlier {it.promising}."
+        return f"다만 확인용 절반의 문서에서는 {it.best}이(가) {change}점 앞섭니다: 더 많은 문서로 평가하세요."
+    return f"On held-back documents {it.best} leads it by {change} points: not confirmed, evaluate on more documents."

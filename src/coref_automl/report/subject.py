@@ -60,9 +60,13 @@ def read_subject(
     evalset: str | None = None,
     seed: int = 0,
     target: Mapping[str, float] | None = None,
+    groups: Sequence[Group] | None = None,
 ) -> Subject:
-    """What a report on the paths is about; groups of other evaluation sets are listed only."""
-    groups = read_groups(paths)
+    """What a report on the paths is about; groups of other evaluation sets are listed only.
+
+    A caller that has read the groups passes them, the one to report on first.
+    """
+    groups = read_groups(paths) if groups is None else groups
     chosen = groups[0]
     if evalset is not None:
         found = [group for group in groups if evalset in (group.evalset, group.fingerprint)]

@@ -10,7 +10,7 @@ from typing import Any
 from coref_automl.progress import duration
 from coref_automl.records import Estimate
 from coref_automl.report import charts
-from coref_automl.report.language import Say
+from coref_automl.report.language import Say, language
 from coref_automl.report.page import (
     Block,
     Cell,
@@ -57,7 +57,7 @@ def write_study_page(study: FinishedStudy) -> None:
 
 
 def study_page(study: FinishedStudy) -> Page:
-    say, recipe, final = Say(study.recipe.lang), study.recipe, study.finals[study.recipe.arm]
+    say, recipe, final = Say(language(study.recipe.lang)), study.recipe, study.finals[study.recipe.arm]
     counted, winner = study.result.trials, final.winner
     sections = [
         _finalists(study, final, say),
@@ -68,7 +68,7 @@ def study_page(study: FinishedStudy) -> Page:
         _again(recipe, study.result, say),
     ]
     return Page(
-        lang=recipe.lang,
+        lang=say.lang,
         title=say(f"탐색 보고서: {recipe.arm}", f"Study: {recipe.arm}"),
         subtitle=say(
             f"{study.label}, 시도 {sum(counted.values())}개, 마지막 비교는 시드 {recipe.seeds}개",
@@ -79,7 +79,7 @@ def study_page(study: FinishedStudy) -> Page:
         sentence=say(_in_korean(study, final), final.sentence),
         tiles=(
             Tile(study.label, f"{100 * winner.confirmed:.2f}%", study.confirm_name),
-            Tile(say("끝까지", "completed"), str(counted["complete"])),
+            Tile(say("완료", "completed"), str(counted["complete"])),
             Tile(say("중단", "cut"), str(counted["pruned"])),
             Tile(say("실패", "failed"), str(counted["failed"]), tone="bad" if counted["failed"] else ""),
         ),
@@ -105,7 +105,7 @@ def _in_korean(study: FinishedStudy, final: Final) -> str:
     where = f"{study.confirm_name}, 시드 {seeds}개"
     reached = f"{study.label} {100 * winner.confirmed:.2f}%, {where}"
     if final.reference is None:
-        return f"시도 {one}: select에서 가장 좋습니다 ({reached}). 비교할 추천 설정은 끝까지 가지 못했습니다."
+        return f"시도 {one}: select에서 가장 좋습니다 ({reached}). 비교할 추천 설정은 완료되지 못했습니다."
     if verdict is None:
         return f"추천 설정이 찾은 것 가운데 가장 좋습니다 ({reached}). 그대로 쓰세요."
     gain = f"{study.label} {100 * verdict.difference:+.2f}점 ({where})"
@@ -124,7 +124,7 @@ def _in_korean(study: FinishedStudy, final: Final) -> str:
 def _rivals_in_korean(study: FinishedStudy) -> str:
     lines = []
     for name, verdict in study.rivals.items():
-        told = "보임" if verdict.shown else "보이지 않음: 우연일 수 있음"
+        told = "확인" if verdict.shown else "미확인: 우연일 수 있음"
         if verdict.over_seeds is None:
             told = "시드가 흩어짐을 알려 주지 않아 알 수 없음"
         lines.append(f"{study.recipe.arm}의 승자 - {name}의 승자: {100 * verdict.difference:+.2f}점 ({told}).")
@@ -147,7 +147,7 @@ def _finalists(study: FinishedStudy, final: Final, say: Say) -> Section:
         if verdict is None:
             told = Cell(say("기준", "reference"), "quiet")
         elif verdict.shown:
-            told = Cell(say("보임", "shown"), "good" if verdict.difference > 0 else "bad")
+            told = Cell(say("확인", "shown"), "good" if verdict.difference > 0 else "bad")
         elif verdict.over_seeds is None:
             told = Cell(say("알 수 없음", "cannot tell"), "quiet")
         else:
@@ -163,7 +163,7 @@ def _finalists(study: FinishedStudy, final: Final, say: Say) -> Section:
         say("판정", "verdict"),
     )  # fmt: skip
     note = say(
-        "차이는 추천 설정과의 차이입니다. 시드의 구간, 문서의 구간, 둘을 함께 본 구간이 모두 0을 벗어나야 '보임'입니다.",
+        "차이는 추천 설정과의 차이입니다. 시드의 구간, 문서의 구간, 둘을 함께 본 구간이 모두 0을 포함하지 않아야 '확인'입니다.",
         "Differences are from the recommended settings; shown only if the intervals over seeds, documents and both exclude 0.",
     )
     return Section("finalists", say("마지막 비교", "The end"), (Table(head, tuple(lines), frozenset({1, 3, 5, 6})), Text(note)))
@@ -184,7 +184,7 @@ def _arms(study: FinishedStudy, say: Say) -> Section:
             )
         )
     head = (
-        say("탐색", "study"), say("끝까지", "completed"), say("중단", "cut"), say("실패", "failed"), say("토큰", "tokens"),
+        say("탐색", "study"), say("완료", "completed"), say("중단", "cut"), say("실패", "failed"), say("토큰", "tokens"),
         say("시간 (시도의 합)", "time (sum over trials)"), say("select 최고 %", "best on select %"), f"{study.confirm_name} %",
     )  # fmt: skip
     blocks: list[Block] = [Table(head, tuple(lines), frozenset(range(1, 8)))]
@@ -250,7 +250,7 @@ def _trials(study: FinishedStudy, say: Say) -> Section:
             origin = say("추천", "recommended") if trial.origin else ""
             settings = [_text(trial.params[name]) if name in trial.params else "" for name in study.space.names]
             lines.append(row(f"{arm.name} {trial.number}", cell, value, origin, *settings, reason_words(trial.reason, say)))
-    head = (say("시도", "trial"), say("상태", "state"), f"{study.label} %", "", *study.space.names, say("까닭", "reason"))
+    head = (say("시도", "trial"), say("상태", "state"), f"{study.label} %", "", *study.space.names, say("사유", "reason"))
     return Section("trials", say("모든 시도", "Every trial"), (Table(head, tuple(lines), frozenset(range(2, len(head) - 1))),))
 
 

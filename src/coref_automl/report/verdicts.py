@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from coref_automl.comparison.arms import Versus
 from coref_automl.comparison.differences import Finding, finding
 from coref_automl.comparison.speaking import Speaking
-from coref_automl.records import Comparison, Half
+from coref_automl.records import Comparison, Estimate, Half
 from coref_automl.report.language import Say, points
-from coref_automl.report.page import Cell, Text, Tone, row
+from coref_automl.report.page import Badge, Cell, Check, Shows, Text, Tone, row
 from coref_automl.report.sentences import verdict
 from coref_automl.statistics.crossed import CrossedVerdict
 
@@ -38,7 +38,7 @@ def short_answer(signs: set[int], say: Say) -> str:
     if signs == {-1}:
         return say("아닙니다, 더 나쁩니다.", "No, it is worse.")
     if signs == {0}:
-        return say("차이가 보이지 않습니다.", "No difference shown.")
+        return say("유의한 차이가 확인되지 않았습니다.", "No difference shown.")
     if 1 not in signs:
         return say("아닙니다, 일부에서는 더 나쁩니다.", "No, in part it is worse.")
     return (
@@ -46,6 +46,29 @@ def short_answer(signs: set[int], say: Say) -> str:
         if -1 not in signs
         else say("일부에서는 더 좋고 일부에서는 더 나쁩니다.", "In part better, in part worse.")
     )
+
+
+def sign(one: Versus) -> int:
+    """What is shown of a pair over several seeds: better (1), worse (-1) or nothing (0)."""
+    return (one.answer.difference > 0) - (one.answer.difference < 0) if one.seeds > 1 and one.shown else 0
+
+
+def badge(signs: set[int]) -> Badge:
+    """How firm an answer is, from what was shown of each of its pairs."""
+    return "open" if signs <= {0} else "shown" if len(signs) == 1 else "part"
+
+
+def detectable(found: Iterable[float | None], say: Say) -> str:
+    """The largest detectable difference of verdicts that show nothing, in brackets; empty if it is not known."""
+    could = max((one for one in found if one), default=None)
+    return say(f" (검출 가능 차이 {100 * could:.1f}점)", f" (detectable: {100 * could:.1f} points)") if could else ""
+
+
+def check(label: str, section: str, found: Sequence[Versus]) -> Check:
+    """An outside check from verdicts of one kind, the last of which is drawn."""
+    firm = [one for one in found if one.seeds > 1]
+    main = (firm or list(found))[-1]
+    return Check(label, section, badge({sign(one) for one in firm}), main.answer.interval, f"{main.a} - {main.b}")
 
 
 def phrase(found: Versus, say: Say) -> str:
@@ -60,8 +83,8 @@ def phrase(found: Versus, say: Say) -> str:
         return f"{change}, " + (say("더 좋음", "better") if answer.difference > 0 else say("더 나쁨", "worse"))
     return (
         f"{change}, "
-        + say("보이지 않음", "not shown")
-        + (say(f" ({could}점쯤이면 보임)", f" (about {could} could be shown)") if could else "")
+        + say("미확인", "not shown")
+        + (say(f" (검출 가능 차이 {could}점)", f" (detectable: {could} points)") if could else "")
     )
 
 
@@ -76,23 +99,25 @@ def verdict_cell(found: Versus | None, say: Say) -> Cell:
     if found.answer.shown:
         return Cell(say("더 좋음", "better"), "good") if found.answer.difference > 0 else Cell(say("더 나쁨", "worse"), "bad")
     could = found.answer.detectable
-    limit = say(f" (약 {100 * could:.1f}점이면 보임)", f" (about {100 * could:.1f} points could be shown)") if could else ""
-    return Cell(say("보이지 않음", "not shown") + limit, "quiet")
+    limit = say(f" (검출 가능 차이 {100 * could:.1f}점)", f" (detectable: {100 * could:.1f} points)") if could else ""
+    return Cell(say("미확인", "not shown") + limit, "quiet")
 
 
 def short_cell(found: Versus | None, say: Say) -> Cell:
     """Difference and verdict in one cell: green or red if significant, "one seed" if it cannot be."""
     if found is None:
         return Cell("–", "quiet")
-    text = points(found.answer.interval)
+    held = found.answer.interval
+    text = points(held)
     if found.seeds < 2:
-        return Cell(f"{text} " + say("시드 하나", "one seed"), "quiet")
-    tone: Tone = "" if not found.shown else "good" if found.answer.difference > 0 else "bad"
-    return Cell(text + (say(" 보임", " shown") if found.shown else f" {_alone(say)}" if found.alone else ""), tone)
+        return Cell(f"{text} " + say("시드 하나", "one seed"), "quiet", estimate=held)
+    tone: Tone = "quiet" if not found.shown else "good" if found.answer.difference > 0 else "bad"
+    word = say(" 확인", " shown") if found.shown else f" {_alone(say)}" if found.alone else ""
+    return Cell(text + word, tone, estimate=held)
 
 
 def _alone(say: Say) -> str:
-    return say("따로 볼 때만", "only alone")
+    return say("보정 전에만", "before correction only")
 
 
 def versus_rows(found: Sequence[tuple[tuple[str, ...], Versus]], say: Say) -> tuple[tuple[Cell, ...], ...]:
@@ -110,34 +135,48 @@ def versus_rows(found: Sequence[tuple[tuple[str, ...], Versus]], say: Say) -> tu
     )
 
 
-def _spread(one: Versus) -> tuple[str | Cell, str]:
+def _spread(one: Versus) -> tuple[Cell, Cell]:
     answer = one.answer
     if isinstance(answer, CrossedVerdict):
         added = f"{100 * answer.by_seeds:.2f}" if one.seeds > 1 else "–"
-        return points(answer.interval), f"{100 * answer.by_documents:.2f} / {added}"
-    return points(answer.over_seeds) if answer.over_seeds else Cell("–", "quiet"), points(answer.over_documents)
+        return difference_cell(answer.interval), Cell(f"{100 * answer.by_documents:.2f} / {added}")
+    over_seeds = difference_cell(answer.over_seeds) if answer.over_seeds else Cell("–", "quiet")
+    return over_seeds, difference_cell(answer.over_documents)
+
+
+def difference_cell(estimate: Estimate) -> Cell:
+    return Cell(points(estimate), estimate=estimate)
 
 
 def versus_head(first: Sequence[str], a: str, b: str, say: Say) -> tuple[str, ...]:
     return (
         *first, say("시드", "seeds"), f"{a} %", f"{b} %", say("차이 (점)", "difference (points)"),
-        say("표준오차: 문서 / 시드가 더하는 것", "standard error: documents / added by seeds"), say("판정", "verdict"),
+        say("표준오차: 문서 / 시드 추가분", "standard error: documents / added by seeds"), say("판정", "verdict"),
     )  # fmt: skip
 
 
 def paired_head(first: Sequence[str], a: str, b: str, say: Say) -> tuple[str, ...]:
     """For relation extraction: paired by seed, sentences resampled."""
     return (
-        *first, say("시드", "seeds"), f"{a} %", f"{b} %", say("차이, 시드에 걸쳐 (t)", "difference over seeds (t)"),
-        say("차이, 문장에 걸쳐", "over sentences"), say("판정", "verdict"),
+        *first, say("시드", "seeds"), f"{a} %", f"{b} %", say("차이, 시드 간 (t)", "difference over seeds (t)"),
+        say("차이, 문장 간", "over sentences"), say("판정", "verdict"),
     )  # fmt: skip
+
+
+def shows(half: Half | None) -> Shows:
+    return half or "all"
+
+
+def shown_on(found: Sequence[Versus | None]) -> Shows:
+    """The documents that verdicts over several seeds of one table come from."""
+    return shows(next((one.speaking.half for one in found if one is not None and one.speaking), None))
 
 
 def which_documents(half: Half | None, say: Say) -> str:
     """The documents of a table, for its caption: those of a half, or all."""
     if half is None:
         return say("모든 문서", "all documents")
-    return say("확인 쪽 절반의 문서", "confirm half of the documents")
+    return say("확인용 절반의 문서", "confirm half of the documents")
 
 
 def counted(found: Sequence[Versus | None], say: Say) -> str:
@@ -161,27 +200,26 @@ def family(found: Sequence[Versus | None], say: Say, *, primary: bool = False) -
     count, alone = len(firm), sum(one.alone for one in firm)
     if all(one.adjusted is None for one in firm):
         return say(
-            f" 이 물음의 판정 {count}개는 하나씩 따로 낸 것이고 개수에 대한 보정은 없습니다: 참된 차이가 없어도 스물에 하나쯤은 "
-            "'보임'이 됩니다.",
-            f" The {count} verdicts of this question are each taken by itself, not corrected for their number: where nothing "
-            "truly differs, about one in twenty is shown all the same.",
+            f" 개별 검정 {count}건이며 다중비교 보정은 하지 않았습니다: 실제 차이가 없어도 스무 건에 한 건쯤은 '확인'이 됩니다.",
+            f" {count} individual tests without correction for multiple comparisons: where nothing differs, about one in twenty "
+            "is shown all the same.",
         )
     told = (
         say(
-            f" 연구의 주된 판정 {count}개를 Holm으로 보정했습니다.", f" The {count} primary verdicts of the study, Holm-adjusted."
+            f" 주 판정 {count}건을 Holm 방법으로 다중비교 보정했습니다.",
+            f" The {count} primary verdicts of the study, Holm-adjusted.",
         )
         if primary
         else say(
-            f" 이 물음의 판정 {count}개를 Benjamini-Hochberg로 보정했습니다: 보이는 것 가운데 틀린 것은 평균 5% 이하입니다.",
+            f" 이 질문의 판정 {count}건을 Benjamini-Hochberg 방법으로 다중비교 보정했습니다: 확인된 것 중 틀린 것은 평균 5% "
+            "이하입니다.",
             f" Benjamini-Hochberg over the {count} verdicts of this question: of those shown, at most 5% are false on average.",
         )
     )
     return told + (
         say(
-            f" {alone}개는 따로 볼 때만 보이고 보정 뒤에는 보이지 않습니다('따로 볼 때만').",
-            f" {alone} would be shown if taken by itself and is not after that (“only alone”)."
-            if alone == 1
-            else f" {alone} would be shown if taken by themselves and are not after that (“only alone”).",
+            f" {alone}건은 보정 전에만 유의합니다('보정 전에만').",
+            f" {alone} {'is' if alone == 1 else 'are'} significant before correction only.",
         )
         if alone
         else ""
@@ -194,8 +232,8 @@ def rule(found: Sequence[Versus | None], say: Say, *, primary: bool = False) -> 
     return Text(
         _why(speak, say)
         + say(
-            " 구간은 95%이고 학습과 문서를 교차시켜 구합니다: 문서의 분산에, 시드가 그보다 더하는 분산을 더합니다. 구간이 0을 "
-            "벗어나면 '보임'입니다.",
+            " 구간은 실행과 문서를 교차한 95% 신뢰구간입니다: 문서의 분산에 시드가 더하는 분산을 합합니다. 구간이 0을 포함하지 "
+            "않으면 '확인'입니다.",
             " Intervals are 95% from runs crossed with documents: the variance over documents, and what seeds add to it. Shown "
             "if the interval excludes 0.",
         )
@@ -208,15 +246,15 @@ def _why(speak: Speaking | None, say: Say) -> str:
     """Which documents speak, and why."""
     if speak is None or speak.why == "chosen":
         return say(
-            "학습의 마지막 체크포인트, 확인 쪽 절반의 문서: 이 세트를 보고 멈추거나 고른 학습이 있습니다(또는 아니라는 기록이 "
-            "없습니다).",
+            "각 실행의 마지막 체크포인트, 확인용 절반의 문서: 이 세트로 조기 종료하거나 고른 실행이 있습니다(또는 아니라는 "
+            "기록이 없습니다).",
             "Last checkpoints, confirm half of the documents: a run was stopped or chosen by this set (or no record says it was "
             "not).",
         )
-    ends = say("모두 계획된 끝이어서", "each is the planned end of its run")
+    ends = say("모두 계획된 종료 지점이어서", "each is the planned end of its run")
     if speak.why == "same end":
-        ends = say("한 방법의 학습이 모두 같은 에폭에서 끝나", "all runs of a method end at the same epoch")
+        ends = say("한 방법의 실행이 모두 같은 에폭에서 끝나", "all runs of a method end at the same epoch")
     return say(
-        f"학습의 마지막 체크포인트, 모든 문서: {ends} 이 세트로 고른 것이 없습니다.",
+        f"각 실행의 마지막 체크포인트, 모든 문서: {ends} 이 세트로 고른 것이 없습니다.",
         f"Last checkpoints, all documents: {ends}, so nothing was chosen on this set.",
     )

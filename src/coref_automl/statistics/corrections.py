@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from coref_automl.statistics.closed_forms import LEVEL, NORMAL
 from coref_automl.statistics.intervals import permutation_draws
 from coref_automl.statistics.resampling import Floats, Part, flipped_sums, gather
 
@@ -33,10 +34,14 @@ def benjamini_hochberg(ps: ArrayLike) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Flipped:
-    """Sign-flip p-values of several columns of differences: each alone, and adjusted for all of them (step-down max-T)."""
+    """Sign-flip p-values of several columns of differences: each alone, and adjusted for all of them (step-down max-T).
+
+    `level` is what a column's own p must be under at the hardest step: between 0.05 and that over the number of columns.
+    """
 
     alone: Floats
     adjusted: Floats
+    level: float
 
 
 def step_down_max_t(parts: Sequence[Part], *, seed: int, family: int = 1) -> Flipped:
@@ -53,15 +58,18 @@ def step_down_max_t(parts: Sequence[Part], *, seed: int, family: int = 1) -> Fli
     seen = np.abs(means) * scale
     order = np.argsort(-seen, kind="stable")
     draws = permutation_draws(max(family, len(seen)))
-    alone, largest = np.zeros(len(seen)), np.zeros(len(seen))
+    alone, largest, highest = np.zeros(len(seen)), np.zeros(len(seen)), []
     for block in flipped_sums(gathered, seed=seed, draws=draws):
         flipped = (np.abs(block) * scale)[:, order]
         alone += (flipped >= seen[order] - _ROUNDING).sum(axis=0)
         left = np.maximum.accumulate(flipped[:, ::-1], axis=1)[:, ::-1]  # the largest of this column and those after it
         largest += (left >= seen[order] - _ROUNDING).sum(axis=0)
+        highest.append(left[:, 0])
     ps, adjusted = np.empty_like(seen), np.empty_like(seen)
     ps[order] = (1 + alone) / (1 + draws)
     adjusted[order] = np.maximum.accumulate((1 + largest) / (1 + draws))
     same = spread == 0
     ps[same] = adjusted[same] = 1.0
-    return Flipped(ps, adjusted)
+    reach = float(np.quantile(np.concatenate(highest), LEVEL))  # flipped means are about normal on this scale
+    level = min(1 - LEVEL, max((1 - LEVEL) / len(seen), 2 * (1 - NORMAL.cdf(reach))))
+    return Flipped(ps, adjusted, level)

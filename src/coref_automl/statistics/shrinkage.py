@@ -17,10 +17,10 @@ from coref_automl.statistics.closed_forms import NORMAL, POWER
 from coref_automl.statistics.intervals import Bounds
 from coref_automl.statistics.resampling import Floats, Part, gather
 
-_SPREADS = (0.0, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
-"""How far methods, and runs of one method, may differ: from not at all to about three points."""
-_OWN = 0.0005
-"""What a checkpoint may have that neither its neighbours nor the other seeds share: a twentieth of a point."""
+_SPREADS = (0.0, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
+"""How far methods, and runs of one method, may differ: from not at all to a quarter of all items."""
+_OWN = (0.0005, 0.002, 0.008, 0.032)
+"""What a checkpoint may have that neither its neighbours nor the other seeds share: a twentieth of a point to three points."""
 _QUARTER = 0.25
 _MOST = 100.0
 
@@ -37,7 +37,7 @@ def posterior_means(
     """What to believe of each checkpoint once its neighbours and the other seeds are heard.
 
     The values of a method rise and fall smoothly in the logarithm of `training` (tokens), and so do the departures of a run from
-    its method; half of either is a level, half the shape. How large both are is not chosen: every pair of spreads counts by how
+    its method; half of either is a level, half the shape. How large both are is not chosen: every set of spreads counts by how
     likely it makes the values, given the `errors` (their covariance over documents). Where documents are few or curves alike,
     all is drawn towards one mean; where the data speak, they stand.
     """
@@ -52,8 +52,8 @@ def posterior_means(
     together, alone = near * _same(methods), near * _same(runs)
     several = len(set(runs)) > 1
     weights, means = [], []
-    for method, run in product(_SPREADS if several else (0.0,), _SPREADS):
-        prior = method**2 * together + run**2 * alone + _OWN**2 * np.eye(count)
+    for method, run, own in product(_SPREADS if several else (0.0,), _SPREADS, _OWN):
+        prior = method**2 * together + run**2 * alone + own**2 * np.eye(count)
         weight, mean = _given(seen, prior, errors)
         weights.append(weight)
         means.append(mean)

@@ -1,1 +1,1 @@
-"""Training: three objectives on packed blocks, checkpoints each half epoch, safe to interrupt."""
+"""Training: objectives on packed blocks, checkpoints each half epoch, safe to interrupt."""

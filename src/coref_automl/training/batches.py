@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.training.masking import IGNORED, OBJECTIVES, Masking, mask_row, row_rng
+from coref_automl.training.masking import IGNORED, OBJECTIVES, Masking, mask_row, mention_rates, row_rng
+from coref_automl.training.mentions import table_of
 
 BLANK = -1
 """A place in the last micro-batch of an epoch that no row fills: it is read and asked nothing."""
@@ -96,6 +97,16 @@ def micro_batch(batch: int, wanted: int, processes: int = 1) -> int:
 
 
 _SHARE = 32
+_NO_MENTIONS = np.zeros((0, 4), np.int32)
+
+
+class MaskedRow(NamedTuple):
+    """Ids, document numbers and labels of one row, and the mentions that a loss between them needs."""
+
+    ids: Any
+    segments: Any
+    labels: Any
+    mentions: NDArray[np.int32] = _NO_MENTIONS
 
 
 class MaskedRows(Dataset):  # type: ignore[misc]
@@ -108,20 +119,20 @@ class MaskedRows(Dataset):  # type: ignore[misc]
         self._masking = masking
         self._seed = seed
         self._rows = len(dataset)
+        self._with_mentions = bool(OBJECTIVES[masking.objective].losses)
 
     def __len__(self) -> int:
         return self._rows
 
-    def __getitem__(self, index: int) -> tuple[Any, Any, Any]:
-        """Ids, document numbers and labels of one row."""
+    def __getitem__(self, index: int) -> MaskedRow:
         dataset = self._opened()
         if index == BLANK:
             row = dataset.row(0)
-            return np.asarray(row.tokens), row.segments, np.full(dataset.seq_len, IGNORED)
+            return MaskedRow(np.asarray(row.tokens), row.segments, np.full(dataset.seq_len, IGNORED))
         epoch, number = divmod(index, self._rows)
         row = dataset.row(number)
         ids, labels = mask_row(row, self._masking, row_rng(self._seed, epoch, number))
-        return ids, row.segments, labels
+        return MaskedRow(ids, row.segments, labels, table_of(row, labels) if self._with_mentions else _NO_MENTIONS)
 
     def _opened(self) -> PackedDataset:
         if self._dataset is None:
@@ -135,13 +146,24 @@ class MaskedRows(Dataset):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class Collator:
-    """Rows to a batch. `share` of the tokens is expected to be asked; there is room for that many even when fewer are."""
+    """Rows to a batch. `share` of the tokens is expected to be asked; there is room for that many even when fewer are.
+
+    `mentions` is the room for a row's mentions; 0 where no loss is between them.
+    """
 
     share: float
+    mentions: int = 0
 
-    def __call__(self, rows: list[tuple[Any, Any, Any]]) -> dict[str, torch.Tensor]:
-        """`input_ids` and `segments` (rows, length); `positions` and `labels` as flat lists over the whole batch."""
-        labels = np.stack([labels for _, _, labels in rows]).reshape(-1)
+    @classmethod
+    def of(cls, dataset: PackedDataset, masking: Masking) -> Collator:
+        """Room for what this masking asks of this dataset, and for the mentions of any of its rows."""
+        most = int(np.bincount(dataset.mentions[:, 0]).max(initial=0)) if OBJECTIVES[masking.objective].losses else 0
+        return cls(expected_share(dataset, masking), -(-most // _SHARE) * _SHARE)
+
+    def __call__(self, rows: list[MaskedRow]) -> dict[str, torch.Tensor]:
+        """`input_ids` and `segments` (rows, length); `positions` and `labels` as flat lists over the whole batch; where a loss
+        needs them, `mentions` (rows, room, 4)."""
+        labels = np.stack([row.labels for row in rows]).reshape(-1)
         asked = np.flatnonzero(labels != IGNORED)
         unit = max(8, labels.size // _SHARE)
         room = max(1, math.ceil(max(len(asked), self.share * labels.size) / unit)) * unit
@@ -149,12 +171,18 @@ class Collator:
         targets = np.full(room, IGNORED, np.int64)
         positions[: len(asked)] = asked
         targets[: len(asked)] = labels[asked]
-        return {
-            "input_ids": torch.from_numpy(np.stack([ids for ids, _, _ in rows]).astype(np.int64)),
-            "segments": torch.from_numpy(np.stack([segments for _, segments, _ in rows]).astype(np.int32)),
+        batch = {
+            "input_ids": torch.from_numpy(np.stack([row.ids for row in rows]).astype(np.int64)),
+            "segments": torch.from_numpy(np.stack([row.segments for row in rows]).astype(np.int32)),
             "positions": torch.from_numpy(positions),
             "labels": torch.from_numpy(targets),
         }
+        if self.mentions:
+            mentions = np.zeros((len(rows), self.mentions, 4), np.int32)
+            for row, place in zip(rows, mentions, strict=True):
+                place[: len(row.mentions)] = row.mentions
+            batch["mentions"] = torch.from_numpy(mentions)
+        return batch
 
 
 def expected_share(dataset: PackedDataset, masking: Masking) -> float:
@@ -163,7 +191,18 @@ def expected_share(dataset: PackedDataset, masking: Masking) -> float:
     rates = masking.min_prob + (masking.max_prob - masking.min_prob) * (0.5 if masking.drawn else lengths / dataset.seq_len)
     mlm = float((rates * lengths).sum() / dataset.tokens.size)
     inside = float((dataset.mentions[:, 2] - dataset.mentions[:, 1]).sum() / dataset.tokens.size)
-    entity = masking.background * (1 - inside) + masking.entity_rate * inside
+    entity = masking.background * (1 - inside) + _mean_rate(dataset, masking) * inside
     rows = OBJECTIVES[masking.objective].entity_rows
     ratio = masking.ratio if rows is None else rows
     return 1.02 * (ratio * entity + (1 - ratio) * mlm)
+
+
+def _mean_rate(dataset: PackedDataset, masking: Masking) -> float:
+    """The mean probability of a later mention to be hidden, from the first rows."""
+    if masking.far_weight == 1:
+        return masking.entity_rate
+    rates = [mention_rates(dataset.row(number).mentions, masking) for number in range(min(_SAMPLE, len(dataset)))]
+    return float(np.concatenate(rates).mean()) if any(map(len, rates)) else masking.entity_rate
+
+
+_SAMPLE = 256

@@ -37,7 +37,10 @@ WRITING = ".writing"
 REMOVING = ".removing"
 """Checkpoints that are given up are moved here first: a kill midway leaves no folder that looks whole and has no weights."""
 
-STATES = ("optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state*.pth")
+MENTION_LOSSES = "mention_losses.pt"
+"""What a loss between mentions has learned beside the model."""
+
+STATES = ("optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state*.pth", MENTION_LOSSES)
 """What only a resumption needs; most of a checkpoint's size."""
 
 
@@ -64,13 +67,23 @@ def read_clock(checkpoint: Path) -> ClockFacts:
     return read_stored(path, ClockFacts) if path.is_file() else {}
 
 
+def read_mention_losses(checkpoint: Path) -> dict[str, Any]:
+    import torch
+
+    path = checkpoint / MENTION_LOSSES
+    if not path.is_file():
+        raise FolderError(f"{path} is missing, without which training cannot resume; copy it here again, or remove {checkpoint}.")
+    held: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return held
+
+
 def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any]) -> Path:
     """The run's folder with recipe.yaml and manifest.json, new or the same as before."""
     run = Path(recipe.out)
     check_run(recipe, prints)
     claim_folder(run, KIND)
     if not (run / MANIFEST).is_file():
-        whole = _binding(recipe, prints)
+        whole = binding_of(recipe, prints)
         write_text(run / "recipe.yaml", to_yaml(recipe))
         manifest = {"kind": KIND, "fingerprint": fingerprint(whole), "model": recipe.model, "dataset": recipe.dataset}
         write_json(run / MANIFEST, {**manifest, "plan": plan, "binding": whole, "versions": _versions()})
@@ -85,7 +98,7 @@ def check_run(recipe: TrainRecipe, prints: dict[str, str]) -> None:
     check_folder(run, KIND)
     if not (run / MANIFEST).is_file():
         return
-    check_binding(run, read_stored(run / MANIFEST, _Manifest)["binding"], _binding(recipe, prints))
+    check_binding(run, read_stored(run / MANIFEST, _Manifest)["binding"], binding_of(recipe, prints))
 
 
 def check_binding(run: Path, held: dict[str, Any], now: dict[str, Any]) -> None:
@@ -165,7 +178,7 @@ def remove_checkpoint(checkpoint: Path) -> None:
     shutil.rmtree(aside.parent, ignore_errors=True)
 
 
-def _binding(recipe: TrainRecipe, prints: dict[str, str]) -> dict[str, Any]:
+def binding_of(recipe: TrainRecipe, prints: dict[str, str]) -> dict[str, Any]:
     """What decides a run's numbers: settings by value, what they name by its bytes, wherever it lies."""
     free = {*FREE, "dataset", "words_from", *(() if recipe.shape else ("model",))}
     binding = {key: value for key, value in to_mapping(recipe).items() if key not in free}

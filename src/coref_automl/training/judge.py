@@ -1,8 +1,8 @@
 """Scoring of checkpoints during training. In: a run's folder and an evaluation set. Out: evaluations, the best, a reason to stop.
 
-Only the `select` half decides here; `confirm` is left for the verdict. The rule is that of `compare`: the earliest checkpoint
-that is within the margin of the best at 95% confidence. When two further checkpoints do not change it, training has stopped
-paying.
+Only the `select` half decides here; `confirm` is left for the verdict. The checkpoint to stop at is the one until which `compare`
+advises to train next time: the earliest within the margin of the best at 95% confidence. When two further checkpoints do not
+change it, training has stopped paying.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from coref_automl.comparison.groups import choose_metric, drop_replaced_weights, group_of
-from coref_automl.comparison.recommendation import Choice, choose_entry
+from coref_automl.comparison.recommendation import Recommendation, checked_margin, choose_entry
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations, identity
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
@@ -55,30 +55,33 @@ class Judge:
             return None
         if found is None:
             return None
-        choice, behind = found
-        chosen = choice.recommendation
+        it, scored = found
+        sure = bool(it.next_time and it.next_time.checkpoint)
+        early = it.next_time.checkpoint if it.next_time and sure else it.best_path
+        reached = next(one for one in it.candidates if one.path == early)
         write_json(
             self._run / BEST,
             {
-                "checkpoint": Path(chosen.chosen).name,
-                "metric": chosen.metric,
-                "value": chosen.value.to_json(),
-                "margin": chosen.margin,
+                "checkpoint": Path(early).name,
+                "metric": it.metric,
+                "value": reached.value.to_json(),
+                "margin": it.margin,
                 "half": "select",
-                "sure": chosen.settled,
+                "sure": sure,
             },
         )
         if self._recipe.keep_best:
-            self._keep_only({identity(chosen.chosen), identity(chosen.best_path)})
-        if self._recipe.stop_when_flat and chosen.settled and behind >= PATIENCE:
+            self._keep_only({identity(path) for path in (early, it.chosen, it.best_path)})
+        behind = sum(tokens > reached.tokens for tokens in scored)
+        if self._recipe.stop_when_flat and sure and behind >= PATIENCE:
             return (
-                f"Stopped: {Path(chosen.chosen).name} is within {100 * chosen.margin:g} points of the best on {chosen.metric} "
+                f"Stopped: {Path(early).name} is within {100 * it.margin:g} points of the best on {it.metric} "
                 f"(select half), and {behind} further checkpoints have not changed that."
             )
         return None
 
-    def _score(self) -> tuple[Choice, int] | None:
-        """The choice among the checkpoints that are still there, and how many have been scored after the chosen one."""
+    def _score(self) -> tuple[Recommendation, list[int]] | None:
+        """The choice among the checkpoints that are still there, and the tokens of all that were scored."""
         recipe = self._recipe
         place = self._accelerator.device
         how = EvaluateRecipe(
@@ -103,7 +106,7 @@ class Judge:
             self._report(one)
         return self._choose(newest)
 
-    def _choose(self, newest: Evaluation) -> tuple[Choice, int]:
+    def _choose(self, newest: Evaluation) -> tuple[Recommendation, list[int]]:
         """Only what was scored as the newest was speaks here, whatever other sets and lengths the run was evaluated with."""
         stored, _ = drop_replaced_weights(
             [one for one in find_evaluations([self._run], skip_damaged=True) if one.evaluation.condition == newest.condition]
@@ -112,8 +115,8 @@ class Judge:
         there = {identity(str(path)) for path in checkpoints_of(self._run)}
         left = replace(curve, entries=tuple(one for one in curve.entries if identity(one.evaluation.path) in there))
         metric, _ = choose_metric(left, self._recipe.metric)
-        choice = choose_entry(left, metric, margin=self._recipe.margin, seed=self._recipe.seed)
-        return choice, sum(one.tokens > choice.chosen.tokens for one in curve.entries)
+        choice = choose_entry(left, metric, margin=checked_margin(self._recipe.margin), seed=self._recipe.seed)
+        return choice.recommendation, [one.tokens for one in curve.entries]
 
     def _unreported(self, found: list[Evaluation]) -> list[Evaluation]:
         """What no event reports yet: a process that was killed while scoring leaves more than the newest.

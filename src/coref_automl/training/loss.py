@@ -16,6 +16,10 @@ from torch.nn import functional
 from coref_automl.models.attention import packed_masks
 from coref_automl.models.heads import encode, predict
 from coref_automl.training.masking import IGNORED
+from coref_automl.training.mentions import ASKED, MentionLosses
+
+HEAD = "mention_losses"
+"""The name under which a model in training holds the projections of its objective."""
 
 _DROPOUT_SETTINGS = (
     "hidden_dropout_prob",
@@ -28,31 +32,65 @@ _DROPOUT_SETTINGS = (
 )
 
 
-def loss_at(model: Any, input_ids: Tensor, mask: Any, positions: Tensor, labels: Tensor) -> Tensor:
-    """The summed cross-entropy at the asked positions (flat over the batch)."""
+def loss_at(
+    model: Any,
+    input_ids: Tensor,
+    mask: Any,
+    positions: Tensor,
+    labels: Tensor,
+    segments: Tensor | None = None,
+    mentions: Tensor | None = None,
+) -> Tensor:
+    """What a batch sums up to: the cross-entropy at the asked positions (flat over the batch); for each loss between mentions
+    that loss, and the mentions that were found."""
     hidden = encode(model, input_ids, mask)
     asked = hidden.reshape(-1, hidden.shape[-1])[positions]
     logits = predict(model, asked)
-    return functional.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")
+    total = functional.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")[None]
+    return total if mentions is None else torch.cat([total, getattr(model, HEAD)(hidden, segments, mentions).reshape(-1)])
 
 
-def prepare_model(model: Any, *, cross_document: bool = False, compiled: bool = False) -> None:
-    """Make `model(**batch)` give {"loss": ...} for the batches of `training.collation`.
+def prepare_model(
+    model: Any, *, cross_document: bool = False, compiled: bool = False, mention_losses: MentionLosses | None = None
+) -> None:
+    """Make `model(**batch)` give {"loss": ..., "sums": ...} for the batches of `training.batches`.
 
-    The method is replaced on the instance, so that what wraps a model in training (DDP, FSDP, autocast) wraps this, and what
-    saves it still sees the model it knows.
+    `sums` is what `loss_at` gives, followed by the numbers of asked tokens and asked mentions. The method is replaced on the
+    instance, so that what wraps a model in training (DDP, FSDP, autocast) wraps this, and what saves it still sees the model it
+    knows; the projections of `mention_losses` become part of the instance for the same reason.
     """
     step = torch.compile(loss_at, dynamic=False) if compiled else loss_at
+    if mention_losses is not None:
+        model.add_module(HEAD, mention_losses.to(model.device))
+    weights = tuple(mention_losses.weights.values()) if mention_losses is not None else ()
 
     def forward(
-        self: Any, input_ids: Tensor, segments: Tensor, positions: Tensor, labels: Tensor, num_items_in_batch: Any = None
+        self: Any,
+        input_ids: Tensor,
+        segments: Tensor,
+        positions: Tensor,
+        labels: Tensor,
+        mentions: Tensor | None = None,
+        num_items_in_batch: Any = None,
     ) -> dict[str, Tensor]:
+        """`num_items_in_batch` are the asked tokens, and mentions, of the whole effective batch."""
         mask = (segments > 0).long() if cross_document else packed_masks(self, segments)
-        total = step(self, input_ids, mask, positions, labels)
-        items = labels.ne(IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
-        return {"loss": total / torch.as_tensor(items, device=total.device).clamp(min=1)}
+        sums = step(self, input_ids, mask, positions, labels, *(() if mentions is None else (segments, mentions)))
+        here = asked_of(labels, mentions)
+        items = here if num_items_in_batch is None else torch.as_tensor(num_items_in_batch, device=sums.device).reshape(-1)
+        items = items.clamp(min=1)
+        loss = sums[0] / items[0]
+        for number, weight in enumerate(weights):
+            loss = loss + weight * sums[1 + 2 * number] / items[1]
+        return {"loss": loss, "sums": torch.cat([sums.detach(), here])}
 
     model.forward = MethodType(forward, model)
+
+
+def asked_of(labels: Tensor, mentions: Tensor | None) -> Tensor:
+    """How many tokens a batch asks for, and how many mentions where a loss is between them."""
+    tokens = labels.ne(IGNORED).sum()[None]
+    return tokens if mentions is None else torch.cat([tokens, mentions[..., 3].eq(ASKED).sum()[None]])
 
 
 def with_dropout(model: Any, share: float) -> Any:

@@ -9,6 +9,8 @@ Objectives:
     entity     later mentions of a repeated noun are hidden as whole spans, one [MASK] a piece; the first mention is never hidden;
                a background of ordinary mlm, away from all mentions, keeps the language model alive
     combined   a share `ratio` of the rows is entity, the rest mlm; a row without a repeated noun is always mlm
+    copy, link, copy+link
+               hide what entity hides; a hidden mention must also be found among the visible ones (`training/mentions.py`)
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Objective = Literal["mlm", "entity", "combined"]
+Objective = Literal["mlm", "entity", "combined", "copy", "link", "copy+link"]
+MentionLoss = Literal["copy", "link"]
 IntArray = NDArray[np.integer]
 BoolArray = NDArray[np.bool_]
 Rates = NDArray[np.float64] | float
@@ -28,22 +31,42 @@ Rates = NDArray[np.float64] | float
 @dataclass(frozen=True, slots=True)
 class Way:
     """What an objective hides. `entity_rows` is the share of rows, among those with a repeated noun, whose later mentions are
-    hidden; None takes `Masking.ratio`. Other rows are masked as mlm, or with `background` alone where chains are needed."""
+    hidden; None takes `Masking.ratio`. Other rows are masked as mlm, or with `background` alone where chains are needed.
+    `losses` are added to the loss at the hidden tokens."""
 
     about: str
     entity_rows: float | None
     needs_chains: bool = False
+    losses: tuple[MentionLoss, ...] = ()
 
 
 OBJECTIVES: dict[Objective, Way] = {
     "mlm": Way("masked language modelling", 0.0),
     "entity": Way("entity masking: later mentions of a repeated noun are hidden as whole spans", 1.0, needs_chains=True),
     "combined": Way("masked language modelling and entity masking, mixed by row", None),
+    "copy": Way(
+        "entity masking and a copy loss: a hidden mention is found among the visible mentions of its document",
+        1.0,
+        needs_chains=True,
+        losses=("copy",),
+    ),
+    "link": Way(
+        "entity masking and a contrastive loss between a hidden mention and the visible mentions of its document",
+        1.0,
+        needs_chains=True,
+        losses=("link",),
+    ),
+    "copy+link": Way(
+        "entity masking, a copy loss and a contrastive loss between mentions", 1.0, needs_chains=True, losses=("copy", "link")
+    ),
 }
 """Adding an objective is adding a line, and its name to `Objective`."""
 
 IGNORED = -100
 """The label of a position that is not asked for; the value torch and transformers agree on."""
+
+FAR = 256
+"""Tokens to the nearest other mention of its chain beyond which a mention is far."""
 
 
 class RowLike(Protocol):
@@ -62,7 +85,7 @@ class Masking:
     """How rows are masked. `special` and `starts` are tables over the vocabulary: never masked; begins a word.
 
     `replace_all=True` puts [MASK] at every hidden position; False gives the 80/10/10 mixture to positions hidden by mlm. Hidden
-    mentions are [MASK] either way, since evaluation shows them so.
+    mentions are [MASK] either way, since evaluation shows them so. `far_weight` multiplies the entity rate of far mentions.
     """
 
     objective: Objective
@@ -77,6 +100,7 @@ class Masking:
     background: float = 0.07
     ratio: float = 0.5
     replace_all: bool = True
+    far_weight: float = 1.0
 
 
 def row_rng(seed: int, epoch: int, row: int) -> np.random.Generator:
@@ -94,7 +118,7 @@ def mask_row(row: RowLike, settings: Masking, rng: np.random.Generator) -> tuple
     as_entity = bool(len(later)) and (way.entity_rows == 1 or rng.random() < settings.ratio)
     spans = np.zeros(len(tokens), dtype=bool)
     if as_entity:
-        spans = _covered(_drawn(later, settings.entity_rate, rng), len(tokens)) & maskable
+        spans = _covered(_drawn(later, mention_rates(np.asarray(row.mentions), settings), rng), len(tokens)) & maskable
         free = maskable & ~_covered(np.asarray(row.mentions), len(tokens))
         rates: Rates = settings.background
     else:
@@ -118,6 +142,25 @@ def later_mentions(mentions: IntArray) -> IntArray:
     keep = np.ones(len(ordered), dtype=bool)
     keep[first] = False
     return ordered[keep]
+
+
+def mention_rates(mentions: IntArray, settings: Masking) -> NDArray[np.float64]:
+    """The probability of each later mention to be hidden."""
+    if settings.far_weight == 1 or not len(mentions):
+        return np.full(len(later_mentions(mentions)), settings.entity_rate)
+    distance = later_mentions(np.column_stack([mentions, nearest_mate(mentions)]))[:, 3]
+    return np.minimum(settings.entity_rate * np.where(distance > FAR, settings.far_weight, 1.0), 1.0)
+
+
+def nearest_mate(mentions: IntArray) -> NDArray[np.int64]:
+    """Tokens from each mention to the nearest other one of its chain, on either side, hidden or not."""
+    mentions = mentions.astype(np.int64)
+    order = np.lexsort((mentions[:, 0], mentions[:, 2]))
+    alone = np.iinfo(np.int64).max
+    gaps = np.where(np.diff(mentions[order, 2]) == 0, np.diff(mentions[order, 0]), alone)
+    found = np.empty(len(mentions), np.int64)
+    found[order] = np.minimum(np.append(alone, gaps), np.append(gaps, alone))
+    return found
 
 
 def mlm_rates(segments: IntArray, settings: Masking, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -162,9 +205,9 @@ def _hide(
     return hidden
 
 
-def _drawn(later: IntArray, rate: float, rng: np.random.Generator) -> IntArray:
-    chosen = rng.random(len(later)) < rate
-    if rate > 0 and not chosen.any():
+def _drawn(later: IntArray, rates: NDArray[np.float64], rng: np.random.Generator) -> IntArray:
+    chosen = rng.random(len(later)) < rates
+    if rates.any() and not chosen.any():
         chosen[rng.integers(len(later))] = True
     return later[chosen]
 

@@ -10,7 +10,7 @@ from coref_automl.config import choose, typed
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW, SHAPES
 from coref_automl.models.families import LONGEST, PRE_NORM
-from coref_automl.training.masking import Objective
+from coref_automl.training.masking import FAR, OBJECTIVES, MentionLoss, Objective
 
 Schedule = Literal["linear", "cosine", "wsd", "constant"]
 
@@ -47,6 +47,10 @@ class TrainRecipe:
     entity_rate: float = 0.3
     background: float = 0.07
     ratio: float = 0.5
+    far_weight: float | None = None
+    copy_weight: float | None = None
+    link_weight: float | None = None
+    temperature: float | None = None
     cross_document: bool = False
     seq_len: int | None = None
     policy: Literal["clamp", "rescale"] = "clamp"
@@ -64,7 +68,7 @@ class TrainRecipe:
     eval_set: str | None = None
     eval_words: Literal["all", "gold", "sample", "none"] = "all"
     metric: str = "real1_strict"
-    margin: float = 0.02
+    margin: float = 2.0
     stop_when_flat: bool = False
     keep_best: bool = False
     log_every: int = 10
@@ -83,7 +87,7 @@ HELP = {
     "model": "Hub id, folder, bundled:ko-mini, or new:SHAPE for random weights.",
     "dataset": "Folder made by `coref-automl prepare`.",
     "out": "Folder of the run; must be empty or from the same command.",
-    "objective": "mlm, entity or combined.",
+    "objective": "mlm, entity, combined, copy, link or copy+link.",
     "tokenizer": "Tokenizer of a new:SHAPE model.",
     "words_from": "Initialise the word embeddings and mask head of a new:SHAPE from this model (same tokenizer and width).",
     "epochs": "Number of epochs; may be fractional. Default 5 if no other budget is given.",
@@ -106,6 +110,10 @@ HELP = {
     "entity_rate": "Fraction of later mentions that are masked.",
     "background": "Rate of ordinary masking in entity rows.",
     "ratio": "Fraction of entity rows in combined.",
+    "far_weight": f"Factor on --entity-rate for mentions over {FAR} tokens from the nearest other one of their chain. Default 1.",
+    "copy_weight": "Weight of the copy loss beside the masked-token loss, for copy and copy+link. Default 1.",
+    "link_weight": "Weight of the contrastive loss beside the masked-token loss, for link and copy+link. Default 1.",
+    "temperature": "Temperature of the contrastive loss, for link and copy+link. Default 0.07.",
     "cross_document": "Let documents in one block attend to each other.",
     "seq_len": "Row length; blocks are cut to it if longer.",
     "policy": "How DeBERTa is lengthened: clamp or rescale.",
@@ -123,9 +131,9 @@ HELP = {
     "eval_set": "Evaluation set to score every checkpoint on.",
     "eval_words": "Word candidates at checkpoints: all, gold, sample or none (fastest).",
     "metric": "Metric that chooses the best checkpoint.",
-    "margin": "Difference that does not matter, as a fraction.",
+    "margin": "Difference that does not matter, in points.",
     "stop_when_flat": "Stop when further training no longer improves the select half.",
-    "keep_best": "Remove checkpoints that are neither the best nor the newest.",
+    "keep_best": "Remove checkpoints that are neither recommended, the best nor the newest.",
     "log_every": "Steps between log entries.",
     "report_to": "tensorboard, trackio, wandb ...; repeatable.",
 }
@@ -164,6 +172,8 @@ def settle(recipe: TrainRecipe, seq_len: int) -> tuple[TrainRecipe, list[str]]:
         notes.append(f"Recommended for {seq_len:,} tokens: {values} ({advice.provenance}).")
     if recipe.epochs is None and recipe.max_tokens is None and recipe.max_minutes is None:
         filled["epochs"] = DEFAULT_EPOCHS
+    losses = OBJECTIVES[recipe.objective].losses
+    filled |= {name: value for name, (loss, value) in _OF_LOSSES.items() if loss in losses and getattr(recipe, name) is None}
     settled = dataclasses.replace(recipe, seq_len=seq_len, **filled)
     check(settled)
     return settled, notes
@@ -171,11 +181,14 @@ def settle(recipe: TrainRecipe, seq_len: int) -> tuple[TrainRecipe, list[str]]:
 
 def check(recipe: TrainRecipe) -> None:
     """Values that cannot be meant are an error before anything is loaded."""
+    from coref_automl.comparison.recommendation import checked_margin
+
     for name, low, high in _RANGES:
         value = getattr(recipe, name)
         if value is not None and not low <= value <= high:
             bound = f"from {low:,g} to {high:,g}" if high < _HUGE else f"at least {low:g}"
             raise RecipeError(f"{name} should be {bound}, not {value:g}; correct it.")
+    checked_margin(recipe.margin)
     for name in ("epochs", "max_minutes", "max_tokens"):
         value = getattr(recipe, name)
         if value is not None and value <= 0:
@@ -186,9 +199,34 @@ def check(recipe: TrainRecipe) -> None:
         raise RecipeError(f"{recipe.model} starts from random weights and needs a tokenizer; pass --tokenizer FOLDER.")
     if recipe.words_from is not None and recipe.shape is None:
         raise RecipeError(f"{recipe.model} is a trained model; --words-from is for --model new:SHAPE.")
+    _check_losses(recipe)
     if (recipe.stop_when_flat or recipe.keep_best) and recipe.eval_set is None:
         wanted = "stop-when-flat" if recipe.stop_when_flat else "keep-best"
         raise RecipeError(f"--{wanted} needs an evaluation set; pass --eval-set FOLDER.")
+
+
+_OF_LOSSES: dict[str, tuple[MentionLoss, float]] = {
+    "copy_weight": ("copy", 1.0),
+    "link_weight": ("link", 1.0),
+    "temperature": ("link", 0.07),
+}
+"""Settings of the losses between mentions: whose they are, and their defaults."""
+
+
+def _check_losses(recipe: TrainRecipe) -> None:
+    """A setting that would change nothing under this objective is refused, and so is one that leaves its loss nothing."""
+    way = OBJECTIVES[recipe.objective]
+    for name, (loss, _) in _OF_LOSSES.items():
+        value, option = getattr(recipe, name), f"--{name.replace('_', '-')}"
+        if value is not None and loss not in way.losses:
+            others = " or ".join(other for other, held in OBJECTIVES.items() if loss in held.losses)
+            raise RecipeError(f"{option} changes nothing under --objective {recipe.objective}; it is for {others}.")
+        if value == 0 and name != "temperature":
+            raise RecipeError(f"{option} 0 leaves the {loss} loss out; choose an --objective without it, such as entity.")
+    if recipe.far_weight is not None and way.entity_rows == 0:
+        raise RecipeError(f"--far-weight changes nothing under --objective {recipe.objective}, which hides no mentions as such.")
+    if way.losses and recipe.entity_rate == 0:
+        raise RecipeError(f"--entity-rate 0 hides no mention, and {recipe.objective} is about hidden ones; raise it.")
 
 
 _HUGE = 1e18
@@ -205,6 +243,10 @@ _RANGES = (
     ("entity_rate", 0.0, 1.0),
     ("background", 0.0, 0.9),
     ("ratio", 0.0, 1.0),
+    ("far_weight", 0.0, 1000.0),
+    ("copy_weight", 0.0, 1000.0),
+    ("link_weight", 0.0, 1000.0),
+    ("temperature", 0.001, 100.0),
     ("dropout", 0.0, 0.9),
     ("workers", 0, 256),
     ("save_every", 0.0, _HUGE),

@@ -26,7 +26,8 @@ from coref_automl.models.precision import software_rounding
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance
 from coref_automl.store import is_done, mark_done, write_json
-from coref_automl.training.batches import Collator, MaskedRows, expected_share, micro_batch
+from coref_automl.tabular import Tabular
+from coref_automl.training.batches import Collator, MaskedRows, micro_batch
 from coref_automl.training.folder import (
     KIND,
     best_of,
@@ -35,6 +36,7 @@ from coref_automl.training.folder import (
     describe_state,
     give_up,
     read_clock,
+    read_mention_losses,
     resumable,
     write_card,
 )
@@ -43,12 +45,21 @@ from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.schedule import OPEN_END, Clock
-from coref_automl.training.setup import Prepared, arguments_of, known, load_model, masking_of, prepare_run
+from coref_automl.training.setup import (
+    Prepared,
+    arguments_of,
+    known,
+    load_model,
+    masking_of,
+    mention_losses_of,
+    prepare_run,
+    verify_dataset,
+)
 from coref_automl.training.trainer import Crew, MaskedTrainer, RunCallback
 
 
 @dataclass(frozen=True, slots=True)
-class TrainResult:
+class TrainResult(Tabular):
     """What a run left behind. `stopped` says why it ended before its budget, if it did."""
 
     run: Path
@@ -69,6 +80,13 @@ class TrainResult:
             "checkpoints": [str(path) for path in self.checkpoints],
             "best": str(self.best) if self.best else None,
         }
+
+    def __repr__(self) -> str:
+        return f"{self.run}: {self.tokens:,} tokens, {self.steps:,} steps, {len(self.checkpoints)} checkpoints"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per checkpoint."""
+        return [{"checkpoint": path.name, "path": str(path), "best": path == self.best} for path in self.checkpoints]
 
     def lines(self) -> list[str]:
         """What a person wants to know first."""
@@ -140,7 +158,7 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
 
 def _verify(work: Prepared, run: Path, progress: Progress) -> None:
     try:
-        work.dataset.verify(progress)
+        verify_dataset(work, progress)
     except DatasetError:
         give_up(run)
         raise
@@ -154,6 +172,10 @@ def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progre
     for note in loaded.notes if resume is None else ():
         progress.note(note)
     model = loaded.model
+    mention_losses = mention_losses_of(work, model)
+    if mention_losses is not None and resume is not None:
+        mention_losses.load_state_dict(read_mention_losses(resume))
+    prepare_model(model, cross_document=recipe.cross_document, compiled=recipe.compile, mention_losses=mention_losses)
     groups = groups_of(
         model,
         rate=known(recipe.learning_rate),
@@ -162,7 +184,6 @@ def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progre
     )
     for line in describe(groups) if resume is None else ():
         progress.note(line)
-    prepare_model(model, cross_document=recipe.cross_document, compiled=recipe.compile)
     masking = masking_of(work, model)
     past = read_clock(resume) if resume else {}
     clock = Clock(
@@ -178,7 +199,7 @@ def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progre
         model=model,
         args=arguments_of(work, run, micro),
         rows=MaskedRows(work.dataset, masking, recipe.seed),
-        collator=Collator(expected_share(work.dataset, masking)),
+        collator=Collator.of(work.dataset, masking),
         plan=plan,
         groups=groups,
         clock=clock,

@@ -31,12 +31,13 @@ from coref_automl.models.load import (
 from coref_automl.models.model_files import config_of, folder_of, has_tokenizer
 from coref_automl.models.precision import rounding_note
 from coref_automl.models.vocabulary import word_starts
-from coref_automl.progress import duration
+from coref_automl.progress import Progress, duration
 from coref_automl.store import kind_of_folder
 from coref_automl.training.batches import Plan, micro_batch
 from coref_automl.training.folder import KIND, WRITING, best_of, checkpoints_of
 from coref_automl.training.loss import with_dropout
 from coref_automl.training.masking import OBJECTIVES, Masking
+from coref_automl.training.mentions import MentionLosses, asks_something
 from coref_automl.training.recipe import TrainRecipe, check, settle
 from coref_automl.training.schedule import OPEN_END, even_steps, save_steps, total_steps
 from coref_automl.workers import usable_cores
@@ -70,10 +71,10 @@ class Prepared:
             "steps_per_epoch": spe,
             "steps": self.last if self.last < OPEN_END else None,
             "minutes": self.recipe.max_minutes,
-            "checkpoints": list(self._saves()) or None,
+            "checkpoints": list(self.saves()) or None,
         }
 
-    def _saves(self) -> tuple[int, ...]:
+    def saves(self) -> tuple[int, ...]:
         """The save steps, where the end is known."""
         if self.last >= OPEN_END:
             return ()
@@ -86,7 +87,7 @@ class Prepared:
         recipe, plan, micro = self.recipe, self.plan, micro or self.micro
         steps = [f"{self.last:,} step{'s' * (self.last != 1)}"] if self.last < OPEN_END else []
         minutes = [duration(60 * recipe.max_minutes)] if recipe.max_minutes else []
-        saves = self._saves()
+        saves = self.saves()
         shown = ", ".join(map(str, saves[:6])) + (f" ... {saves[-1]}" if len(saves) > 6 else "")
         open_end = f"{recipe.checkpoints} in all" if recipe.checkpoints else f"every {recipe.save_every:g} epochs and at the end"
         where = f"after steps {shown}" if saves else open_end
@@ -143,6 +144,17 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     slow = rounding_note(device, recipe.dtype)
     notes = (*found, *filled, *([slow] if slow else []))
     return Prepared(recipe, dataset, tokenizer, plan, last, device, micro, processes, prints, notes)
+
+
+def verify_dataset(work: Prepared, progress: Progress) -> None:
+    """Are the arrays what was prepared, and is there something in them that the objective can ask?"""
+    objective, dataset = work.recipe.objective, work.dataset
+    dataset.verify(progress)
+    if OBJECTIVES[objective].losses and not any(asks_something(dataset.row(number)) for number in range(len(dataset))):
+        raise DatasetError(
+            f"No row of {work.recipe.dataset} has a document with two chains, so {objective} has nothing to tell apart; "
+            f"train with --objective entity, or prepare longer documents."
+        )
 
 
 def _check_tokenizer(recipe: TrainRecipe, tokens_print: str) -> None:
@@ -239,7 +251,16 @@ def masking_of(work: Prepared, model: Any) -> Masking:
         background=recipe.background,
         ratio=recipe.ratio,
         replace_all=recipe.replacement == "mask",
+        far_weight=1.0 if recipe.far_weight is None else recipe.far_weight,
     )
+
+
+def mention_losses_of(work: Prepared, model: Any) -> MentionLosses | None:
+    """What the objective learns beside the model; None where it has no loss between mentions."""
+    recipe = work.recipe
+    losses = OBJECTIVES[recipe.objective].losses
+    weights = {loss: known(getattr(recipe, f"{loss}_weight")) for loss in losses}
+    return MentionLosses(model.config.hidden_size, weights, recipe.temperature or 1.0) if losses else None
 
 
 def arguments_of(work: Prepared, run: Path, micro: int) -> Any:

@@ -9,6 +9,7 @@ at once.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import shutil
 import time
@@ -22,10 +23,12 @@ from safetensors import SafetensorError
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from coref_automl.errors import NotFinite, StorageError, TrainingError
+from coref_automl.models.memory import write_state
 from coref_automl.progress import Progress, Stage
 from coref_automl.store import obey_umask
 from coref_automl.training.batches import Collator, EpochSampler, MaskedRows, Plan
-from coref_automl.training.folder import checkpoints_of, drop_states
+from coref_automl.training.folder import MENTION_LOSSES, checkpoints_of, drop_states
+from coref_automl.training.loss import HEAD, asked_of
 from coref_automl.training.optimizer import Group, adamw
 from coref_automl.training.schedule import OPEN_END, Clock, crossed_mark, is_save_step, rate_factor
 
@@ -65,7 +68,8 @@ class Crew:
 
 
 class MaskedTrainer(Trainer):  # type: ignore[misc]
-    """The loop people know, with five things of its own: the sampler, the optimizer, the rate, the loss watch, the saving."""
+    """The loop people know, with six things of its own: the sampler, the optimizer, the rate, the parts of the loss, the watch
+    over it, the saving."""
 
     def __init__(
         self,
@@ -94,6 +98,8 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         self._wait = wait
         self._keep_states = keep_states
         self._first_bad = torch.full((), -1, dtype=torch.long, device=args.device)
+        self._mention_losses = tuple(getattr(model, HEAD).weights) if hasattr(model, HEAD) else ()
+        self._sums: torch.Tensor | None = None
 
     def _get_train_sampler(self, train_dataset: Any = None) -> EpochSampler:  # noqa: ARG002 - the signature is the library's
         group = self.args.per_device_train_batch_size * self.args.world_size
@@ -113,6 +119,43 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
             )
             self._created_lr_scheduler = True
         return self.lr_scheduler
+
+    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> tuple[list[Any], Any]:
+        """Beside the asked tokens of the whole effective batch, its asked mentions: a loss between them is a mean over those."""
+        batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
+        if self._mention_losses and batches:
+            asked = sum(asked_of(batch["labels"], batch["mentions"]) for batch in batches).to(device)
+            items = self.accelerator.gather(asked[None]).sum(0) if self.args.world_size > 1 else asked
+        return batches, items
+
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        if self._mention_losses:
+            self._sums = outputs["sums"] if self._sums is None else self._sums + outputs["sums"]
+        return (loss, outputs) if return_outputs else loss
+
+    def take_losses(self) -> dict[str, float]:
+        """The parts of the loss since the last call, where it has several; every process must ask."""
+        if self._sums is None:
+            return {}
+        sums = self.accelerator.gather(self._sums[None]).sum(0) if self.args.world_size > 1 else self._sums
+        self._sums = None
+        *parts, tokens, asked = sums.tolist()
+        found = {"mlm_loss": parts[0] / max(1, tokens), "asked_mentions": int(asked)}
+        for number, name in enumerate(self._mention_losses):
+            missed, met = parts[1 + 2 * number : 3 + 2 * number]
+            found |= {f"{name}_loss": missed / max(1, asked), f"{name}_accuracy": met / max(1, asked)}
+        return found
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """The model alone in its own files; what the objective learned beside it in another, which only a resumption needs."""
+        if self._mention_losses:
+            held = self.model.state_dict() if state_dict is None else state_dict
+            state_dict = {name: value for name, value in held.items() if not name.startswith(f"{HEAD}.")}
+            folder = Path(output_dir or self.args.output_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_state(folder / MENTION_LOSSES, getattr(self.model, HEAD).state_dict())
+        super()._save(output_dir, state_dict)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
@@ -139,10 +182,12 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         # every process must come to the same end, or the others would wait for one that has left
         step = int((self.accelerator.gather(first) if self.args.world_size > 1 else first).max())
         if step >= 0:
-            where = self._save_batch(step)
+            where, parts = self._save_batch(step), self.take_losses()
+            bad = [name.removesuffix("_loss") for name, value in parts.items() if "_loss" in name and not math.isfinite(value)]
+            named = f" ({', '.join(bad)})" if bad else ""
             raise NotFinite(
-                f"The loss of step {step + 1} is NaN or infinite; its batch is in {where}. Earlier checkpoints are intact: "
-                f"lower --learning-rate and start in another folder."
+                f"The loss of step {step + 1} is NaN or infinite{named}; its batch is in {where}. "
+                f"Earlier checkpoints are intact: lower --learning-rate and start in another folder."
             )
 
     def stop_at_zero(self, step: int) -> None:
@@ -270,6 +315,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
             return
         step, loss = state.global_step, float(logs["loss"])
         self.trainer.check_loss()
+        parts = {name: round(value, 5) for name, value in self.trainer.take_losses().items()}
         if loss == 0.0:
             self.trainer.stop_at_zero(step)
         self.last_loss = loss
@@ -285,6 +331,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
             "epoch": round(step / self._plan.steps_per_epoch, 4),
             "progress": round(self._clock.progress(step), 4),
             "loss": round(loss, 5),
+            **parts,
             "rate": float(logs["learning_rate"]),
             "gradient": round(float(logs.get("grad_norm", 0.0)), 4),
             "tokens": tokens,
@@ -295,7 +342,8 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
             facts["peak_gigabytes"] = round(torch.cuda.max_memory_allocated() / 1e9, 3)
         self._progress.event("step", **facts, left=self._seconds_left(step))
         amount = step - before if self._clock.last < OPEN_END else now - then
-        shown = {"loss": round(loss, 4), "rate": float(logs["learning_rate"]), "tokens/s": round(speed)}
+        met = {name.replace("_", " "): value for name, value in parts.items() if name.endswith("_accuracy")}
+        shown = {"loss": round(loss, 4), **met, "rate": float(logs["learning_rate"]), "tokens/s": round(speed)}
         self._stage.advance(amount, **({"step": step} if self._clock.last == OPEN_END else {}), **shown)
 
     def on_save(self, _args: Any, _state: Any, control: Any, **_: Any) -> Any:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass
+from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
 from coref_automl.errors import InputError
-from coref_automl.progress import duration, read_events
-from coref_automl.records import Record
+from coref_automl.progress import duration, parse_events
+from coref_automl.records import Estimate, Record
 from coref_automl.store import is_done
 
 _SILENT = 120.0
+_DRAWN = 600
+"""Points of a loss curve, at most."""
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -45,40 +49,87 @@ class RunStatus(Record):
         return out + ([self.last_note] if self.last_note and not repeated else [])
 
 
-def status_of(run: Path) -> RunStatus:
-    """What a run's events.ndjson says now."""
-    events = run / "events.ndjson"
-    if not events.is_file():
-        raise InputError(f"{run} is not a run (no events.ndjson); pass the --out folder of a `coref-automl train` command.")
-    step: dict[str, Any] = {}
-    losses: list[float] = []
-    stopped, note, scored, last = False, "", "", 0.0
-    for row in read_events(events):
+class RunWatch:
+    """A run as its events tell it; each `status()` reads only what was written since the last.
+
+    `curve` has a loss for every step, thinned out where they are many; `scores` the value of each checkpoint scored in training.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self._events = run / "events.ndjson"
+        self._forget()
+
+    def _forget(self) -> None:
+        self._read = 0
+        self._step: dict[str, Any] = {}
+        self._losses: deque[float] = deque(maxlen=200)
+        self._stopped, self._note, self._scored, self._last = False, "", "", 0.0
+        self.curve: list[tuple[int, float]] = []
+        self._seen, self._stride = 0, 1
+        self.scores: dict[str, Estimate] = {}
+        self.metric = ""
+
+    def status(self) -> RunStatus:
+        """What events.ndjson says now."""
+        if not self._events.is_file():
+            raise InputError(
+                f"{self.run} is not a run (no events.ndjson); pass the --out folder of a `coref-automl train` command."
+            )
+        with self._events.open("rb") as handle:
+            if handle.seek(0, SEEK_END) < self._read:  # begun anew
+                self._forget()
+            handle.seek(self._read)
+            new = handle.read()
+        whole = new.rfind(b"\n") + 1
+        self._read += whole
+        for row in parse_events(new[:whole]):
+            self._take(row)
+        silent = "silent" if time.time() - self._last > _SILENT else "training"
+        return RunStatus(
+            run=str(self.run),
+            state="finished" if is_done(self.run) else "stopped" if self._stopped else silent,
+            losses=tuple(self._losses),
+            last_evaluation=self._scored,
+            last_note=self._note,
+            **self._step,
+        )
+
+    def _take(self, row: dict[str, Any]) -> None:
         try:
-            kind, last = row["event"], float(row["time"])
+            kind, self._last = row["event"], float(row["time"])
             if kind == "step":
                 found = {name: row[name] for name in _FROM_STEP if row.get(name) is not None}
                 if not all(isinstance(value, int | float) for value in found.values()):
                     raise TypeError
-                losses.append(float(row["loss"]))
-                step = found
+                self._losses.append(float(row["loss"]))
+                self._step = found
+                self._draw(int(found.get("step", 0)), float(row["loss"]))
             elif kind == "note":
-                note = str(row["text"])
+                self._note = str(row["text"])
             elif kind == "evaluation":
-                scored = f"{row['checkpoint']} {row['metric']} {row['text']}"
+                self._scored = f"{row['checkpoint']} {row['metric']} {row['text']}"
+                self.metric = str(row["metric"])
+                low, value, high = (float(row[part]) for part in ("low", "value", "high"))
+                self.scores[str(row["checkpoint"])] = Estimate(value, low, high, int(row["n"]))
         except (KeyError, TypeError, ValueError):  # a damaged line tells nothing; those after it do
-            continue
+            return
         if row.get("stage") == "train":
-            stopped = kind == "stopped"
-    silent = "silent" if time.time() - last > _SILENT else "training"
-    return RunStatus(
-        run=str(run),
-        state="finished" if is_done(run) else "stopped" if stopped else silent,
-        losses=tuple(losses[-200:]),
-        last_evaluation=scored,
-        last_note=note,
-        **step,
-    )
+            self._stopped = kind == "stopped"
+
+    def _draw(self, step: int, loss: float) -> None:
+        while self.curve and self.curve[-1][0] >= step:  # a resumed run takes some steps again
+            self.curve.pop()
+        self._seen += 1
+        if self._seen % self._stride == 0:
+            self.curve.append((step, loss))
+        if len(self.curve) > _DRAWN:
+            self.curve, self._stride = self.curve[1::2], self._stride * 2
+
+
+def status_of(run: Path) -> RunStatus:
+    """What a run's events.ndjson says now."""
+    return RunWatch(run).status()
 
 
 _FROM_STEP = ("step", "epoch", "loss", "rate", "tokens", "tokens_per_second", "seconds", "left")
@@ -89,11 +140,12 @@ def follow(run: Path, every: float = 1.0) -> RunStatus:
     from rich.live import Live
     from rich.text import Text
 
-    status = status_of(run)
+    watch = RunWatch(run)
+    status = watch.status()
     with Live(Text("\n".join(status.lines())), refresh_per_second=4) as live:
         while status.state not in ("finished", "stopped"):
             time.sleep(every)
-            status = status_of(run)
+            status = watch.status()
             live.update(Text("\n".join(status.lines())))
     return status
 

@@ -42,7 +42,7 @@ def split_set(evalset: EvalSet, out: Path, metric: str, *, limit: int | None) ->
         raise RecipeError(
             f"{evalset.folder} has no {missing[0]} items, which {metric} needs; choose another --metric or --eval-set."
         )
-    return {half: _half(evalset, out / half, half, metric, limit) for half in HALVES}
+    return {half: half_set(evalset, out / half, half, metric, limit) for half in HALVES}
 
 
 class _HalfManifest(TypedDict, total=False):
@@ -53,13 +53,15 @@ def _made_from(folder: Path) -> str:
     return read_stored(folder / "manifest.json", _HalfManifest).get("made_from", "")
 
 
-def _half(evalset: EvalSet, folder: Path, half: Half, metric: str, limit: int | None) -> EvalSet:
+def half_set(evalset: EvalSet, folder: Path, half: Half, metric: str | None = None, limit: int | None = None) -> EvalSet:
+    """One half of a set as a set of its own, for the tasks of a metric or for all; an existing one is opened."""
+    tasks = tasks_of(metric) if metric else tuple(evalset.items)
     source = fingerprint(evalset.fingerprint, half, metric, limit)
     if not is_done(folder) or _made_from(folder) != source:
-        kept = {task: _some(evalset.items[task], half, limit) for task in tasks_of(metric)}
+        kept = {task: _some(evalset.items[task], half, limit) for task in tasks}
         if empty := [task for task, items in kept.items() if not items]:
             raise RecipeError(
-                f"No {empty[0]} item of {evalset.folder} falls into its {half} half: the set is too small for tuning."
+                f"No {empty[0]} item of {evalset.folder} falls into its {half} half: the set is too small for that."
             )
         used = {item.document for items in kept.values() for item in items}
         claim_folder(folder, "evalset")

@@ -73,8 +73,10 @@ class ProbeResult(Record):
         ]
 
 
-def probe(recipe: TrainRecipe, *, largest: int = 256, steps: int = 3, progress: Progress | None = None) -> ProbeResult:
-    """Climb until memory, the limit, or (on a CPU) the gain runs out."""
+def probe(
+    recipe: TrainRecipe, *, first: int = 1, largest: int = 256, steps: int = 3, progress: Progress | None = None
+) -> ProbeResult:
+    """Climb from `first` rows until memory, the limit, or (on a CPU) the gain runs out."""
     from coref_automl.training.batches import micro_batch
     from coref_automl.training.setup import known, prepare_run
 
@@ -84,12 +86,12 @@ def probe(recipe: TrainRecipe, *, largest: int = 256, steps: int = 3, progress: 
     progress.note(f"Trying {recipe.model} at {work.dataset.seq_len:,} tokens on {work.device} ...")
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "sizes.jsonl"
-        arguments = {"recipe": to_mapping(recipe), "kept": str(kept), "largest": largest, "steps": steps}
+        arguments = {"recipe": to_mapping(recipe), "kept": str(kept), "first": first, "largest": largest, "steps": steps}
         outcome = run_jobs([Job("probe", f"{__name__}:climb", arguments)], devices=[_visible(work.device)], retries=0)[0]
         sizes = tuple(read_stored_rows(kept, Size)) if kept.is_file() else ()
     if not sizes:
         raise OutOfMemory(
-            f"Not even a single row of {work.dataset.seq_len:,} tokens trains here ({outcome.error or outcome.value}); pass "
+            f"Not even {_rows(first)} of {work.dataset.seq_len:,} tokens trains here ({outcome.error or outcome.value}); pass "
             f"--gradient-checkpointing, or prepare shorter blocks."
         )
     stopped = str(outcome.value) if outcome.error is None else "the process was killed: out of memory"
@@ -101,14 +103,14 @@ def probe(recipe: TrainRecipe, *, largest: int = 256, steps: int = 3, progress: 
     )
 
 
-def climb(recipe: dict[str, Any], kept: str, largest: int, steps: int) -> str:
+def climb(recipe: dict[str, Any], kept: str, first: int, largest: int, steps: int) -> str:
     """What the process of its own does: write down every size that trained; say why it stopped."""
     import torch
 
     from coref_automl.training.setup import prepare_run
 
     work = prepare_run(from_mapping(TrainRecipe, recipe, "probe"))
-    rows, past, slower = 1, 0.0, 0
+    rows, past, slower = first, 0.0, 0
     with JsonlAppender(Path(kept)) as out:
         while rows <= largest:
             try:
@@ -130,10 +132,10 @@ def _try(work: Any, rows: int, steps: int) -> Size:
     import torch
 
     from coref_automl.models.attention import without_cudnn
-    from coref_automl.training.batches import Collator, MaskedRows, expected_share
+    from coref_automl.training.batches import Collator, MaskedRows
     from coref_automl.training.loss import prepare_model
     from coref_automl.training.optimizer import adamw, groups_of
-    from coref_automl.training.setup import load_model, masking_of
+    from coref_automl.training.setup import load_model, masking_of, mention_losses_of
 
     recipe, device = work.recipe, work.device
     cuda = device.startswith("cuda")
@@ -143,10 +145,10 @@ def _try(work: Any, rows: int, steps: int) -> Size:
     model = load_model(replace(work, recipe=recipe), None).model.train()
     if recipe.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    prepare_model(model)
+    prepare_model(model, mention_losses=mention_losses_of(work, model))
     optimizer = adamw(groups_of(model, rate=1e-6, weight_decay=0.01, layer_decay=1.0), fused=cuda)
     masking = masking_of(work, model)
-    source, collate = MaskedRows(work.dataset, masking, 0), Collator(expected_share(work.dataset, masking))
+    source, collate = MaskedRows(work.dataset, masking, 0), Collator.of(work.dataset, masking)
     seconds, tokens = 0.0, 0
     for step in range(steps + 1):
         chosen = (np.arange(rows) + step * rows) % len(work.dataset)
@@ -165,6 +167,10 @@ def _try(work: Any, rows: int, steps: int) -> Size:
             tokens += int(work.plan.lengths[chosen].sum())
     peak = torch.cuda.max_memory_allocated() / 1e9 if cuda else None
     return Size(rows, seconds / steps, tokens / seconds, peak)
+
+
+def _rows(count: int) -> str:
+    return "a single row" if count == 1 else f"a batch of {count} rows"
 
 
 def _visible(device: str) -> str:

@@ -73,7 +73,7 @@ class TuneRecipe:
     engine: Engine = "local"
     storage: str | None = None
     device: str = "auto"
-    lang: Literal["ko", "en"] = "ko"
+    lang: Literal["ko", "en"] | None = None
 
     def __post_init__(self) -> None:
         if not self.models:

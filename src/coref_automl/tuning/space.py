@@ -21,6 +21,7 @@ from typing import Any
 from coref_automl.config import nearest, shown
 from coref_automl.errors import RecipeError
 from coref_automl.models.families import PRE_NORM
+from coref_automl.training.masking import OBJECTIVES, MentionLoss
 from coref_automl.training.recipe import FROM_SCRATCH, recommended
 from coref_automl.tuning.recipe import TuneRecipe, TuneTask
 
@@ -43,6 +44,10 @@ TUNABLE: dict[TuneTask, dict[str, type]] = {
         "entity_rate": float,
         "background": float,
         "ratio": float,
+        "far_weight": float,
+        "copy_weight": float,
+        "link_weight": float,
+        "temperature": float,
         "cross_document": bool,
         "policy": str,
         "dropout": float,
@@ -68,10 +73,21 @@ TUNABLE: dict[TuneTask, dict[str, type]] = {
 }
 """What a study may vary: fields of the recipe that change what is learned. Where and how it runs is not among them."""
 
+_WITH_MENTIONS = tuple(name for name, way in OBJECTIVES.items() if way.entity_rows != 0)
+
+
+def _having(loss: MentionLoss) -> tuple[str, ...]:
+    return tuple(name for name, way in OBJECTIVES.items() if loss in way.losses)
+
+
 COUNTS_UNDER: dict[str, tuple[str, tuple[str, ...]]] = {
     "ratio": ("objective", ("combined",)),
-    "entity_rate": ("objective", ("entity", "combined")),
-    "background": ("objective", ("entity", "combined")),
+    "entity_rate": ("objective", _WITH_MENTIONS),
+    "background": ("objective", _WITH_MENTIONS),
+    "far_weight": ("objective", _WITH_MENTIONS),
+    "copy_weight": ("objective", _having("copy")),
+    "link_weight": ("objective", _having("link")),
+    "temperature": ("objective", _having("link")),
     "min_prob": ("objective", ("mlm", "combined")),
     "max_prob": ("objective", ("mlm", "combined")),
     "mask_support": ("label_mask", ("hard", "soft")),

@@ -9,15 +9,16 @@ The process ends with the study that started it: a study that is killed leaves n
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import chdir, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,11 +38,12 @@ MODULE = "coref_automl.tuning.trial"
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome(Record):
-    """`kind` is what failures are alike by: memory, not a number, or the error's own name."""
+    """`kind` is what failures are alike by: memory, not a number, or the error's own name. `facts` are what the work returned."""
 
     done: bool
     kind: str = ""
     reason: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def run_in_process(job: dict[str, Any], environment: dict[str, str]) -> None:
@@ -104,8 +106,7 @@ def run_job(job: dict[str, Any]) -> TrialOutcome:
     with locked(folder, on_wait=print):
         (folder / OUTCOME).unlink(missing_ok=True)
         try:
-            _WORK[work.task](work)
-            outcome = TrialOutcome(True)
+            outcome = TrialOutcome(True, facts=_work_of(work.task)(work) or {})
         except BaseException as error:
             traceback.print_exc()
             outcome = failure(error)
@@ -168,7 +169,16 @@ def _relation(job: Job) -> None:
     train_relation(recipe, progress=Progress(), on_epoch=heard)
 
 
-_WORK = {"mlm": _masked, "re": _relation}
+_WORK: dict[str, Callable[[Job], Any]] = {"mlm": _masked, "re": _relation}
+
+
+def _work_of(task: str) -> Callable[[Job], Any]:
+    """What a job does: a trial of one of our tasks, or a function that is named as "package.module:function"."""
+    if task in _WORK:
+        return _WORK[task]
+    module, _, name = task.partition(":")
+    work: Callable[[Job], Any] = getattr(importlib.import_module(module), name)
+    return work
 
 
 def _end_with_parent() -> None:

@@ -17,10 +17,12 @@ from coref_automl.report.sections import (
     differences,
     entity_or_mlm,
     equal_training,
+    evidence,
     lengths,
     matrix,
     mixes,
     other_sets,
+    over_base,
     over_fitting,
     peaks,
     plan,
@@ -36,7 +38,12 @@ from coref_automl.report.sections import (
 from coref_automl.report.subject import Subject
 
 SECTIONS: dict[str, Callable[[Subject], Section | None]] = {
-    "arms": side_by_side.draw,
+    # the second screen, and what follows from it
+    "evidence": evidence.draw,
+    "next": actions.draw,
+    "plan": plan.draw,
+    # questions, folded; their answers are on the first screen
+    "base": over_base.draw,
     "entity-or-mlm": entity_or_mlm.draw,
     "mix": mixes.draw,
     "lengths": lengths.draw,
@@ -46,6 +53,8 @@ SECTIONS: dict[str, Callable[[Subject], Section | None]] = {
     "relation": relation.draw,
     "coreference": coreference.draw,
     "recommended": recommendation.draw,
+    # the appendix, folded
+    "arms": side_by_side.draw,
     "curves": curves.draw,
     "families": peaks.draw,
     "differences": differences.draw,
@@ -53,8 +62,6 @@ SECTIONS: dict[str, Callable[[Subject], Section | None]] = {
     "efficiency": equal_training.draw,
     "methods": variants.draw,
     "rating": rating.draw,
-    "next": actions.draw,
-    "plan": plan.draw,
     "checkpoints": checkpoints.draw,
     "data": datasets.draw,
     "other-sets": other_sets.draw,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.language import interval, rounded
-from coref_automl.report.page import Block, Cell, Section, Table, row
+from coref_automl.report.language import interval, rounded, tokens
+from coref_automl.report.page import Block, Cell, Points, Section, Table, row
 from coref_automl.report.subject import Subject
 
 
@@ -18,17 +18,18 @@ def draw(study: Subject) -> Section:
         blocks.append(_against_target(study, target))
     actions = []
     it = study.recommendation
-    if it.more_documents and it.promising:
+    if (ahead := it.next_time) is not None and ahead.more_documents:
+        count, point = rounded(ahead.more_documents), tokens(ahead.promising)
         actions.append(
             say(
-                f"평가 문서를 선택 쪽에 약 {rounded(it.more_documents):,}개 더하면 {it.promising}에 대해 더 확실해집니다.",
-                f"Add about {rounded(it.more_documents):,} documents to the select half to be surer about {it.promising}.",
+                f"선택용 절반에 문서를 약 {count:,}개 더하면 {point} 토큰으로 충분한지 80% 검정력으로 확인됩니다.",
+                f"Add about {count:,} documents to the select half to learn with 80% power whether {point} tokens would do.",
             )
         )
     if len(study.entries) > 1 and any(study.best is entries[-1] for entries in study.runs().values()):
         actions.append(
             say(
-                "최고가 학습의 마지막입니다: 더 학습해 볼 만합니다.",
+                "최고가 실행의 마지막 체크포인트입니다: 더 학습하면 나아질 수 있습니다.",
                 "The best checkpoint is the last of its run: longer training may still help.",
             )
         )
@@ -41,8 +42,9 @@ def draw(study: Subject) -> Section:
         )
     if not study.relation:
         actions.append(say("고른 체크포인트를 관계 추출로 확인하세요.", "Check the chosen checkpoint on relation extraction."))
-    blocks.append(Table((say("할 일", "action"),), tuple(row(action) for action in actions)))
-    return Section("next", say("다음 할 일", "Next actions"), tuple(blocks))
+    if actions:
+        blocks.append(Points(tuple(actions)))
+    return Section("next", say("다음 할 일", "Next actions"), tuple(blocks), part="next")
 
 
 def _against_target(study: Subject, target: Mapping[str, float]) -> Table:
@@ -63,4 +65,4 @@ def _against_target(study: Subject, target: Mapping[str, float]) -> Table:
             told = Cell(say("구간 안: 아직 알 수 없음", "inside the interval: cannot tell yet"), "quiet")
         lines.append(row(METRICS[name].label, f"{100 * goal:.1f}", interval(estimate), told))
     head = (say("수치", "metric"), say("목표 %", "target %"), study.chosen.name, say("판정", "verdict"))
-    return Table(head, tuple(lines), frozenset({1, 2}))
+    return Table(head, tuple(lines), frozenset({1, 2}), shows="all")

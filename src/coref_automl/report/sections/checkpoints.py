@@ -63,4 +63,6 @@ def _table(study: Subject, title: str, metrics: list[str]) -> Table:
                 row(Cell(name, "quiet"), "–", "–", "–", *(Cell(interval(held.get(metric)), "quiet") for metric in metrics))
             )
     head = (say("체크포인트", "checkpoint"), say("에폭", "epoch"), say("토큰", "tokens"), say("길이", "length"))
-    return Table((*head, *(METRICS[name].label for name in metrics)), tuple(lines), frozenset(range(1, 4 + len(metrics))), title)
+    return Table(
+        (*head, *(METRICS[name].label for name in metrics)), tuple(lines), frozenset(range(1, 4 + len(metrics))), title, "all"
+    )

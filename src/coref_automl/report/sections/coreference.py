@@ -9,9 +9,10 @@ from coref_automl.comparison.coreference_runs import CoreferenceRun
 from coref_automl.comparison.scores import model_label
 from coref_automl.records import Estimate
 from coref_automl.report.coreference_verdicts import judge, lead, no_verdict, phrase, verdict
-from coref_automl.report.language import interval, p_text, points
-from coref_automl.report.page import Block, Cell, Section, Table, Text, question, row
+from coref_automl.report.language import interval, p_text
+from coref_automl.report.page import Block, Cell, Check, Section, Table, Text, question, row
 from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import badge, difference_cell
 
 
 def draw(study: Subject) -> Section | None:
@@ -34,7 +35,15 @@ def draw(study: Subject) -> Section | None:
     if found.notes:
         blocks.append(Text(" ".join(found.notes), "quiet"))
     title = say("적응이 상호참조 해결로 이어지는가?", "Does the adaptation carry over to coreference?")
-    return question("coreference", title, answer, tuple(blocks), say("상호참조", "coreference"))
+    short = say("상호참조", "coreference")
+    return question("coreference", title, answer, blocks, short, checks=_checks(found.answers, short))
+
+
+def _checks(found: Sequence[CoreferenceAnswer], label: str) -> list[Check]:
+    """The first two methods that are compared."""
+    asked = [one for one in found if one.objectives == found[0].objectives]
+    firm = {one.sign for one in asked if not one.gold.reason}
+    return [Check(label, "coreference", badge(firm), asked[-1].gold.interval, f"{asked[-1].a} - {asked[-1].b}")] if asked else []
 
 
 def _results(study: Subject, runs: Sequence[CoreferenceRun]) -> Table:
@@ -62,9 +71,9 @@ def _differences(found: Sequence[CoreferenceAnswer], study: Subject) -> Table:
             f"{one.gold.seeds[0]} / {one.gold.seeds[1]}",
             f"{100 * one.values['gold'][0]:.1f}",
             f"{100 * one.values['gold'][1]:.1f}",
-            points(one.gold.interval),
+            difference_cell(one.gold.interval),
             p_text(one.p),
-            points(one.found.interval),
+            difference_cell(one.found.interval),
             _cell(one, study),
         )
         for one in found

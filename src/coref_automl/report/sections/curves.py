@@ -21,9 +21,7 @@ def draw(study: Subject) -> Section | None:
     if not any(len(entries) > 1 for entries in study.runs().values()):
         return None
     say = study.say
-    by_tokens = all(entry.evaluation.provenance for entry in study.entries if entry.trained)
-    axis = say("학습 토큰", "training tokens") if by_tokens else say("스텝", "steps")
-    out = []
+    out, axis = [], token_axis(study)
     grouped = [arm for arm in map(Arm.with_curve, arms(study)) if arm.seeds > 1]
     first = (
         {arm.name: next(iter(arm.runs.values()))[0] for arm in grouped}
@@ -64,6 +62,12 @@ def draw(study: Subject) -> Section | None:
             Text(f"{note[0].upper()}{note[1:]}{missing}", "quiet"),
         ),
     )
+
+
+def token_axis(study: Subject) -> str:
+    """What is on the horizontal axis: tokens where every run recorded them, else steps."""
+    by_tokens = all(entry.evaluation.provenance for entry in study.entries if entry.trained)
+    return study.say("학습 토큰", "training tokens") if by_tokens else study.say("스텝", "steps")
 
 
 def _dashed(study: Subject, bases: Bases, *, named: bool) -> str:

@@ -25,7 +25,7 @@ def draw(study: Subject) -> Section:
         say("문항", "items"),
         say("문서", "documents"),
         say("선택 / 확인", "select / confirm"),
-        say("출처", "sources"),
+        say("데이터 소스", "sources"),
     )
     blocks: list[Block] = [Table(head, tuple(rows), frozenset({1, 2, 3}))]
     trained = sorted(
@@ -33,7 +33,7 @@ def draw(study: Subject) -> Section:
     )
     if trained:
         titles = (
-            say("학습", "run"),
+            say("실행", "run"),
             say("목표", "objective"),
             say("데이터", "dataset"),
             say("시작 모델", "from"),

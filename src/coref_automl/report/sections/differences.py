@@ -14,7 +14,7 @@ from coref_automl.report.language import p_text, points
 from coref_automl.report.page import Block, Cell, Charts, Section, Table, Text, estimate_cells, in_percent, row
 from coref_automl.report.sentences import verdict
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import checkpoint_cell
+from coref_automl.report.verdicts import checkpoint_cell, shows
 
 _MOST_LINES = 40
 
@@ -70,26 +70,26 @@ def _table(study: Subject, lines: Sequence[ComparisonRow], cells: Mapping[str, C
         for line in lines
         for answer in (line.comparison,)
     )
-    head = (say("체크포인트", "checkpoint"), "%", change, "p (Holm)", "McNemar", say("판정", "verdict"))
-    return Table(head, rows, frozenset({1, 2, 3, 4}))
+    head = (say("체크포인트", "checkpoint"), "%", change, "p (max-T)", "McNemar", say("판정", "verdict"))
+    return Table(head, rows, frozenset({1, 2, 3, 4}), shows=shows(study.group.judging))
 
 
 def _intro(study: Subject, table: ComparisonTable) -> str:
     say, label = study.say, METRICS[study.metric].label
-    ko, en = ("확인 쪽 절반의", " of the confirm half") if table.half == "confirm" else ("전체", "")
+    ko, en = ("확인용 절반의", " of the confirm half") if table.half == "confirm" else ("전체", "")
     intro = say(
         f"{label}, {ko} 문항 {table.items:,}개(문서 {table.documents:,}개)에서. "
-        "판정은 문서 단위 부호 뒤집기 검정과 Holm 보정으로만 내리고, McNemar는 문항이 독립이라면의 참고값입니다.",
+        "판정은 문서 단위 부호 뒤집기 검정과 max-T 보정으로만 내리고, McNemar는 문항이 독립이라면의 참고값입니다.",
         f"{label} on {table.items:,} items of {table.documents:,} documents{en}. "
-        "The verdict is the sign-flip test over documents with Holm's adjustment; McNemar is the reading for independent "
-        "items and decides nothing.",
+        "The verdict is the sign-flip test over documents with the step-down max-T adjustment; McNemar is the reading for "
+        "independent items and decides nothing.",
     )
     judged = [line.comparison.reference for line in table.rows if line.comparison]
     if len(table.references) > 1:
         told = ", ".join(f"{name} ({judged.count(name)})" for name in table.references)
         intro += say(
-            f" 체크포인트마다 기준은 그것이 시작한 모델입니다: {told}. Holm은 {len(judged)}개 모두에 대한 것입니다.",
-            f" The reference of a checkpoint is the model it began from: {told}. Holm is over all {len(judged)}.",
+            f" 체크포인트마다 기준은 그것이 시작한 모델입니다: {told}. 보정은 {len(judged)}개 모두에 대한 것입니다.",
+            f" The reference of a checkpoint is the model it began from: {told}. The adjustment is over all {len(judged)}.",
         )
     of = {line.name: entry for entry, line in zip(study.rows, table.rows, strict=True)}  # row names are unique
     lost = {of[name].run: of[name] for name in of if name in table.unjudged}

@@ -34,13 +34,13 @@ def draw(study: Subject) -> Section | None:
         for (run, entry), cell, answer in zip(level.items(), cells, [None, *answers], strict=True)
     )
     head = (
-        say("학습", "run"), say("체크포인트", "checkpoint"), say("토큰", "tokens"),
+        say("실행", "run"), say("체크포인트", "checkpoint"), say("토큰", "tokens"),
         say(f"차이 (기준 {first})", f"difference from {first}"), say("판정", "verdict"),
     )  # fmt: skip
     told = say(
-        f"모든 학습이 도달한 {tokens(common)} 토큰 근처에서 확인 쪽 절반의 문서로 비교합니다. Holm, 비교 {len(rest)}개. "
-        "학습 하나씩의 판정이지 방법의 판정이 아닙니다: 그것은 위의 물음에 있습니다.",
-        f"Compared near {tokens(common)} tokens, which every run reached, on the confirm half; Holm over {len(rest)} "
+        f"모든 실행이 도달한 {tokens(common)} 토큰 근처에서 확인용 절반의 문서로 비교합니다. max-T 보정, 비교 {len(rest)}개. "
+        "실행 하나하나의 판정이며 방법의 판정이 아닙니다. 방법의 판정은 질문별 결과에 있습니다.",
+        f"Compared near {tokens(common)} tokens, which every run reached, on the confirm half; max-T over {len(rest)} "
         "comparisons. Verdicts are about single runs, not about methods: those are in the questions above.",
     )
     told += say(
@@ -49,4 +49,5 @@ def draw(study: Subject) -> Section | None:
     )
     if left:
         told += say(f" 그만큼 가까운 체크포인트가 없는 학습: {left}.", f" No checkpoint comes that near in {left}.")
-    return Section("efficiency", say("같은 학습량에서", "At equal training"), (Text(told), Table(head, lines, frozenset({2, 3}))))
+    table = Table(head, lines, frozenset({2, 3}), shows="confirm")
+    return Section("efficiency", say("같은 학습량에서", "At equal training"), (Text(told), table))

@@ -17,9 +17,9 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.tasks.far import BUCKETS
 from coref_automl.report import charts
 from coref_automl.report.language import p_text, points
-from coref_automl.report.page import Block, Charts, Section, Table, Text, estimate_cells, in_percent, question, row
+from coref_automl.report.page import Block, Charts, Section, Table, Text, Verdict, estimate_cells, in_percent, question, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import checkpoint_cell, lead, phrase, rule, short_cell, which_documents
+from coref_automl.report.verdicts import badge, checkpoint_cell, lead, phrase, rule, short_cell, shows, sign
 
 _FEWEST = 10
 """Distance buckets with fewer items are left out."""
@@ -64,23 +64,54 @@ def draw(study: Subject) -> Section | None:
         row(f"{a.name} - {b.length:,}", *(short_cell(column[number], say) for column in buckets.values()))
         for number, (a, b) in enumerate(pairs)
     )
-    which = which_documents(speak.half, say)
-    caption = say(
-        f"{METRICS[metric].label}, 앞선 언급까지의 거리별, {which}",
-        f"{METRICS[metric].label} by distance to the other mention, {which}",
-    )
+    label = METRICS[metric].label
+    caption = say(f"{label}, 앞선 언급까지의 거리별 차이 (점)", f"{label} by distance to the other mention (points)")
     blocks: tuple[Block, ...] = (
         Table(
             head,
             lines,
             frozenset(range(1, 6)),
-            say(f"길이의 차이 (점), {which}", f"differences between lengths (points), {which}"),
+            say("길이 사이의 차이 (점)", "differences between lengths (points)"),
+            shows(speak.half),
         ),
-        Table(wide, by_bucket, frozenset(range(1, len(wide))), caption),
+        Table(wide, by_bucket, frozenset(range(1, len(wide))), caption, shows(speak.half)),
         rule([one for column in (plain, *far.values(), *reach.values()) for one in column], say),
         *_values_by_distance(study, metric, found),
     )
-    return question("lengths", title, _answer(study, pairs, plain, far, reach, metric), blocks, say("길이", "length"))
+    number = _main_pair(pairs, far[""])
+    answer = _answer(study, pairs, plain, far, reach, metric, number)
+    verdict = _verdict(study, pairs[number], plain[number], far[""][number], metric) if number is not None else None
+    return question("lengths", title, answer, blocks, say("길이", "length"), verdict)
+
+
+def _main_pair(pairs: Sequence[tuple[Arm, Arm]], far: Sequence[Versus | None]) -> int | None:
+    """The pair to speak of: the most seeds, the widest, entity rather than another; None if far items were not run."""
+    usable = [number for number, one in enumerate(far) if one is not None]
+    return max(
+        usable,
+        key=lambda n: (_seeds(far[n]), pairs[n][0].length - pairs[n][1].length, pairs[n][0].objective == "entity"),
+        default=None,
+    )
+
+
+def _verdict(study: Subject, pair: tuple[Arm, Arm], plain: Versus | None, far: Versus | None, metric: str) -> Verdict | None:
+    """Of one pair: where the longer window is better."""
+    if far is None:
+        return None
+    say, (a, b), label = study.say, pair, METRICS[metric].label
+    held, about = far.answer.interval, f"{a.name} - {b.length:,}, {label}"
+    if far.seeds < 2:
+        return Verdict("open", say("시드가 하나뿐이라 판정할 수 없습니다.", "One seed per length: no verdict."), held, about)
+    found = {label: sign(far), **({METRICS[study.metric].label: sign(plain)} if plain is not None else {})}
+    named = {way: ", ".join(name for name, one in found.items() if one == way) for way in (1, 0, -1)}
+    longer = f"{a.length:,}"
+    told = [
+        say(f"{named[1]}에서 {longer} 토큰이 높습니다.", f"{longer} tokens are better on {named[1]}."),
+        say(f"{named[-1]}에서 {longer} 토큰이 낮습니다.", f"{longer} tokens are worse on {named[-1]}."),
+        say(f"{named[0]}에서는 유의한 차이 미확인.", f"No difference shown on {named[0]}."),
+    ]
+    kept = [text for text, way in zip(told, (1, -1, 0), strict=True) if named[way]]
+    return Verdict(badge(set(found.values())), " ".join(kept), held, about)
 
 
 def _answer(
@@ -90,15 +121,12 @@ def _answer(
     far: dict[str, list[Versus | None]],
     reach: dict[str, list[Versus | None]],
     metric: str,
+    number: int | None,
 ) -> str:
-    """For the widest pair with the most seeds: near items, far items, within and beyond reach, and the significant distances."""
+    """For the main pair: near items, far items, within and beyond reach, and the significant distances."""
     say = study.say
-    usable = [number for number, one in enumerate(far[""]) if one is not None]
-    if not usable:
+    if number is None:
         return say("먼 문항이 평가되지 않았습니다.", "Far items were not run.")
-    number = max(
-        usable, key=lambda n: (_seeds(far[""][n]), pairs[n][0].length - pairs[n][1].length, pairs[n][0].objective == "entity")
-    )
     a, b = pairs[number]
     told = [f"{a.method} {a.length:,} - {b.length:,}"]
     for name, one in (
@@ -114,7 +142,7 @@ def _answer(
     seen = [name for name, column in far.items() if name and (one := column[number]) is not None and one.shown]
     where = (
         say(
-            f" 차이가 보이는 거리: {', '.join(seen)}.",
+            f" 유의한 차이가 확인된 거리: {', '.join(seen)}.",
             f" By distance, it is shown at {', '.join(seen)}.",
         )
         if seen
@@ -131,7 +159,7 @@ def _contrast(one: Versus, study: Subject) -> str:
     say = study.say
     if one.seeds < 2 or one.alone:
         return phrase(one, say)
-    return f"{points(one.answer.interval)}, " + (say("보임", "shown") if one.shown else say("보이지 않음", "not shown"))
+    return f"{points(one.answer.interval)}, " + (say("확인", "shown") if one.shown else say("미확인", "not shown"))
 
 
 def _by_reach(study: Subject, pairs: Sequence[tuple[Arm, Arm]], metric: str, speak: Speaking) -> dict[str, list[Versus | None]]:
@@ -177,7 +205,7 @@ def by_distance(
     note = Text(say("값은 모든 문항에 대한 것(%)입니다.", "Values are on all items (%)."), "quiet")
     return [
         Charts(((title, charts.by_distance(plotted, list(columns), say)),), wide=True),
-        Table(head, lines, frozenset(range(1, len(head))), title),
+        Table(head, lines, frozenset(range(1, len(head))), title, "all"),
         note,
     ]
 
@@ -196,7 +224,7 @@ def _best_by_length(study: Subject, title: str) -> Section | None:
         first = peaks[0].evaluation.seq_len
         head = (
             say("길이", "length"), say("그 길이의 최고", "best of it"),
-            say(f"차이 (기준 {first} 토큰)", f"difference from {first} tokens"), "p (Holm)", say("판정", "verdict"),
+            say(f"차이 (기준 {first} 토큰)", f"difference from {first} tokens"), "p (max-T)", say("판정", "verdict"),
         )  # fmt: skip
         lines = tuple(
             row(
@@ -208,9 +236,9 @@ def _best_by_length(study: Subject, title: str) -> Section | None:
             )
             for peak, cell, one in zip(peaks[1:], cells, answers, strict=True)
         )
-        blocks.append(Table(head, lines, frozenset({0, 2, 3})))
+        blocks.append(Table(head, lines, frozenset({0, 2, 3}), shows="confirm"))
         answer = say(
-            "길이만 다른 학습이 없어, 길이마다 최고인 체크포인트끼리 견줍니다.",
+            "길이만 다른 실행이 없어, 길이마다 최고인 체크포인트끼리 비교합니다.",
             "No runs differ in length alone, so the best checkpoint of each length is compared.",
         )
     else:

@@ -26,10 +26,10 @@ def draw(study: Subject) -> Section | None:
     known = sum(bool(entry["shown"]) for entry in marked) // 2
     which = which_documents(study.group.judging, say)
     told = say(
-        f"선택 쪽에서 앞선 것과 원래 모델, 모두 {len(names)}개의 짝 {len(rows) // 2}개 중 차이가 보이는 짝은 {known}개입니다 "
-        f"(점으로 표시, 모든 짝에 대한 Holm, {which}).",
-        f"Of the {len(rows) // 2} pairs of {len(names)} (the highest on select, and the base), {known} are shown to differ (a "
-        f"dot marks them; Holm over all pairs, {which}). Green: the row is above the column; red: below.",
+        f"선택용 절반에서 앞선 것과 원래 모델, 모두 {len(names)}개의 짝 {len(rows) // 2}개 중 유의한 차이가 확인된 짝은 "
+        f"{known}개입니다 (모든 짝에 대한 Holm 보정, {which}). 초록은 행이 높음, 빨강은 낮음, 회색은 미확인입니다.",
+        f"Of the {len(rows) // 2} pairs of {len(names)} (the highest on select, and the base), {known} are shown to differ "
+        f"(Holm over all pairs, {which}). Green: the row is above the column; red: below; grey: undecided.",
     )
     title = say("짝 비교 행렬", "Pair by pair")
     return Section("matrix", title, (Text(told), Charts(((title, charts.matrix(marked, names, say)),), wide=True)))

@@ -31,4 +31,6 @@ def draw(study: Subject) -> Section | None:
         say("평가", "evaluations"),
         say("추천", "recommendation"),
     )
-    return Section("other-sets", say("다른 평가 세트", "Other evaluation sets"), (Table(head, tuple(lines), frozenset({3})),))
+    return Section(
+        "other-sets", say("다른 평가 세트", "Other evaluation sets"), (Table(head, tuple(lines), frozenset({3}), shows="both"),)
+    )

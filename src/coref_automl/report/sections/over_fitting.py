@@ -9,10 +9,10 @@ from coref_automl.comparison.corrections import corrected
 from coref_automl.comparison.differences import finding
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Estimate
-from coref_automl.report.language import Say, interval, p_text, points
-from coref_automl.report.page import Block, Cell, Section, Table, Text, question, row
+from coref_automl.report.language import Say, interval, p_text, points, tokens
+from coref_automl.report.page import Badge, Block, Cell, Section, Table, Text, Verdict, question, row
 from coref_automl.report.subject import Subject, label
-from coref_automl.report.verdicts import family, lead, verdict_cell
+from coref_automl.report.verdicts import detectable, difference_cell, family, lead, sign, verdict_cell
 
 
 def draw(study: Subject) -> Section | None:
@@ -26,6 +26,8 @@ def draw(study: Subject) -> Section | None:
     title = say("과적합은 언제 시작되는가?", "When does over-fitting start?")
     blocks: list[Block] = []
     answer, told = _of_runs(study), ""
+    peaks: dict[Arm, int] = {}
+    fallen: Sequence[Versus | None] = ()
     if several:
         curves = {arm: _curve(study, arm) for arm in several}
         peaks = {arm: _peak(values) for arm, values in curves.items()}
@@ -34,11 +36,41 @@ def draw(study: Subject) -> Section | None:
         blocks += [_curve_table(study, several, curves, peaks), _fall_table(study, several, peaks, fallen)]
         told = family(fallen, say)
     note = say(
-        "최고는 선택 쪽 절반에서 찾고, 최고와 마지막의 차이는 확인 쪽 절반에서 재므로 최고를 골랐다는 이유로 부풀지 않습니다.",
+        "정점은 선택용 절반에서 찾고 정점과 마지막의 차이는 확인용 절반에서 측정하므로, 정점을 골랐다는 이유로 부풀지 않습니다.",
         "The peak is found on the select half and its lead over the last measured on confirm, so that choosing it does not "
         "flatter it.",
     )
-    return question("over-fitting", title, answer, (*blocks, runs, Text(note + told, "quiet")), say("과적합", "over-fitting"))
+    verdict = _verdict(study, several, peaks, fallen)
+    blocks += [runs, Text(note + told, "quiet")]
+    return question("over-fitting", title, answer, blocks, say("과적합", "over-fitting"), verdict)
+
+
+def _verdict(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int], fallen: Sequence[Versus | None]) -> Verdict:
+    """Falls of methods over seeds; of single runs if no method has several. The bar is the largest fall."""
+    say = study.say
+    firm = [(arm, one) for arm, one in zip(several, fallen, strict=True) if arm.seeds > 1]
+    if firm:
+        down = [f"{arm.name} ({say('에폭', 'epoch')} {_when(arm, peaks[arm])})" for arm, one in firm if one and sign(one) > 0]
+        falls_of = [(one.answer.interval, arm.name) for arm, one in firm if one is not None]
+        limit = detectable((one.answer.detectable for _, one in firm if one is not None), say)
+        end = tokens(max(arm.tokens for arm, _ in firm))
+    else:
+        found = study.recommendation.over_fitting
+        down = [f"{one.run} ({one.peak.rsplit('/', 1)[-1]})" for one in found if one.shown]
+        falls_of = [(one.comparison.difference, one.run) for one in found if one.comparison is not None]
+        limit = detectable((one.comparison.detectable for one in found if one.comparison is not None), say)
+        end = tokens(max(entry.recorded_tokens or 0 for entry in study.entries) or None)
+    held, about = max(falls_of, key=lambda one: one[0].value, default=(None, ""))
+    about = about and f"{about}, {say('정점 - 마지막', 'peak - last')}"
+    if down:
+        badge_of: Badge = "shown" if len(down) == len(firm or study.recommendation.over_fitting) else "part"
+        told = say(f"정점 이후 하락 확인: {', '.join(down)}.", f"A fall after the peak is shown in {', '.join(down)}.")
+        return Verdict(badge_of, told, held, about)
+    if held is None:
+        return Verdict("open", say(f"{end} 토큰까지 마지막이 정점입니다.", f"Still rising at {end} tokens."))
+    return Verdict(
+        "open", say(f"{end} 토큰까지 유의한 하락 미확인{limit}.", f"No fall shown up to {end} tokens{limit}."), held, about
+    )
 
 
 def _curve(study: Subject, arm: Arm) -> list[Estimate | None]:
@@ -76,7 +108,7 @@ def _rising(study: Subject, several: Sequence[Arm], curves: dict[Arm, list[Estim
     still, tied = len(highest), sum(peaks[arm] != len(arm.steps()) - 1 for arm in highest)
     ties = f" (in {tied} as high as an earlier one)" if tied and count > 1 else " (as high as an earlier one)" if tied else ""
     return study.say(
-        f"선택 쪽 절반에서 마지막 체크포인트가 가장 높은 것은 방법과 길이 {count}가지 중 "
+        f"선택용 절반에서 마지막 체크포인트가 가장 높은 것은 방법과 길이 {count}가지 중 "
         + (f"{still}가지입니다" if still else "하나도 없습니다")
         + (f" ({tied}가지는 앞선 것과 같은 높이)." if tied else "."),
         f"On the select half the last checkpoint is the highest in {still or 'none'} of {count} methods and lengths{ties}."
@@ -92,22 +124,18 @@ def _of_arms(study: Subject, several: Sequence[Arm], rising: str, peaks: dict[Ar
     if not firm:
         return f"{lead([], say)} {rising}"
     shown = [
-        f"{arm.name} ({say('최고 에폭', 'peak at epoch')} {_when(arm, peaks[arm])}, {points(one.answer.interval)})"
+        f"{arm.name} ({say('정점 에폭', 'peak at epoch')} {_when(arm, peaks[arm])}, {points(one.answer.interval)})"
         for arm, one in firm
         if one is not None and one.shown and one.answer.difference > 0
     ]
     if shown:
         return f"{rising} " + say(
-            f"떨어짐이 보이는 것: {', '.join(shown)}.", f"A fall from the peak is shown in {', '.join(shown)}."
+            f"정점 이후의 하락 확인: {', '.join(shown)}.", f"A fall from the peak is shown in {', '.join(shown)}."
         )
     could = [one.answer.detectable for _, one in firm if one is not None and one.answer.detectable]
-    limit = (
-        say(f" (약 {100 * max(could):.1f}점이면 보였을 것)", f" (about {100 * max(could):.1f} points could be shown)")
-        if could
-        else ""
-    )
+    limit = say(f" (검출 가능 차이 {100 * max(could):.1f}점)", f" (detectable: {100 * max(could):.1f} points)") if could else ""
     return f"{rising} " + say(
-        f"최고에서 떨어짐은 시드가 둘 이상인 {len(firm)}가지 중 어디에서도 보이지 않습니다{limit}.",
+        f"정점 이후의 하락은 시드가 둘 이상인 {len(firm)}가지 중 어디에서도 확인되지 않았습니다{limit}.",
         f"A fall from the peak is shown in none of the {len(firm)} with several seeds{limit}."
         if len(firm) > 1
         else f"A fall from the peak is not shown in the one with several seeds{limit}.",
@@ -122,13 +150,13 @@ def _of_runs(study: Subject) -> str:
     told = "1 test" if tests == 1 else f"{tests} tests"
     if fallen:
         return study.say(
-            f"학습 하나씩 보면(Holm, 검정 {tests}개) 과적합이 보이는 학습: {', '.join(fallen)}.",
+            f"실행별로는(Holm 보정, 검정 {tests}건) 과적합이 확인된 실행: {', '.join(fallen)}.",
             f"Run by run (Holm over {told}), over-fitting is shown in {', '.join(fallen)}.",
         )
     if not tests:
-        return study.say("어느 학습이나 마지막이 최고입니다.", "Every run is at its highest at its end.")
+        return study.say("모든 실행에서 마지막이 정점입니다.", "Every run is at its highest at its end.")
     return study.say(
-        f"학습 하나씩 보면(Holm, 검정 {tests}개) 과적합이 보이는 학습은 없습니다.",
+        f"실행별로는(Holm 보정, 검정 {tests}건) 과적합이 확인된 실행이 없습니다.",
         f"Run by run (Holm over {told}), over-fitting is shown in none.",
     )
 
@@ -148,10 +176,11 @@ def _curve_table(
         lines.append(row(arm.name, *cells, *([Cell("–", "quiet")] * (width - len(cells)))))
     numbers = (say(f"{n + 1}번째", f"checkpoint {n + 1}") for n in range(width))
     caption = say(
-        f"{METRICS[study.metric].label}, 선택 쪽 절반, 시드 평균, 에폭: 값; 굵은 것이 최고",
-        f"{METRICS[study.metric].label} on select, means over seeds, epoch: value; the peak in bold",
+        f"{METRICS[study.metric].label} (%), 시드 평균, 에폭: 값; 굵은 글씨가 정점",
+        f"{METRICS[study.metric].label} (%), means over seeds, epoch: value; the peak in bold",
     )
-    return Table((say("방법과 길이", "method, length"), *numbers), tuple(lines), frozenset(range(1, width + 1)), caption)
+    head = (say("방법과 길이", "method, length"), *numbers)
+    return Table(head, tuple(lines), frozenset(range(1, width + 1)), caption, "select")
 
 
 def _fall_table(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int], fallen: Sequence[Versus | None]) -> Table:
@@ -160,21 +189,21 @@ def _fall_table(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int], f
     for arm, one in zip(several, fallen, strict=True):
         end = len(arm.steps()) - 1
         if peaks[arm] == end:
-            told, change = Cell(say("마지막이 최고", "the last is the peak"), "quiet"), "–"
+            told, change = Cell(say("마지막이 정점", "the last is the peak"), "quiet"), Cell("–", "quiet")
         else:
-            told, change = verdict_cell(one, say), points(one.answer.interval) if one else "–"
+            told, change = verdict_cell(one, say), difference_cell(one.answer.interval) if one else Cell("–", "quiet")
             if one is not None and one.shown:
                 told = _fallen(say) if one.answer.difference > 0 else _risen(say)
         lines.append(row(arm.name, str(arm.seeds), _when(arm, peaks[arm]), _when(arm, end), change, told))
     head = (
-        say("방법과 길이", "method, length"), say("시드", "seeds"), say("최고 (에폭)", "peak (epoch)"), say("마지막", "last"),
-        say("최고 - 마지막 (확인 쪽, 점)", "peak - last (confirm, points)"), say("판정", "verdict"),
+        say("방법과 길이", "method, length"), say("시드", "seeds"), say("정점 (에폭)", "peak (epoch)"), say("마지막", "last"),
+        say("정점 - 마지막 (확인용 절반, 점)", "peak - last (confirm, points)"), say("판정", "verdict"),
     )  # fmt: skip
-    return Table(head, tuple(lines), frozenset({1, 4}))
+    return Table(head, tuple(lines), frozenset({1, 4}), shows="both")
 
 
 def _fallen(say: Say) -> Cell:
-    return Cell(say("과적합: 떨어짐이 보임", "over-fitting: the fall is shown"), "bad")
+    return Cell(say("과적합: 하락 확인", "over-fitting: the fall is shown"), "bad")
 
 
 def _risen(say: Say) -> Cell:
@@ -194,24 +223,24 @@ def _runs_table(study: Subject) -> Table | None:
     lines = []
     for one, (peak, end) in zip(found, study.choice.falls, strict=True):
         if one.comparison is None:
-            told = Cell(say("마지막이 최고", "the last is the peak"), "quiet")
+            told = Cell(say("마지막이 정점", "the last is the peak"), "quiet")
         elif one.shown:
             told = _fallen(say)
         elif finding(one.comparison) == "worse":
             told = _risen(say)
         else:
-            told = Cell(say("보이지 않음", "not shown") + _could(one.comparison.detectable, study), "quiet")
-        change = points(one.comparison.difference) if one.comparison else "–"
+            told = Cell(say("미확인", "not shown") + _could(one.comparison.detectable, study), "quiet")
+        change = difference_cell(one.comparison.difference) if one.comparison else Cell("–", "quiet")
         p = p_text(one.comparison.p_adjusted if one.comparison else None)
         lines.append(row(one.run, label(peak), label(end), change, p, told))
     head = (
-        say("학습", "run"), say("최고 (선택 쪽)", "peak (select)"), say("마지막", "last"),
-        say("최고 - 마지막 (확인 쪽, 점)", "peak - last (confirm, points)"), "p (Holm)", say("판정", "verdict"),
+        say("실행", "run"), say("정점 (선택용 절반)", "peak (select)"), say("마지막", "last"),
+        say("정점 - 마지막 (확인용 절반, 점)", "peak - last (confirm, points)"), "p (Holm)", say("판정", "verdict"),
     )  # fmt: skip
-    return Table(head, tuple(lines), frozenset({3, 4}), say("학습마다", "run by run"))
+    return Table(head, tuple(lines), frozenset({3, 4}), say("실행별", "run by run"), "both")
 
 
 def _could(detectable: float | None, study: Subject) -> str:
     if detectable is None:
         return ""
-    return study.say(f" (보일 수 있는 차이 {100 * detectable:.1f}점)", f" (this set could show {100 * detectable:.1f} points)")
+    return study.say(f" (검출 가능 차이 {100 * detectable:.1f}점)", f" (detectable: {100 * detectable:.1f} points)")

@@ -9,7 +9,7 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import tokens
 from coref_automl.report.page import Section, Table, Text, estimate_cells, row
 from coref_automl.report.subject import Subject, epoch_text, label
-from coref_automl.report.verdicts import checkpoint_cell
+from coref_automl.report.verdicts import checkpoint_cell, shows
 from coref_automl.statistics.intervals import composite
 
 
@@ -40,18 +40,18 @@ def draw(study: Subject) -> Section | None:
         for (run, peak), value, change, answer in zip(peaks.items(), values, moved, answers, strict=True)
     )
     head = (
-        say("학습", "run"), say("최고", "best"), say("에폭", "epoch"), say("토큰", "tokens"), METRICS[study.metric].label,
+        say("실행", "run"), say("최고", "best"), say("에폭", "epoch"), say("토큰", "tokens"), METRICS[study.metric].label,
         say("원래 모델과의 차이", "difference from base"), say("판정", "verdict"),
     )  # fmt: skip
     count = sum(answer is not None for answer in answers)
-    family = say(f" Holm, 학습 {count}개.", f", Holm over {count} {'run' if count == 1 else 'runs'}") if count else ""
+    family = say(f" Holm 보정, 실행 {count}개.", f", Holm over {count} {'run' if count == 1 else 'runs'}") if count else ""
     ko, en = (
-        "최고는 선택 쪽 절반에서 찾고 값과 차이는 확인 쪽 절반의 것입니다.",
+        "최고는 선택용 절반에서 찾고 값과 차이는 확인용 절반의 것입니다.",
         ("The best is found on the select half; values and differences are on confirm"),
     )
     if study.group.judging is None:
         ko, en = (
-            "학습마다 마지막 체크포인트이며, 고른 것이 없으므로 모든 문서에서 잰 값입니다.",
+            "실행마다 마지막 체크포인트이며, 고른 것이 없으므로 모든 문서에서 잰 값입니다.",
             ("The last checkpoint of each run on all documents: nothing was chosen"),
         )
     note = say(
@@ -59,8 +59,8 @@ def draw(study: Subject) -> Section | None:
         f"{en}{family}. Verdicts are about checkpoints, not about methods.",
     )
     note += _other_bases(study, peaks)
-    blocks = (Table(head, lines, frozenset({2, 3, 4, 5})), Text(note, "quiet"))
-    return Section("families", say("학습별 최고", "Best of each run"), blocks)
+    blocks = (Table(head, lines, frozenset({2, 3, 4, 5}), shows=shows(study.group.judging)), Text(note, "quiet"))
+    return Section("families", say("실행별 최고", "Best of each run"), blocks)
 
 
 def _other_bases(study: Subject, peaks: Mapping[str, Entry]) -> str:

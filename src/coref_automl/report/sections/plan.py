@@ -55,7 +55,7 @@ def draw(study: Subject) -> Section | None:
     blocks.append(Commands(say("그다음", "then"), lines))
     if missing or told:
         blocks.append(Text((missing + told).strip(), "quiet"))
-    return Section("plan", say("실험 계획", "Experiment plan"), tuple(blocks))
+    return Section("plan", say("실험 계획", "Experiment plan"), tuple(blocks), part="next")
 
 
 def _starts(study: Subject) -> list[tuple[Entry, list[str]]]:
@@ -71,7 +71,7 @@ def _starts(study: Subject) -> list[tuple[Entry, list[str]]]:
         (study.peak(plain), say("가장 좋은 MLM 체크포인트에서", "from the best mlm checkpoint"))
         if plain
         else (study.peak(trained), say("가장 좋은 체크포인트에서", "from the best checkpoint")),
-        (study.chosen, say("추천된(가장 이른) 체크포인트에서", "from the recommended, earliest checkpoint")),
+        (study.chosen, say("추천된 체크포인트에서", "from the recommended checkpoint")),
         (
             study.peak(at_longest),
             say(f"가장 긴 {longest} 토큰의 최고에서", f"from the best at the longest length, {longest} tokens"),

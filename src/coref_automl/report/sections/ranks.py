@@ -11,11 +11,10 @@ from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, spe
 from coref_automl.comparison.corrections import corrected_columns
 from coref_automl.evaluation.metrics import METRICS, Rule
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.report.language import points
 from coref_automl.report.method_pairs import alike_pairs
 from coref_automl.report.page import Block, Cell, Section, Table, Text, question, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import rule, short_cell, which_documents
+from coref_automl.report.verdicts import difference_cell, rule, short_cell, shows, sign
 
 DECLARED = "2026-11-16"
 """Since this day MRR is the secondary outcome; on evaluations of before it is a look at data already seen."""
@@ -29,7 +28,7 @@ def _first(task: str, rule: Rule) -> str | None:
 def draw(study: Subject) -> Section | None:
     """Entity and mixes against mlm in hit@1 and in MRR, each with a verdict of its own."""
     say, found = study.say, arms(study)
-    pairs = alike_pairs(found, lambda a, b: a.objective in ("entity", "combined") and b.objective == "mlm")
+    pairs = alike_pairs(found, lambda a, b: a.objective != "mlm" and b.objective == "mlm")
     pairs = [(a, b) for a, b in pairs if min(a.seeds, b.seeds) > 1 and equally_trained(a, b)]
     if not pairs or METRICS[study.metric].parts:
         return None
@@ -46,21 +45,20 @@ def draw(study: Subject) -> Section | None:
             if hit is None or rank is None or less is None:
                 continue
             name = f"{pair[0].name} - {pair[1].method}"
-            if _sign(hit) != _sign(rank):
+            if sign(hit) != sign(rank):
                 apart.append(f"{METRICS[metric].label}, {name}")
-            told = Cell(_beside(hit, rank, study), "" if _sign(hit) == _sign(rank) else "strong")
-            change = points(less.answer.interval)
+            told = Cell(_beside(hit, rank, study), "" if sign(hit) == sign(rank) else "strong")
+            change = difference_cell(less.answer.interval)
             lines.append(row(METRICS[metric].label, name, short_cell(hit, say), short_cell(rank, say), change, told))
     if not lines:
         return None
     head = (
         say("무엇에서", "on"), say("방법", "methods"), "hit@1", "MRR",
-        say("첫째 아래 순위의 몫", "of it, ranks below the first"), say("둘을 견주면", "the two"),
+        say("2위 이하 순위의 기여", "of it, ranks below the first"), say("둘의 비교", "the two"),
     )  # fmt: skip
-    which = which_documents(speak.half, say)
-    caption = say(f"같은 양의 mlm과의 차이 (점), {which}", f"difference from the same amount of mlm (points), {which}")
+    caption = say("같은 양의 mlm과의 차이 (점)", "difference from the same amount of mlm (points)")
     blocks: list[Block] = [
-        Table(head, tuple(lines), frozenset({2, 3, 4}), caption),
+        Table(head, tuple(lines), frozenset({2, 3, 4}), caption, shows(speak.half)),
         rule([one for column in ranks.values() for one in column], say),
         Text(_why(study), "quiet"),
     ]
@@ -71,17 +69,13 @@ def draw(study: Subject) -> Section | None:
     return question("ranks", title, answer, tuple(blocks), say("순위", "ranks"))
 
 
-def _sign(one: Versus) -> int:
-    return (one.answer.difference > 0) - (one.answer.difference < 0) if one.shown else 0
-
-
 def _beside(hit: Versus, rank: Versus, study: Subject) -> str:
-    say, signs = study.say, (_sign(hit), _sign(rank))
+    say, signs = study.say, (sign(hit), sign(rank))
     if signs[0] == signs[1]:
         return say("같음", "agree")
     if signs[0] == 0:
-        return say("순위에서만 보임", "shown in ranks only")
-    return say("적중에서만 보임", "shown in hits only") if signs[1] == 0 else say("서로 반대", "opposite")
+        return say("순위에서만 확인", "shown in ranks only")
+    return say("적중에서만 확인", "shown in hits only") if signs[1] == 0 else say("서로 반대", "opposite")
 
 
 def _answer(

@@ -40,18 +40,18 @@ def draw(study: Subject) -> Section | None:
     margin = f"{100 * study.margin:g}"
     rules = (
         say(
-            "시작: 첫 체크포인트가 원래 모델보다 낫다고 보이면(모든 체크포인트에 대한 Holm) A, 다르다고 보이지 않으면 B, "
-            "나쁘다고 보이면 C.",
-            "Initial: A if the first checkpoint is shown better than the base (Holm over all checkpoints), B if no difference is "
-            "shown, C if shown worse.",
+            "시작: 첫 체크포인트가 원래 모델보다 나은 것이 확인되면(모든 체크포인트에 대한 max-T 보정) A, 차이가 미확인이면 B, "
+            "나쁜 것이 확인되면 C.",
+            "Initial: A if the first checkpoint is shown better than the base (max-T over all checkpoints), B if no "
+            "difference is shown, C if shown worse.",
         ),
         say(
-            f"최고: 전체 최고의 {margin}점 이내임이 보이면 A, 최고와 다르다고 보이지 않으면 B, 나쁘다고 보이면 C.",
-            f"Best: A if its peak is surely within {margin} points of the best of all, B if not shown different, C if shown "
-            f"worse.",
+            f"최고: 전체 최고의 {margin}점 이내임이 확인되면 A, 최고와의 차이가 미확인이면 B, 나쁜 것이 확인되면 C.",
+            f"Best: A if its peak is within {margin} points of the best of all at 95% confidence, B if not shown different, C if "
+            f"shown worse.",
         ),
         say(
-            f"속도: 자기 최고의 {margin}점 이내(선택 쪽 값)에 처음 닿은 학습량이 전체의 1/3 이하면 A, 2/3 이하면 B, 그 밖은 C.",
+            f"속도: 자기 최고의 {margin}점 이내(선택용 절반)에 처음 닿은 학습량이 전체의 1/3 이하면 A, 2/3 이하면 B, 그 밖은 C.",
             f"Speed: the share of its training at which it first came within {margin} points of its own peak: up to 1/3 A, "
             f"2/3 B, else C.",
         ),
@@ -73,21 +73,21 @@ def draw(study: Subject) -> Section | None:
     )
     which = which_documents(study.group.judging, say)
     caption = say(
-        f"최고는 선택 쪽 절반에서 찾고 그 값도 거기의 것, 차이는 {which}, 효율은 모든 문서",
+        f"최고는 선택용 절반에서 찾고 그 값도 거기의 것, 차이는 {which}, 효율은 모든 문서",
         f"peaks and their values on the select half, differences on {which}, efficiency on all documents",
     )
-    table = Table((say("학습", "run"), *titles), lines, caption=caption)
+    table = Table((say("실행", "run"), *titles), lines, caption=caption, shows="both")
     return Section("rating", say("요약 평가", "Summary rating"), (table, Points(rules)))
 
 
 def _behind(study: Subject) -> dict[Entry, Comparison | None]:
-    """The peak of each run against the overall best on confirm, Holm over runs."""
+    """The peak of each run against the overall best on confirm, max-T over runs."""
     peaks = [peak for entries in study.runs().values() if (peak := study.peak(entries)) is not study.best]
     return dict(zip(peaks, study.judged(study.best, peaks), strict=True))
 
 
 def _starts(study: Subject) -> dict[Entry, Comparison | None]:
-    """Every checkpoint against its base, Holm over checkpoints."""
+    """Every checkpoint against its base, max-T over checkpoints."""
     trained = [entry for entries in study.runs().values() for entry in entries]
     return dict(zip(trained, study.over_own_base(trained), strict=True))
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coref_automl.comparison.arms import Versus
+from coref_automl.comparison.arms import OBJECTIVES, Versus
 from coref_automl.comparison.relation_methods import PAIRS, began_from, compare_methods, label_of
 from coref_automl.comparison.relation_runs import RelationRun, paired
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.records import Provenance
-from coref_automl.report.page import Block, Cell, Section, Table, Text, question, row
+from coref_automl.report.page import Block, Cell, Check, Section, Table, Text, question, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import family, lead, paired_head, phrase, versus_rows
-
-_KINDS = ("entity", "combined", "mlm")
+from coref_automl.report.verdicts import check, family, lead, paired_head, phrase, versus_rows
 
 
 def draw(study: Subject) -> Section | None:
@@ -40,20 +38,23 @@ def draw(study: Subject) -> Section | None:
         blocks.append(_differences(checkpoints, caption, study))
     judged = [*methods, *checkpoints]
     if judged:
-        told = "; ".join(f"{one.a} - {one.b} {phrase(one, say)}" for one in (methods or checkpoints)[:3])
+        numbers = "; ".join(f"{one.a} - {one.b} {phrase(one, say)}" for one in (methods or checkpoints)[:3])
         first = lead([one.verdict for one in by_method if one.asked == by_method[0].asked] or checkpoints[:asked], say)
         if not methods and any(one.seeds > 1 for one in checkpoints[:asked]):
             first += say(" 방법이 아니라 이 체크포인트들에 대한 답입니다.", " That is said of these checkpoints, not of methods.")
-        answer = f"{first} micro-F1 ({say('점', 'points')}), {told}."
+        answer = f"{first} micro-F1 ({say('점', 'points')}), {numbers}."
         blocks.append(Text(_rule(study, methods=bool(methods), checkpoints=bool(checkpoints)) + family(judged, say), "quiet"))
         blocks += _not_counted(study, runs)
     else:
         answer = _no_verdict(study, runs)
     blocks.append(
-        Text(say("분할이 다른 숫자끼리는 견줄 수 없습니다.", "Numbers on different splits cannot be compared."), "quiet")
+        Text(say("분할이 다른 숫자끼리는 비교할 수 없습니다.", "Numbers on different splits cannot be compared."), "quiet")
     )
     title = say("관계 추출로 이어지는가?", "Does it carry over to relation extraction?")
-    return question("relation", title, answer, tuple(blocks), say("관계 추출", "relation extraction"))
+    short = say("관계 추출", "relation extraction")
+    first_kind = [one.verdict for one in by_method if one.asked == by_method[0].asked] or checkpoints[:asked]
+    told = check(short, "relation", first_kind) if judged else Check(short, "relation", "open")
+    return question("relation", title, answer, blocks, short, checks=[told])
 
 
 def _no_verdict(study: Subject, runs: Sequence[RelationRun]) -> str:
@@ -62,10 +63,10 @@ def _no_verdict(study: Subject, runs: Sequence[RelationRun]) -> str:
     if len(runs) == 1:
         value = _with_interval(runs[0].result, "micro_f1")
         return say(
-            f"학습이 하나뿐이라 견줄 것이 없습니다. micro-F1 {value}.", f"One run only: nothing to compare. micro-F1 {value}."
+            f"실행이 하나뿐이라 비교할 것이 없습니다. micro-F1 {value}.", f"One run only: nothing to compare. micro-F1 {value}."
         )
     if not any(run.rows is not None for run in runs):
-        return say("짝지어 견줄 예측이 없어 판정하지 않습니다.", "Without predictions to pair there is no verdict.")
+        return say("짝지어 비교할 예측이 없어 판정하지 않습니다.", "Without predictions to pair there is no verdict.")
     return say(
         "시작의 길이와 시드, 자료와 설정이 맞는 짝이 없어 판정하지 않습니다.",
         "No two runs can be paired (starts of one length and seed, the same rows and settings), so no verdict.",
@@ -84,7 +85,7 @@ def _rule(study: Subject, *, methods: bool, checkpoints: bool) -> str:
     if methods:
         told.append(
             say(
-                "방법의 판정에서 시드는 사전학습의 시드입니다. 시작마다 관계 추출 시드들의 평균 하나로 세고, 원래 모델과 견줄 "
+                "방법의 판정에서 시드는 사전학습의 시드입니다. 시작마다 관계 추출 시드의 평균 하나로 세고, 원래 모델과 비교할 "
                 "때는 k번째 시작을 원래 모델의 k번째 관계 추출 시드와 짝짓습니다.",
                 "In a verdict about methods seeds are those of pretraining: each start counts once, with the mean over its "
                 "relation seeds; against the base, the k-th start is set beside the base's k-th relation seed.",
@@ -94,7 +95,7 @@ def _rule(study: Subject, *, methods: bool, checkpoints: bool) -> str:
         told.append(
             say(
                 "체크포인트 사이에서 시드는 관계 추출 학습의 시드입니다. 한 줄의 시작은 체크포인트 하나이므로 판정은 그 "
-                "체크포인트에 대한 것이고, 사전학습의 운은 여기서 가려지지 않습니다.",
+                "체크포인트에 대한 것이고, 사전학습의 우연은 여기서 걸러지지 않습니다.",
                 "Between checkpoints seeds are those of the relation training, over those that both have. Each start is one "
                 "checkpoint: a verdict is about that checkpoint, and luck in pretraining is not averaged out.",
             )
@@ -137,7 +138,7 @@ def _results(study: Subject, runs: Sequence[RelationRun]) -> Table:
             )
         )
     head = (
-        say("학습", "run"), say("시작 모델", "from"), say("시드", "seeds"), "micro-F1", "AUPRC", say("정확도", "accuracy"),
+        say("실행", "run"), say("시작 모델", "from"), say("시드", "seeds"), "micro-F1", "AUPRC", say("정확도", "accuracy"),
         say("시드 표준편차", "spread over seeds"), say("분할", "split"),
     )  # fmt: skip
     return Table(head, tuple(lines), frozenset({2, 3, 4, 5, 6}))
@@ -178,5 +179,5 @@ def _start(study: Subject, run: RelationRun) -> tuple[str, Provenance | None]:
     entry: Entry | None = next((entry for entry in study.entries if began_from(run, entry)), None)
     made = entry.evaluation.provenance if entry is not None and entry.trained else None
     if entry is not None:
-        return (made.objective, made) if made and made.objective in _KINDS else ("", None)
-    return next((kind for kind in _KINDS if kind in f"{run.name} {label_of(run)}"), ""), None
+        return (made.objective, made) if made else ("", None)
+    return next((kind for kind in reversed(OBJECTIVES) if kind in f"{run.name} {label_of(run)}"), ""), None

@@ -17,7 +17,7 @@ def draw(study: Subject) -> Section | None:
     if table is None:
         return None
     note = say(
-        "각 학습의 마지막 체크포인트, 시드에 걸친 평균(%), 모든 문항. 괄호는 문서를 다시 뽑은 95% 구간이고, 차이의 판정은 아래 "
+        "각 실행의 마지막 체크포인트, 시드 평균(%), 모든 문항. 구간은 문서 단위 부트스트랩 95% 신뢰구간이고, 차이의 판정은 아래 "
         "질문마다 짝지어 냅니다.",
         "Last checkpoint of each run, mean over seeds (%), all items. Brackets are 95% intervals over documents; differences are "
         "judged in pairs under each question below.",
@@ -46,7 +46,9 @@ def _table(study: Subject) -> Table | None:
             first = (Cell(arm.name), seeds, tokens(arm.tokens))
         lines.append(row(*first, *(column[number] for column in columns)))
     head = (say("방법과 길이", "method, length"), say("시드", "seeds"), say("토큰", "tokens"))
-    return Table((*head, *(METRICS[name].label for name in metrics)), tuple(lines), frozenset(range(1, 3 + len(metrics))))
+    return Table(
+        (*head, *(METRICS[name].label for name in metrics)), tuple(lines), frozenset(range(1, 3 + len(metrics))), shows="all"
+    )
 
 
 def _short(base: Entry) -> str:

@@ -15,9 +15,9 @@ from coref_automl.comparison.speaking import Speaking
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import Say, points
 from coref_automl.report.method_pairs import at_length
-from coref_automl.report.page import Block, Section, Table, Text, question, row
+from coref_automl.report.page import Block, Check, Section, Table, Text, question, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import lead, phrase, rule, short_cell, which_documents
+from coref_automl.report.verdicts import check, lead, phrase, rule, short_cell, shows
 
 _FEWEST = 50
 """Sources with fewer items have no row of their own."""
@@ -55,21 +55,20 @@ def draw(study: Subject) -> Section | None:
     speak = speaking_of([*pairs, *asked])
     measures = _measures(study, speak)
     blocks: list[Block] = []
-    told = ""
+    told, checks = "", []
     found_on = {("mlm", n): versus(study, pairs, one.metric, among=one.among, speak=speak) for n, one in enumerate(measures)}
     found_on |= {("base", n): versus(study, asked, one.metric, among=one.among, speak=speak) for n, one in enumerate(measures)}
     columns = corrected_columns(found_on)
     if pairs:
         table = [columns["mlm", number] for number in range(len(measures))]
-        head = (say("무엇에서", "on"), *(f"{a.name} - {b.method}" for a, b in pairs))
+        head = (say("방법", "methods"), *(measure.counted(say) for measure in measures))
         lines = tuple(
-            row(measure.counted(say), *(short_cell(one, say) for one in column))
-            for measure, column in zip(measures, table, strict=True)
+            row(f"{a.name} - {b.method}", *(short_cell(column[number], say) for column in table))
+            for number, (a, b) in enumerate(pairs)
         )
-        which = which_documents(speak.half, say)
-        caption = say(f"같은 양의 mlm과의 차이 (점), {which}", f"difference from the same amount of mlm (points), {which}")
-        blocks.append(Table(head, lines, frozenset(range(1, len(head))), caption))
-        told = _answer(study, measures, pairs, table)
+        caption = say("같은 양의 mlm과의 차이 (점)", "difference from the same amount of mlm (points)")
+        blocks.append(Table(head, lines, frozenset(range(1, len(head))), caption, shows(speak.half)))
+        told, checks = _answer(study, measures, pairs, table), _checks(measures, pairs, table)
     if asked:
         blocks.append(_against_base(study, asked, measures, [columns["base", number] for number in range(len(measures))], speak))
     if not blocks:
@@ -77,9 +76,11 @@ def draw(study: Subject) -> Section | None:
     blocks.append(rule([one for column in columns.values() for one in column], say))
     if "gold_word" not in {measure.metric for measure in measures}:
         blocks.append(Text(say("gold는 평가되지 않았습니다.", "Gold was not run here."), "quiet"))
-    title = say("다른 출처, 먼 문항, LAMBADA, gold로 이어지는가?", "Does it carry over to other sources, to LAMBADA and to gold?")
-    told = told or say("같은 양의 mlm과 짝지을 학습이 없습니다.", "No run to pair with as much mlm.")
-    return question("transfer", title, told, tuple(blocks), say("다른 과제로", "carrying over"))
+    title = say(
+        "다른 데이터 소스, 먼 문항, LAMBADA, gold로 이어지는가?", "Does it carry over to other sources, to LAMBADA and to gold?"
+    )
+    told = told or say("같은 양의 mlm과 짝지을 실행이 없습니다.", "No run to pair with as much mlm.")
+    return question("transfer", title, told, blocks, say("다른 과제로", "carrying over"), checks=checks)
 
 
 def _measures(study: Subject, speak: Speaking) -> list[Measure]:
@@ -116,13 +117,26 @@ def _spoken(study: Subject, metric: str, speak: Speaking) -> NDArray[np.bool_]:
 
 
 def _pairs(found: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
-    """Entity and mixes against mlm at equal tokens, base and length; several seeds first."""
-    pairs = [
-        (a, b) for a in found for b in found if b.objective == "mlm" and a.objective in ("entity", "combined") and a.alike(b)
-    ]
+    """Every other objective against mlm at equal tokens, base and length; several seeds first."""
+    pairs = [(a, b) for a in found for b in found if b.objective == "mlm" and a.objective != "mlm" and a.alike(b)]
     pairs = [pair for pair in pairs if equally_trained(*pair)]
-    order = {"entity": 0, "combined": 1}
-    return sorted(pairs, key=lambda pair: (min(pair[0].seeds, pair[1].seeds) < 2, order[pair[0].objective]))
+    first = {"entity": 0, "combined": 1}
+    return sorted(pairs, key=lambda pair: (min(pair[0].seeds, pair[1].seeds) < 2, first.get(pair[0].objective, 2)))
+
+
+def _checks(measures: Sequence[Measure], pairs: Sequence[tuple[Arm, Arm]], table: Sequence[list[Versus | None]]) -> list[Check]:
+    """LAMBADA and gold, which the entity objective does not train: the pairs of the first method and base, by length."""
+    first = pairs[0][0]
+    own = sorted(
+        (n for n, (a, _) in enumerate(pairs) if (a.objective, a.base) == (first.objective, first.base)),
+        key=lambda n: pairs[n][0].length,
+    )
+    out = []
+    for measure, column in zip(measures, table, strict=True):
+        found = [one for n in own if (one := column[n]) is not None]
+        if measure.among is None and METRICS[measure.metric].task in ("lambada", "gold") and found:
+            out.append(check(METRICS[measure.metric].label, "transfer", found))
+    return out
 
 
 def _answer(
@@ -149,7 +163,7 @@ def _answer(
         for n, one in enumerate(column)
         if measure.among is None and n not in chosen and one and one.seeds > 1 and one.shown and one.answer.difference < 0
     ]
-    return answer + (say(" 더 나쁨이 보이는 것: ", " Shown worse: ") + "; ".join(lost) + "." if lost else "")
+    return answer + (say(" 하락 확인: ", " Shown worse: ") + "; ".join(lost) + "." if lost else "")
 
 
 def _against_base(
@@ -165,6 +179,5 @@ def _against_base(
         row(arm.name, *(short_cell(column[number], say) for column in columns)) for number, (arm, _) in enumerate(asked)
     )
     head = (say("방법과 길이", "method, length"), *(measure.counted(say) for measure in measures))
-    which = which_documents(speak.half, say)
-    caption = say(f"시작한 모델과의 차이 (점), {which}", f"difference from the model it began from (points), {which}")
-    return Table(head, lines, frozenset(range(1, len(head))), caption)
+    caption = say("시작한 모델과의 차이 (점)", "difference from the model it began from (points)")
+    return Table(head, lines, frozenset(range(1, len(head))), caption, shows(speak.half))

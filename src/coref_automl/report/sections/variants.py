@@ -6,11 +6,10 @@ from itertools import combinations
 
 from coref_automl.comparison.arms import arms
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.language import points
 from coref_automl.report.method_pairs import judged_pairs
 from coref_automl.report.page import Block, Section, Table, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import counted, rule, verdict_cell
+from coref_automl.report.verdicts import counted, difference_cell, rule, shown_on, verdict_cell
 
 
 def draw(study: Subject) -> Section | None:
@@ -24,11 +23,12 @@ def draw(study: Subject) -> Section | None:
         Table(
             (say("방법", "methods"), say("시드", "seeds"), say("차이", "difference"), say("판정", "verdict")),
             tuple(
-                row(f"{one.a} - {one.b}", str(one.seeds), points(one.answer.interval), verdict_cell(one, say))
+                row(f"{one.a} - {one.b}", str(one.seeds), difference_cell(one.answer.interval), verdict_cell(one, say))
                 for _, one in judged
             ),
             frozenset({1, 2}),
             f"{METRICS[study.metric].label}, {counted([one for _, one in judged], say)}",
+            shown_on([one for _, one in judged]),
         ),
         rule([one for _, one in judged], say),
     ]

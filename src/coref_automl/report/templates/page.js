@@ -18,11 +18,14 @@
     };
   }
 
-  function draw() {
+  const drawn = new Set();
+
+  function draw(places) {
     if (!window.vegaEmbed) return Promise.resolve();
     const config = look();
-    return Promise.all(data.charts.map(function (spec, number) {
-      const place = document.getElementById("chart-" + number);
+    return Promise.all(Array.from(places).filter(function (place) { return place.offsetWidth > 0; }).map(function (place) {
+      drawn.add(place);
+      const spec = data.charts[Number(place.id.slice("chart-".length))];
       return window.vegaEmbed(place, spec, { ast: true, renderer: "svg", actions: false, config: config, tooltip: { theme: "custom" } });
     }));
   }
@@ -37,10 +40,41 @@
   document.getElementById("theme").addEventListener("click", function () {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
-    draw();
+    draw(drawn);
   });
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  draw().then(function () { root.dataset.drawn = "yes"; });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", function () { draw(drawn); });
+
+  // a folded section has no width to draw in: its charts are drawn when it is opened
+  document.querySelectorAll("section.fold > details").forEach(function (fold) {
+    fold.addEventListener("toggle", function () {
+      draw(Array.from(fold.querySelectorAll(".chart")).filter(function (place) { return fold.open && !drawn.has(place); }));
+    });
+  });
+  function unfold() {
+    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const fold = target && target.querySelector(":scope > details");
+    if (fold) { fold.open = true; target.scrollIntoView(); }
+  }
+  window.addEventListener("hashchange", unfold);
+  window.addEventListener("beforeprint", function () { document.querySelectorAll("details").forEach(function (fold) { fold.open = true; }); });
+
+  const ranges = document.getElementById("ranges");
+  if (ranges) ranges.addEventListener("click", function () {
+    ranges.setAttribute("aria-pressed", String(root.classList.toggle("with-ranges")));
+  });
+
+  document.querySelectorAll("button.copy").forEach(function (button) {
+    const before = button.textContent;
+    button.addEventListener("click", function () {
+      const place = document.getElementById(button.dataset.copy);
+      const done = function () { button.textContent = ui.copied; setTimeout(function () { button.textContent = before; }, 1500); };
+      const select = function () { window.getSelection().selectAllChildren(place); if (document.execCommand("copy")) done(); };
+      if (navigator.clipboard) navigator.clipboard.writeText(place.textContent).then(done, select); else select();
+    });
+  });
+
+  unfold();
+  draw(document.querySelectorAll(".chart")).then(function () { root.dataset.drawn = "yes"; });
 
   const held = data.explorer;
   if (!held || !held.items.length) return;

@@ -1,0 +1,78 @@
+"""What the data cannot tell. In: a Subject. Out: its limits, one sentence each."""
+
+from __future__ import annotations
+
+from coref_automl.comparison.arms import arms
+from coref_automl.report.subject import Subject
+
+
+def one_seed(study: Subject) -> list[str]:
+    """Methods and lengths with a single seed."""
+    return [arm.name for arm in arms(study) if arm.seeds < 2]
+
+
+def cannot_tell(study: Subject) -> tuple[str, ...]:
+    """Limits of the data: the form of Real items, then whatever is missing here."""
+    say = study.say
+    out = [
+        say(
+            "Real 문항은 entity 목표가 학습하는 형식과 같습니다. 이 점수만으로 일반적인 언어 능력이 향상되었다고 볼 수 "
+            "없습니다. "
+            "외부 확인은 사람이 표시한 gold, 관계 추출, 상호참조 해결입니다.",
+            "Real items have the very form that the entity objective trains. Their score alone does not show a better "
+            "language model; "
+            "gold, relation extraction and coreference resolution are the outside checks.",
+        )
+    ]
+    if not any("gold_word" in entry.evaluation.estimates for entry in study.entries):
+        out.append(say("gold는 평가되지 않았습니다.", "Gold was not run here."))
+    if not study.relation:
+        out.append(
+            say(
+                "관계 추출 결과가 주어지지 않았습니다: coref-automl re train 뒤에 그 폴더를 함께 주세요.",
+                "No relation-extraction result was given: run coref-automl re train and pass its folder too.",
+            )
+        )
+    if not study.coreference:
+        out.append(
+            say(
+                "상호참조 해결 결과가 주어지지 않았습니다: coref-automl coref train --folds 5 뒤에 그 폴더를 함께 주세요.",
+                "No coreference result was given: run coref-automl coref train --folds 5 and pass its folder too.",
+            )
+        )
+    judged = study.against_base()
+    could = [answer.detectable for answer in judged.values() if answer.detectable]
+    if could:
+        comparisons = "1 comparison" if len(judged) == 1 else f"{len(judged)} comparisons"
+        least = 100 * sorted(could)[len(could) // 2]
+        other = say("원래 모델", "the base") if study.base else say("기준", "the reference")
+        out.append(
+            say(
+                f"체크포인트 하나와 {other}의 실제 차이가 {least:.1f}점이면 이 세트로 80% 확률로 검출됩니다 (검정력 80%, 비교 "
+                f"{len(judged)}개, max-T 보정의 가장 엄격한 단계). 그보다 작은 차이는 더 자주 놓칩니다.",
+                f"A true difference of about {least:.1f} points between a checkpoint and {other} is detected with 80% power "
+                f"(hardest step of max-T over {comparisons}); smaller ones are missed more often.",
+            )
+        )
+    if alone := one_seed(study):
+        out.append(
+            say(
+                f"시드가 하나뿐인 방법({', '.join(alone)})은 방법의 차이와 시드에 따른 우연을 구별할 수 없습니다.",
+                f"With one seed ({', '.join(alone)}) a better method cannot be told from a lucky seed.",
+            )
+        )
+    elif not arms(study):
+        out.append(
+            say(
+                "학습 방법마다 시드가 하나라면, 방법의 차이와 시드에 따른 우연을 구별할 수 없습니다.",
+                "With one seed per method, a better method cannot be told from a lucky seed.",
+            )
+        )
+    if far := max((entry.evaluation.out_of_reach for entry in study.entries), default=0):
+        out.append(
+            say(
+                f"문항 {far:,}개까지는 앞선 언급이 창 밖에 있습니다. 그래도 세었습니다.",
+                f"For up to {far:,} items the other mention lies outside the window; they still count.",
+            )
+        )
+    return tuple(out)

@@ -1,0 +1,156 @@
+"""The evidence on one screen. In: a Subject. Out: the main difference on every task, and gains over training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from coref_automl.comparison.arms import Arm, Versus, arms, base_of, equally_trained, last, speaking_of, versus
+from coref_automl.comparison.corrections import corrected_columns
+from coref_automl.comparison.differences import compare_with_bases, finding
+from coref_automl.comparison.scores import Entry
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.report import charts
+from coref_automl.report.method_pairs import alike_pairs
+from coref_automl.report.page import Block, Charts, Section, Text, in_percent
+from coref_automl.report.sections.curves import token_axis
+from coref_automl.report.subject import Subject
+from coref_automl.report.verdicts import sign, which_documents
+
+_TASKS = (
+    ("real1_strict", "real_word"),
+    ("real_far1_strict", "real_far_word"),
+    ("lambada_top1_strict", "lambada_word"),
+    ("gold_word", "gold_word"),
+)
+"""The metric of each task, and the one that holds across tokenizers."""
+_MOST = 4
+"""Lines of a chart; more would cover each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Chart:
+    title: str
+    note: str
+    spec: dict[str, Any]
+
+
+def draw(study: Subject) -> Section | None:
+    """A forest plot and a learning curve, as far as the data allow."""
+    found = [chart for chart in (_forest(study), _curve(study)) if chart is not None]
+    if not found:
+        return None
+    blocks: list[Block] = [Charts(tuple((one.title, one.spec) for one in found))]
+    blocks.append(Text(" ".join(one.note for one in found), "quiet"))
+    return Section("evidence", study.say("근거", "The evidence"), tuple(blocks), part="evidence")
+
+
+def _forest(study: Subject) -> _Chart | None:
+    """Entity or mixes against as much mlm over seeds; the ends of single runs against their base if there are no such pairs."""
+    pairs = _method_pairs(study)
+    return _of_methods(study, pairs) if pairs else _of_runs(study)
+
+
+def _metrics(study: Subject) -> list[str]:
+    several = study.group.tokenizers > 1
+    names = [word if several else strict for strict, word in _TASKS]
+    return study.metrics(list(dict.fromkeys([study.metric, *names]))) if not METRICS[study.metric].parts else []
+
+
+def _method_pairs(study: Subject) -> list[tuple[Arm, Arm]]:
+    """Pairs over several seeds from the study's own base: entity against mlm, else a mix against mlm."""
+    found = alike_pairs(arms(study), lambda a, b: a.objective != "mlm" and b.objective == "mlm")
+    firm = [(a, b) for a, b in found if min(a.seeds, b.seeds) > 1 and equally_trained(a, b)]
+    entity = [pair for pair in firm if pair[0].objective == "entity"] or firm
+    return [pair for pair in entity if pair[0].base == entity[0][0].base][:_MOST]
+
+
+def _of_methods(study: Subject, pairs: Sequence[tuple[Arm, Arm]]) -> _Chart | None:
+    say, speak = study.say, speaking_of(pairs)
+    columns = corrected_columns({metric: versus(study, pairs, metric, speak=speak) for metric in _metrics(study)})
+    rows = [
+        {
+            "task": METRICS[metric].label,
+            "name": f"{a.length:,}" if a.method == pairs[0][0].method else a.name,
+            **in_percent(one.answer.interval),
+            "finding": {1: "better", -1: "worse", 0: "not shown"}[sign(one)],
+        }
+        for metric, column in columns.items()
+        for (a, b), one in zip(pairs, column, strict=True)
+        if one is not None
+    ]
+    a, b = pairs[0]
+    note = say(
+        f"차이: 마지막 체크포인트의 {a.method} - {b.method}, 토큰 길이별, 실행과 문서를 교차한 95% 신뢰구간, "
+        f"{which_documents(speak.half, say)}. 초록과 빨강은 다중비교 보정 후 유의한 차이, 회색은 미확인입니다.",
+        f"Differences: {a.method} - {b.method} at the last checkpoints, by length in tokens, 95% intervals of runs crossed with "
+        f"documents, {which_documents(speak.half, say)}. Green and red are shown after correction, grey is undecided.",
+    )
+    title = f"{a.method} - {b.method}, {say('모든 과제 (점)', 'every task (points)')}"
+    return _Chart(title, note, charts.forest(rows, say)) if rows else None
+
+
+def _of_runs(study: Subject) -> _Chart | None:
+    """The last checkpoint of each run against its base; the recommended one's run first."""
+    say = study.say
+    ends = [last(entries) for entries in study.runs().values()]
+    ends = sorted(ends, key=lambda entry: entry.run != study.chosen.run)[:_MOST]
+    bases = [study.own_base(entry) for entry in ends]
+    rows = []
+    for metric in _metrics(study):
+        for entry, answer in zip(ends, compare_with_bases(study.group, metric, ends, bases, seed=study.seed), strict=True):
+            if answer is not None:
+                found = finding(answer)
+                told = {"name": entry.run, "finding": found if found in ("better", "worse") else "not shown"}
+                rows.append({"task": METRICS[metric].label, **in_percent(answer.difference), **told})
+    which = which_documents(study.group.judging, say)
+    note = say(
+        f"차이: 각 실행의 마지막 체크포인트 - 원래 모델, 문서 단위 95% 신뢰구간, {which}. 초록과 빨강은 max-T 보정 후 유의한 "
+        "차이, 회색은 미확인입니다.",
+        f"Differences: last checkpoint of each run - base, 95% intervals over documents, {which}. Green and red are shown "
+        "after max-T correction, grey is undecided.",
+    )
+    title = say("원래 모델과의 차이, 모든 과제 (점)", "Difference from the base, every task (points)")
+    return _Chart(title, note, charts.forest(rows, say)) if rows else None
+
+
+def _curve(study: Subject) -> _Chart | None:
+    """Gains over the base checkpoint by checkpoint: methods at the recommended length, or single runs."""
+    say = study.say
+    if METRICS[study.metric].parts:
+        return None
+    curved = [(arm.with_curve(), base) for arm in arms(study) if (base := base_of(study, arm)) is not None]
+    curved = [(arm, base) for arm, base in curved if len(arm.steps()) > 1]
+    firm = [(arm, base) for arm, base in curved if arm.seeds > 1] or curved
+    here = [(arm, base) for arm, base in firm if arm.length == study.chosen.evaluation.seq_len] or firm
+    shown = [(arm, base) for arm, base in here if arm.base == here[0][0].base][:_MOST]
+    steps = [(arm, base, step) for arm, base in shown for step in arm.steps()]
+    if not steps:
+        return None
+    speak = speaking_of([(arm, base) for arm, base in shown])
+    asked = [(_at(arm, step), base) for arm, base, step in steps]
+    found, lengths = versus(study, asked, study.metric, speak=speak), {arm.length for arm, _ in shown}
+    rows = [
+        _point(arm.method if len(lengths) == 1 else arm.name, step, one)
+        for (arm, _, step), one in zip(steps, found, strict=True)
+        if one is not None
+    ]
+    label, which = METRICS[study.metric].label, which_documents(speak.half, say)
+    seeds = say(" 시드 평균입니다.", " Means over seeds.") if any(arm.seeds > 1 for arm, _ in shown) else ""
+    note = say(
+        f"상승: 원래 모델(0)보다 오른 정도, 같은 문항에서 짝지은 95% 신뢰구간, {which}.{seeds}",
+        f"Gains: over the base (0), 95% intervals paired on the same items, {which}.{seeds}",
+    )
+    at = f", {shown[0][0].length:,}{say(' 토큰', ' tokens')}" if len(lengths) == 1 else ""
+    title = say(f"학습에 따른 {label} 상승 (점{at})", f"{label} gained over training (points{at})")
+    return _Chart(title, note, charts.gains(rows, say, axis=token_axis(study)))
+
+
+def _at(arm: Arm, step: dict[int, Entry]) -> Arm:
+    """The arm as if it had ended at this step."""
+    return replace(arm, runs={seed: [entry] for seed, entry in step.items()})
+
+
+def _point(name: str, step: dict[int, Entry], one: Versus) -> dict[str, Any]:
+    return {"run": name, "x": next(iter(step.values())).tokens, **in_percent(one.answer.interval)}

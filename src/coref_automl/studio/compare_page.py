@@ -1,0 +1,112 @@
+"""The Compare page. In: an address that names A and B, checkpoints or methods. Out: the verdict, then the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from coref_automl.comparison.arms import Arm, arms, last
+from coref_automl.comparison.recommendation import MARGIN
+from coref_automl.comparison.study import Study, study_of
+from coref_automl.errors import ComparisonError
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.studio.pages import COLORS, Address, Pages
+from coref_automl.studio.pair import Shown, Side, compare
+from coref_automl.studio.shelf import Board, Members, Pending, Shelf, not_here
+
+METHOD = "method:"
+
+
+class ComparePage:
+    def __init__(self, shelf: Shelf, pages: Pages) -> None:
+        self._shelf, self._pages = shelf, pages
+
+    def page(self, address: Address) -> str:
+        say = address.say
+        members = self._members(address)
+        board = self._shelf.board(members)
+        study = self._study(members, board, address.get("metric"))
+        methods = {METHOD + arm.name: arm for arm in arms(study)} if study else {}
+        sides = tuple(self._side(address, name, board, methods) for name in ("a", "b"))
+        if any(side is None for side in sides):
+            raise Pending  # a method that is not known yet
+        a, b = (side for side in sides if side is not None)
+        if a.color == b.color:
+            b = replace(b, color=COLORS[(COLORS.index(a.color) + 1) % len(COLORS)])
+        shown = self._comparison(address, members, board, study, a, b)
+        return self._pages.page(
+            "compare.html.j2",
+            address,
+            title=say("비교", "Compare"),
+            sections=shown.sections,
+            members=members,
+            sets=self._shelf.sets(),
+            board=board,
+            methods=methods,
+            waiting=study is None,
+            a=a,
+            b=b,
+            metric=shown.metric,
+            metrics=[(name, METRICS[name].label) for name in shown.metrics],
+            shown=shown,
+            asked=METRICS.get(shown.metric),
+        )
+
+    def _members(self, address: Address) -> Members:
+        """The set that the address names, or that of A; a B of another set is refused with the reason."""
+        sets = self._shelf.sets()
+        of = {key: mark for mark, members in sets.items() for key in members.stored}
+        found = [of[key] for name in ("a", "b") if (key := address.get(name)) in of]
+        if len(set(found)) > 1:
+            one, other = (sets[mark] for mark in found)
+            raise ComparisonError(address.say(*_different_sets(one, other)))
+        mark = address.get("set") or (found[0] if found else "")
+        if found and found[0] != mark:
+            mark = found[0]
+        return self._shelf.members(mark)
+
+    def _study(self, members: Members, board: Board, metric: str) -> Study | None:
+        """Methods need a study, which takes seconds with many checkpoints: None until it is there, or if it cannot be."""
+        chosen = metric if metric in board.metrics else None
+        try:
+            return self._shelf.made(
+                ("study", members.mark, members.state, chosen),
+                lambda: study_of(board.group, metric=chosen, margin=MARGIN, seed=0),
+            )
+        except (Pending, ComparisonError):
+            return None
+
+    def _side(self, address: Address, name: str, board: Board, methods: Mapping[str, Arm]) -> Side | None:
+        key = address.get(name)
+        colors = board.colors
+        if key.startswith(METHOD):
+            if key not in methods:
+                if methods:
+                    raise not_here(key)
+                return None
+            arm = methods[key]
+            ends = tuple(last(entries) for entries in arm.runs.values())
+            return Side(key, arm.name, ends, colors[ends[0].run], arm)
+        if not key:
+            key = board.usual[name == "b"]
+        if key not in board.entries:
+            raise not_here(key)
+        entry = board.entries[key]
+        return Side(key, entry.name, (entry,), colors[entry.run])
+
+    def _comparison(self, address: Address, members: Members, board: Board, study: Study | None, a: Side, b: Side) -> Shown:
+        """Computed once a pair, metric and language."""
+        wanted, say = address.get("metric"), address.say
+        key = ("compare", members.mark, members.state, a.key, b.key, wanted, say.lang)
+        return self._shelf.made(key, lambda: compare(board, study, a, b, wanted, say))
+
+
+def _different_sets(one: Members, other: Members) -> tuple[str, str]:
+    names = [next(iter(members.stored.values())).evaluation.evalset for members in (one, other)]
+    marks = [f"{members.items[:8]}, {members.scorer}" for members in (one, other)]
+    return (
+        f"A와 B는 서로 다른 문항으로 평가되어 비교할 수 없습니다. A: {names[0]} (문항, 채점기 {marks[0]}), "
+        f"B: {names[1]} (문항, 채점기 {marks[1]}). 두 모델을 같은 세트로 평가하세요: coref-automl evaluate",
+        f"A and B were evaluated on different items, so they cannot be compared. A: {names[0]} (items, scorer {marks[0]}); "
+        f"B: {names[1]} (items, scorer {marks[1]}). Evaluate both on one set: coref-automl evaluate",
+    )

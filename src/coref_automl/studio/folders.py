@@ -1,0 +1,184 @@
+"""The folders that the studio shows. In: the given paths. Out: what lies under them now; nothing outside them is opened.
+
+Addresses of pages name things by keys, `<given folder>/<path under it>`, which are looked up here and never opened as paths.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from coref_automl.comparison.archive import KIND as ARCHIVE
+from coref_automl.decoder import read_stored
+from coref_automl.errors import CorefError
+from coref_automl.evaluation.columns import ITEMS, RANKS
+from coref_automl.evaluation.evalset import DOCUMENTS, SetManifest, bundled_eval_set
+from coref_automl.evaluation.results import RESULT, StoredEvaluation, open_evaluation
+from coref_automl.models.model_files import has_tokenizer
+from coref_automl.store import MANIFEST, kind_of_folder, natural_order
+
+T = TypeVar("T")
+RUNS = {
+    "run": "training",
+    "relation run": "relation",
+    "coreference run": "coreference",
+    "study": "tuning",
+    "experiment": "experiment",
+    "relation grid": "grid",
+}
+"""Kinds of folders that hold a run, and the word for each in addresses and styles."""
+RESULTS = {"re_results.json": "relation", "coref_results.json": "coreference"}
+"""Archives keep these without a manifest."""
+_MOST = 50_000
+"""Folders to look into; more than any study has."""
+_EVERY = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of any kind: its key, its folder, and what it is."""
+
+    key: str
+    folder: Path
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What lies under the folders at one moment, by key. `sets` are evaluation sets by fingerprint, `broken` are sentences."""
+
+    runs: Mapping[str, Run] = field(default_factory=dict)
+    evaluations: Mapping[str, StoredEvaluation] = field(default_factory=dict)
+    models: Mapping[str, Path] = field(default_factory=dict)
+    sets: Mapping[str, Path] = field(default_factory=dict)
+    broken: tuple[str, ...] = ()
+
+
+class Folders:
+    """The given folders. `now()` is the last look at them; a thread looks again every two seconds, once started."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.roots = _named_roots(paths)
+        self._kept: dict[Path, tuple[Any, Any]] = {}
+        self._now = Found()
+        self._over = threading.Event()
+
+    def now(self) -> Found:
+        return self._now
+
+    def start(self) -> None:
+        self.look()
+        threading.Thread(target=self._watch, name="studio-folders", daemon=True).start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def holds(self, path: Path) -> bool:
+        """Does a path, links followed, lie in one of the folders?"""
+        real = path.resolve()
+        return any(real.is_relative_to(root) for root in self.roots.values())
+
+    def look(self) -> Found:
+        """Look again. Files that have not changed are not read again."""
+        runs: dict[str, Run] = {}
+        evaluations: dict[str, StoredEvaluation] = {}
+        models: dict[str, Path] = {}
+        sets: dict[str, Path] = {}
+        broken: list[str] = []
+        for key, folder, files in self._folders(broken):
+            try:
+                kind = RUNS.get(kind_of_folder(folder)) or next((word for name, word in RESULTS.items() if name in files), "")
+                if kind:
+                    runs[key] = Run(key, folder, kind)
+                elif files >= {MANIFEST, DOCUMENTS}:
+                    sets[self.once(folder / MANIFEST, _fingerprint)] = folder
+                elif RESULT in files and (ITEMS in files or RANKS in files):
+                    stored = self.once(folder / RESULT, lambda at: self._confined(open_evaluation(at.parent)))
+                    if stored is not None:
+                        evaluations[key] = stored
+                elif "config.json" in files and has_tokenizer(folder):
+                    models[key] = folder
+            except (CorefError, OSError) as error:
+                broken.append(in_words(error))
+        found = Found(runs, evaluations, models, sets, tuple(broken))
+        if found != self._now:  # pages keep what they made of it
+            self._now = found
+        return self._now
+
+    def _watch(self) -> None:
+        took = 0.0
+        while not self._over.wait(max(_EVERY, 20 * took)):
+            began = time.monotonic()
+            self.look()
+            took = time.monotonic() - began
+
+    def _folders(self, broken: list[str]) -> Iterator[tuple[str, Path, set[str]]]:
+        """Every folder with its key and the names of its files, in natural order. No link is followed out of the folders."""
+        left = _MOST
+        waiting = [(name, root) for name, root in reversed(self.roots.items())]
+        while waiting:
+            key, folder = waiting.pop()
+            if (left := left - 1) < 0:
+                broken.append(f"More than {_MOST:,} folders: those after {folder} are not shown; name fewer.")
+                return
+            try:
+                with os.scandir(folder) as entries:
+                    held = [entry for entry in entries if not entry.name.startswith(".")]
+            except OSError as error:
+                broken.append(in_words(error))
+                continue
+            links = {entry.name for entry in held if entry.is_symlink()}
+            if outside := [name for name in links if not self.holds(folder / name)]:
+                broken.append(f"{folder / outside[0]} is a link to outside the given folders, and is not followed.")
+                if any(not (folder / name).is_dir() for name in outside):
+                    continue  # a file of this folder lies elsewhere
+            inside = [entry.name for entry in held if entry.name not in links and entry.is_dir(follow_symlinks=False)]
+            if kind_of_folder(folder) == "experiment":  # its archive repeats its evaluations
+                inside = [name for name in inside if kind_of_folder(folder / name) != ARCHIVE]
+            yield key, folder, {entry.name for entry in held if entry.is_file()}
+            waiting += [(f"{key}/{name}", folder / name) for name in sorted(inside, key=natural_order, reverse=True)]
+
+    def once(self, path: Path, read: Callable[[Path], T]) -> T:
+        """What was read of a file, while its size and time stay the same."""
+        stat = path.stat()
+        mark = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        held = self._kept.get(path)
+        if held is None or held[0] != mark:
+            held = self._kept[path] = (mark, read(path))
+        found: T = held[1]
+        return found
+
+    def _confined(self, stored: StoredEvaluation | None) -> StoredEvaluation | None:
+        """Without the place of a set that lies outside the folders; the bundled one may be read."""
+        place = stored.evaluation.evalset_path if stored is not None else ""
+        if stored is None or not place or self.holds(Path(place)) or Path(place).resolve() == bundled_eval_set().resolve():
+            return stored
+        return replace(stored, evaluation=replace(stored.evaluation, evalset_path=""))
+
+
+def _named_roots(paths: Sequence[Path]) -> dict[str, Path]:
+    """The folders by unique names; a folder inside another one is shown once."""
+    roots: dict[str, Path] = {}
+    for path in dict.fromkeys(path.resolve() for path in paths):
+        if any(path != other.resolve() and path.is_relative_to(other.resolve()) for other in paths):
+            continue
+        name, number = path.name or "root", 2
+        while name in roots:
+            name, number = f"{path.name}~{number}", number + 1
+        roots[name] = path
+    return roots
+
+
+def _fingerprint(manifest: Path) -> str:
+    return read_stored(manifest, SetManifest)["fingerprint"]
+
+
+def in_words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

@@ -1,0 +1,124 @@
+"""Pages of the studio. In: a template, an address, values. Out: HTML in the language of the address, with the report's blocks.
+
+The state of a page is its address: forms send it, links change a part of it, and opening it again shows the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from coref_automl.report import charts
+from coref_automl.report.language import LANGUAGES, Lang, Say
+from coref_automl.report.page import Charts, Section
+from coref_automl.report.rendering import TEMPLATES, environment, for_script, words
+from coref_automl.store import fingerprint_files
+
+_HERE = Path(__file__).parent
+COLORS = ("#3f74e8", "#e07a2f", "#1f9d78", "#c2498f", "#8a6fe0", "#b38a00", "#3d9bb5", "#6a9a2d")
+"""The report's own, in its order, without red and grey, which mean something."""
+_EMBED = {"defaultStyle": False, "tooltip": {"disableDefaultStyle": True, "theme": "custom"}}
+"""Vega's own style elements are not allowed by the policy; studio.css has what they said."""
+LANG = "lang"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a page is: its path and its query. `own` is the language the studio was started with."""
+
+    path: str
+    query: Mapping[str, str]
+    own: Lang
+
+    @property
+    def lang(self) -> Lang:
+        return LANGUAGES.get(self.query.get(LANG, ""), self.own)
+
+    @property
+    def say(self) -> Say:
+        return Say(self.lang)
+
+    def get(self, name: str, default: str = "") -> str:
+        return self.query.get(name, default).strip()
+
+    def link(self, path: str | None = None, **changes: Any) -> str:
+        """This page with another query, or another page in the same language; a value of None is left out."""
+        base = dict(self.query) if path is None else {name: self.query[name] for name in (LANG,) if name in self.query}
+        query = {name: str(value) for name, value in {**base, **changes}.items() if value not in (None, "")}
+        return f"{path or self.path}?{urlencode(query)}" if query else path or self.path
+
+
+class Pages:
+    """Renders templates; compiled once."""
+
+    def __init__(self) -> None:
+        self._templates = environment(_HERE / "templates")
+        self._templates.globals["zip"] = zip
+
+    def page(self, name: str, address: Address, *, title: str, sections: Sequence[Section] = (), **values: Any) -> str:
+        """A whole page. `sections` are the report's blocks, shown where the template puts them."""
+        say = address.say
+        blocks = [block for section in sections for block in section.blocks if isinstance(block, Charts)]
+        specs = [spec for block in blocks for _, spec in block.charts]
+        drawn = find_spec("vl_convert") is not None
+        data = {"ui": {}, "charts": [_confined(spec) for spec in specs] if drawn else []}
+        return str(
+            self._templates.get_template(name).render(
+                address=address,
+                say=say,
+                title=title,
+                sections=sections,
+                ui=words(say),
+                drawn=drawn,
+                how_to_get=charts.HOW_TO_GET,
+                data=for_script(data),
+                scripts=[LIBRARY] * bool(specs and drawn) + ["page.js"],
+                static=static_link,
+                colors=COLORS,
+                **values,
+            )
+        )
+
+    def part(self, name: str, address: Address, **values: Any) -> str:
+        """A part of a page, to replace what stands in it."""
+        return str(self._templates.get_template(name).render(address=address, say=address.say, ui=words(address.say), **values))
+
+
+def _confined(spec: dict[str, Any]) -> dict[str, Any]:
+    return {**spec, "usermeta": {**spec.get("usermeta", {}), "embedOptions": _EMBED}}
+
+
+_SCRIPT, _STYLE = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
+_STATIC = {
+    "page.js": (_SCRIPT, TEMPLATES),
+    "style.css": (_STYLE, TEMPLATES),
+    "studio.js": (_SCRIPT, _HERE / "static"),
+    "studio.css": (_STYLE, _HERE / "static"),
+}
+"""The files that pages load, besides the chart library. There are no others."""
+LIBRARY = "vega.js"
+
+
+@cache
+def static_file(name: str) -> tuple[str, bytes] | None:
+    """Media type and content."""
+    if name == LIBRARY:
+        library = charts.runtime()
+        return (_SCRIPT, library.encode()) if library else None
+    if name not in _STATIC:
+        return None
+    kind, folder = _STATIC[name]
+    return kind, (folder / name).read_bytes()
+
+
+@cache
+def static_link(name: str) -> str:
+    """The address of a file, with a mark of its content, so that a browser may keep it."""
+    mark = version("vl-convert-python") if name == LIBRARY else fingerprint_files([_STATIC[name][1] / name])[:12]
+    return f"/static/{name}?{mark}"

@@ -1,0 +1,102 @@
+"""What every request must pass and every answer carries. In: an ASGI application. Out: the same behind a guard.
+
+The studio answers whoever can reach its port, so it only reads, believes no Host that could be another site's name (DNS
+rebinding), starts no work for another site's page, takes no body, and lets its pages run and load nothing but its own files.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+Receive = Callable[[], Awaitable[Message]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+LONGEST = 60_000
+"""Bytes of an address: a pasted text of 4,000 Korean characters is 36,000."""
+_HEADERS = 16_000
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Guard:
+    """Refuses what the studio has no use for, before any page sees it."""
+
+    def __init__(self, app: App, host: str) -> None:
+        self._app = app
+        self._names = _LOCAL if is_loopback(host) else (*_LOCAL, host.lower(), socket.gethostname().lower())
+        self._any_address = not is_loopback(host)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                held = {name for name, _ in message["headers"]}
+                more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message["headers"], *(pair for pair in more if pair[0] not in held)]
+            await send(message)
+
+        if refusal := self._refusal(scope):
+            status, why = refusal
+            kind = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+            await guarded({"type": "http.response.start", "status": status, "headers": kind})
+            await guarded({"type": "http.response.body", "body": f"{why}\n".encode()})
+            return
+        await self._app(scope, receive, guarded)
+
+    def _refusal(self, scope: Message) -> tuple[int, str] | None:
+        named: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            named.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        if len(named.get("host", ())) != 1 or not self._is_ours(named["host"][0]):
+            return 421, "This address is not one the studio was started under; open the one it printed."
+        if scope["method"] not in ("GET", "HEAD"):
+            return 405, "The studio only reads: GET and HEAD."
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > _HEADERS:
+            return 431, f"The headers of a request have at most {_HEADERS:,} bytes."
+        if len(scope["raw_path"] or b"") + len(scope["query_string"]) > LONGEST:
+            return 414, f"An address has at most {LONGEST:,} bytes; paste a shorter text."
+        if named.get("content-length", ["0"]) != ["0"] or "transfer-encoding" in named:
+            return 413, "The studio takes no request bodies."
+        if named.get("sec-fetch-site") in (["cross-site"], ["same-site"]) and named.get("sec-fetch-mode") != ["navigate"]:
+            return 403, "The studio answers its own pages only."
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.lower().rsplit(":", 1)[0] if not host.endswith("]") else host.lower()
+        if name in self._names:
+            return True
+        return self._any_address and _is_address(name.strip("[]"))
+
+
+def is_loopback(host: str) -> bool:
+    return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def _is_address(name: str) -> bool:
+    """A number, which no other site's name can resolve to."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

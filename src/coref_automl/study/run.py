@@ -1,0 +1,161 @@
+"""A whole study. In: a StudyRecipe. Out: StudyResult, and a folder of runs and all that judges them, a report and an archive.
+
+Killed or interrupted at any moment, the same command resumes: finished steps are recognised by their outcome, the others resume
+in their own folders. A step that fails is named and what needs it is left out; the rest goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.locks import claimed
+from coref_automl.progress import Progress, duration, quiet
+from coref_automl.store import remove, write_json, write_text
+from coref_automl.study.recipe import KINDS, StudyRecipe
+from coref_automl.study.state import NAN, Failure, State, StudyResult
+from coref_automl.study.steps import BASE, COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan
+from coref_automl.training.folder import checkpoints_of, remove_checkpoint
+from coref_automl.tuning.trial import Launcher, Running, death, launcher_of, read_outcome
+
+KIND = "experiment"
+_POLL = 0.2
+
+
+def run_study(
+    recipe: StudyRecipe,
+    *,
+    only: Sequence[str] = (),
+    max_minutes: float | None = None,
+    progress: Progress | None = None,
+    launcher: Launcher | None = None,
+    wait: Callable[[], None] = lambda: time.sleep(_POLL),
+) -> StudyResult:
+    """Run what is not finished, then write report and archive. `only` names the kinds of steps to run, or `report`.
+
+    After `max_minutes` no step is begun and those under way are stopped; the next call resumes them.
+    """
+    out = Path(recipe.out)
+    progress = progress or quiet()
+    ends = time.monotonic() + 60 * max_minutes if max_minutes else None
+    with claimed(out, KIND):
+        progress = progress.into(out / "events.ndjson")
+        plan = open_plan(recipe, out, progress)
+        state = State.of(plan)
+        if todo := state.needed(only or KINDS):
+            launcher = launcher or launcher_of(recipe.engine, recipe.jobs, recipe.device)
+            Runner(plan, state, launcher, progress, ends, wait).run(todo)
+        result = state.result()
+        if "report" in only or (not only and all(state.closed(step) for step in plan.steps)):
+            result = _finish(plan, result, progress)
+        write_json(out / "result.json", result.to_json())
+    return result
+
+
+@dataclass(slots=True)
+class Runner:
+    """Runs steps side by side, each in a process of its own, in the order of the plan as far as what they need is there."""
+
+    plan: Plan
+    state: State
+    launcher: Launcher
+    progress: Progress
+    ends: float | None
+    wait: Callable[[], None]
+    active: dict[int, tuple[Step, Running, float]] = field(default_factory=dict)
+    tried: dict[str, int] = field(default_factory=dict)
+
+    def run(self, steps: Sequence[Step]) -> None:
+        waiting = list(steps)
+        with self.progress.stage("study", len(self.plan.steps), "steps") as stage:
+            stage.skip(len(self.plan.steps) - len(waiting))
+            try:
+                while waiting or self.active:
+                    if self.ends is not None and time.monotonic() > self.ends:
+                        self.progress.note(
+                            f"The time is up: {len(waiting) + len(self.active)} steps are left; the same command resumes."
+                        )
+                        break
+                    self._fill(waiting)
+                    for slot in [slot for slot, (_, running, _) in self.active.items() if not running.alive]:
+                        step, running, began = self.active.pop(slot)
+                        if self._end(step, running, time.monotonic() - began):
+                            stage.advance()
+                        else:
+                            waiting.append(step)
+                    if self.active:
+                        self.wait()
+            finally:
+                for _, running, _ in self.active.values():
+                    running.stop()
+
+    def _fill(self, waiting: list[Step]) -> None:
+        for slot in range(self.launcher.slots):
+            if slot in self.active:
+                continue
+            waiting[:] = [step for step in waiting if not self.state.lost(step)]
+            step = next((step for step in waiting if self.state.ready(step)), None)
+            if step is None:
+                return
+            waiting.remove(step)
+            self.tried[step.label] = self.tried.get(step.label, 0) + 1
+            running = self.launcher.start(step.job(self.plan.out, self.plan.recipe.model), slot)
+            self.active[slot] = step, running, time.monotonic()
+
+    def _end(self, step: Step, running: Running, seconds: float) -> bool:
+        """Take in how a step ended; False: it is tried once more, when its neighbours on the GPU are others."""
+        job = step.job(self.plan.out, self.plan.recipe.model)
+        code = running.code
+        outcome = read_outcome(job) if code >= 0 else None
+        if outcome is not None and outcome.done:
+            self.state.done.add(step.label)
+            self.progress.note(f"{step.label}: done in {duration(seconds)}")
+            self._give_back(step)
+            return True
+        kind = outcome.kind if outcome else "killed" if code < 0 else "no outcome"
+        reason = outcome.reason if outcome else death(code, job)
+        if kind != NAN and self.tried[step.label] == 1:
+            self.progress.note(f"{step.label}: {reason}; it is tried again")
+            return False
+        self.state.failures[step.label] = Failure(step.label, kind, reason)
+        self.progress.note(f"{step.label} failed: {reason} (log: {job.log})")
+        return True
+
+    def _give_back(self, step: Step) -> None:
+        """Remove the weights of a run when all that needs them is done."""
+        if self.plan.recipe.keep_weights:
+            return
+        if step.kind == "coreference":
+            for model in (self.plan.out / COREFERENCE / step.name).glob("seed-*/**/model"):
+                remove(model)
+        if step.run and all(one.label in self.state.done for one in self.state.of_run(step.run)):
+            for checkpoint in checkpoints_of(self.plan.out / RUNS / step.run):
+                remove_checkpoint(checkpoint)
+
+
+def _finish(plan: Plan, result: StudyResult, progress: Progress) -> StudyResult:
+    """Verdicts, report and archive of what is finished."""
+    from coref_automl.comparison.archive import archive
+    from coref_automl.report.checkpoint_report import report
+    from coref_automl.study.verdicts import markdown, verdicts
+
+    recipe, out = plan.recipe, plan.out
+    if not result.finished.get("evaluate"):
+        return result
+    progress.note("Writing verdicts, report and archive")
+    paths = [str(folder) for name in (EVALUATIONS, RELATION, COREFERENCE) if (folder := out / name).is_dir()]
+    found = verdicts(plan)
+    costs = {step.label: outcome.facts for step in plan.steps if (outcome := step.outcome(out)) and outcome.done}
+    items = EvalSet.open(plan.sets[0]).fingerprint
+    metric = recipe.evaluate.metric
+    made = report(*paths, out=out / "report", eval_set=items, metric=metric, lang=recipe.lang, title=recipe.title)
+    kept = archive(*paths, out=out / "archive")
+    for folder in (out, Path(kept.folder)):
+        write_json(folder / "verdicts.json", [one.to_json() for one in found])
+        write_text(folder / "verdicts.md", markdown(found))
+        write_json(folder / "costs.json", costs)
+    told = tuple(str(one) for one in found if one.b in (BASE, str(plan.arms[0])))
+    return replace(result, sentence=made.sentence, verdicts=told, report=made.page, archive=kept.folder)

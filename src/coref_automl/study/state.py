@@ -1,0 +1,137 @@
+"""How far a study has come. In: a plan and the outcomes of its steps. Out: what is finished, failed or left, seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from coref_automl.records import Record
+from coref_automl.study.recipe import KINDS
+from coref_automl.study.steps import RUNS, Arm, Plan, Step
+from coref_automl.training.folder import checkpoints_of
+
+NAN = "not a number"
+"""The kind of a failure that is a result: the same step would fail again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure(Record):
+    step: str
+    kind: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.step}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSeeds(Record):
+    """How many of an arm's seeds were trained and judged in full; `missing` says why each of the others was not."""
+
+    name: str
+    asked: int
+    finished: int
+    missing: dict[str, str]
+
+    def __str__(self) -> str:
+        told = f"{self.name}: {self.finished} of {self.asked} seeds"
+        why = "; ".join(f"seed {seed}: {reason}" for seed, reason in self.missing.items())
+        return f"{told} ({why})" if why else told
+
+
+@dataclass(frozen=True, slots=True)
+class StudyResult(Record):
+    """What a call left behind. `steps` counts all steps of the study, `finished` those that are done, by kind."""
+
+    out: str
+    steps: dict[str, int]
+    finished: dict[str, int]
+    arms: tuple[ArmSeeds, ...]
+    failures: tuple[Failure, ...]
+    sentence: str = ""
+    report: str = ""
+    archive: str = ""
+    verdicts: tuple[str, ...] = ()
+
+    @property
+    def left(self) -> int:
+        return sum(self.steps.values()) - sum(self.finished.values())
+
+    @property
+    def broken(self) -> bool:
+        """Did anything fail that another call might mend? A loss that became NaN is a result."""
+        return any(failure.kind != NAN for failure in self.failures)
+
+    def lines(self) -> list[str]:
+        counts = ", ".join(f"{kind} {self.finished[kind]} of {self.steps[kind]}" for kind in self.steps)
+        shown = [f"{self.out}: {counts}", *map(str, self.arms), *(f"Failed: {failure}" for failure in self.failures)]
+        shown += [self.sentence] if self.sentence else []
+        shown += [*self.verdicts, *([f"Report: {self.report}"] if self.report else [])]
+        shown += [f"Archive, without any text: {self.archive}"] if self.archive else []
+        return [*shown, *(["The same command resumes."] if self.left > len(self.failures) else [])]
+
+
+@dataclass(slots=True)
+class State:
+    """Which steps are finished, and which failed."""
+
+    plan: Plan
+    done: set[str] = field(default_factory=set)
+    failures: dict[str, Failure] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: Plan) -> State:
+        state = cls(plan)
+        for step in plan.steps:
+            outcome = step.outcome(plan.out)
+            if outcome is not None and outcome.done:
+                state.done.add(step.label)
+            elif outcome is not None and outcome.kind == NAN:
+                state.failures[step.label] = Failure(step.label, NAN, outcome.reason)
+        return state
+
+    def needed(self, kinds: Collection[str]) -> list[Step]:
+        """What of these kinds is left to do. A finished training is repeated if its weights are gone and something needs them."""
+        left = [step for step in self.plan.steps if step.kind in kinds and not self.closed(step)]
+        absent = {step.run for step in left if step.kind != "train" and step.run and not self._trained(step.run)}
+        if "train" not in kinds:
+            return [step for step in left if step.run not in absent]
+        self.done -= {f"train {run}" for run in absent}
+        return [step for step in self.plan.steps if step in left or (step.kind == "train" and step.run in absent)]
+
+    def closed(self, step: Step) -> bool:
+        """Would a further call leave this step alone? It is done, its loss became NaN, or the training it needs failed."""
+        return step.label in self.done or step.label in self.failures or self.lost(step)
+
+    def lost(self, step: Step) -> bool:
+        """Did the training fail that this step needs?"""
+        return step.kind != "train" and f"train {step.run}" in self.failures
+
+    def _trained(self, run: str) -> bool:
+        return f"train {run}" in self.done and bool(checkpoints_of(self.plan.out / RUNS / run))
+
+    def ready(self, step: Step) -> bool:
+        return step.kind == "train" or step.run is None or f"train {step.run}" in self.done
+
+    def of_run(self, run: str) -> list[Step]:
+        return [step for step in self.plan.steps if step.run == run]
+
+    def result(self) -> StudyResult:
+        counted = {kind: [step for step in self.plan.steps if step.kind == kind] for kind in KINDS}
+        return StudyResult(
+            out=str(self.plan.out),
+            steps={kind: len(steps) for kind, steps in counted.items() if steps},
+            finished={kind: sum(step.label in self.done for step in steps) for kind, steps in counted.items() if steps},
+            arms=tuple(self._seeds(arm) for arm in self.plan.arms),
+            failures=tuple(self.failures.values()),
+        )
+
+    def _seeds(self, arm: Arm) -> ArmSeeds:
+        missing = {}
+        for seed in self.plan.seeds:
+            steps = self.of_run(self.plan.run_name(arm, seed))
+            failed = [self.failures[step.label] for step in steps if step.label in self.failures]
+            left = [step for step in steps if step.label not in self.done]
+            if failed or left:
+                missing[str(seed)] = str(failed[0]) if failed else f"{len(left)} of {len(steps)} steps left"
+        return ArmSeeds(str(arm), len(self.plan.seeds), len(self.plan.seeds) - len(missing), missing)

@@ -1,0 +1,309 @@
+"""The steps of a study. In: a StudyRecipe. Out: one step per command of this tool, with what decides its numbers.
+
+OUT/steps/<kind>/<name>/{job.json, log.txt, outcome.json}     outcome.json marks the end of a step
+OUT/runs/<method>-<length>-s<seed>                            train
+OUT/evaluations, OUT/relation, OUT/coreference                evaluate, re train, coref train
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coref_automl.comparison.scores import is_equal_training
+from coref_automl.config import from_mapping, to_mapping
+from coref_automl.coreference.recipe import CoreferenceRecipe
+from coref_automl.corpus.dataset import PackedDataset
+from coref_automl.errors import RecipeError
+from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
+from coref_automl.evaluation.run import EvaluateRecipe
+from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, dataset_of, eval_set_of
+from coref_automl.progress import Progress
+from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.store import read_json, write_json
+from coref_automl.study.recipe import CoreferenceStage, Kind, RelationStage, StudyRecipe
+from coref_automl.training.folder import binding_of, check_binding
+from coref_automl.training.recipe import TrainRecipe
+from coref_automl.tuning.halves import half_set
+from coref_automl.tuning.problem import Job
+from coref_automl.tuning.trial import TrialOutcome, read_outcome
+
+if TYPE_CHECKING:
+    from coref_automl.training.setup import Prepared
+
+TASK = "coref_automl.study.work:run_step"
+BASE = "base"
+RUNS, EVALUATIONS, RELATION, COREFERENCE = "runs", "evaluations", "relation", "coreference"
+Recipe = TrainRecipe | EvaluateRecipe | RelationRecipe | CoreferenceRecipe
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A method at a length."""
+
+    method: str
+    length: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.method}-{self.length}"
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.length:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command. `run` names the training run that it makes or whose checkpoints it needs; None: it starts from the base.
+
+    `recipe` says what to do, `binding` what decides its numbers: settings by value, data by their bytes. More `seeds` than an
+    earlier call asked for are added to those.
+    """
+
+    kind: Kind
+    name: str
+    run: str | None
+    recipe: Recipe
+    binding: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        return f"{self.kind} {self.name}"
+
+    @property
+    def seeds(self) -> int:
+        return getattr(self.recipe, "seeds", 1)
+
+    def job(self, out: Path, base: str) -> Job:
+        settings = {key: _plain(value) for key, value in to_mapping(self.recipe).items()}
+        start = str(out / RUNS / self.run) if self.run else base
+        told = {"kind": self.kind, "start": start, "seeds": self.seeds, "settings": settings, "binding": dict(self.binding)}
+        return Job(TASK, self.name, str(out / "steps" / self.kind / self.name), told)
+
+    def outcome(self, out: Path) -> TrialOutcome | None:
+        """How the step ended; None if it has not. One that was begun with other settings or data is refused."""
+        job = self.job(out, "")
+        held = Path(job.folder) / "job.json"
+        if not held.is_file():
+            return None
+        begun = Job.from_json(read_json(held)).recipe
+        check_binding(held.parent, begun["binding"], job.recipe["binding"])
+        return read_outcome(job) if begun["seeds"] >= self.seeds else None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A recipe with what it names opened. `sets` are evaluation sets, `datasets` folders by length."""
+
+    recipe: StudyRecipe
+    out: Path
+    sets: tuple[Path, ...]
+    datasets: Mapping[int, Path]
+
+    @property
+    def arms(self) -> list[Arm]:
+        return [Arm(method, length) for length in self.recipe.lengths for method in self.recipe.methods]
+
+    @property
+    def seeds(self) -> range:
+        return range(self.recipe.first_seed, self.recipe.first_seed + self.recipe.seeds)
+
+    def run_name(self, arm: Arm, seed: int) -> str:
+        return f"{arm.name}-s{seed}"
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """The base first, then seed by seed, all that belongs to a run together: a study that is cut short has whole seeds."""
+        found = [*self._base()]
+        for seed in self.seeds:
+            for arm in self.arms:
+                found += self._of_run(arm, seed)
+        return found
+
+    def _base(self) -> Iterator[Step]:
+        for length in self.recipe.lengths:
+            yield self._evaluation(f"{BASE}-{length}", None, seq_len=length)
+        if self.recipe.relation:
+            yield from self._relation(self.recipe.relation, BASE, None)
+        if self.recipe.coreference:
+            yield self._coreference(self.recipe.coreference, BASE, None, 0)
+
+    def _of_run(self, arm: Arm, seed: int) -> Iterator[Step]:
+        name = self.run_name(arm, seed)
+        work = self.works[arm]
+        yield Step("train", name, name, self.training(arm, seed), binding_of(work.recipe, work.prints) | {"seed": seed})
+        yield self._evaluation(name, name, seq_len=None)
+        if self.recipe.relation:
+            yield from self._relation(self.recipe.relation, name, name)
+        if self.recipe.coreference:
+            yield self._coreference(self.recipe.coreference, name, name, seed - self.recipe.first_seed)
+
+    def training(self, arm: Arm, seed: int) -> TrainRecipe:
+        decided = {
+            "model": self.recipe.model,
+            "dataset": str(self.datasets[arm.length]),
+            "out": str(self.out / RUNS / self.run_name(arm, seed)),
+            "seed": seed,
+            "seq_len": arm.length,
+            "device": self.recipe.device,
+        }
+        return from_mapping(TrainRecipe, {**self.recipe.settings(arm.method), **decided}, f"methods: {arm.method}")
+
+    @cached_property
+    def works(self) -> dict[Arm, Prepared]:
+        """What a run of each arm needs, opened; arms that would see different numbers of tokens are refused."""
+        from coref_automl.training.setup import prepare_run
+
+        found = {arm: prepare_run(self.training(arm, self.recipe.first_seed)) for arm in self.arms}
+        _refuse_unequal({arm: work.plan.tokens_after(work.last) for arm, work in found.items()})
+        return found
+
+    def _evaluation(self, name: str, run: str | None, *, seq_len: int | None) -> Step:
+        stage = self.recipe.evaluate
+        recipe = EvaluateRecipe(
+            eval_sets=self.sets,
+            seq_len=seq_len,
+            out=self.out / EVALUATIONS,
+            device=self.recipe.device,
+            words=stage.words,
+            base=False,
+        )
+        return Step("evaluate", name, run, recipe, {"eval_sets": self._set_prints, "words": stage.words})
+
+    @cached_property
+    def _set_prints(self) -> list[str]:
+        return [EvalSet.open(folder).fingerprint for folder in self.sets]
+
+    def _relation(self, stage: RelationStage, name: str, run: str | None) -> Iterator[Step]:
+        """The base has as many seeds as a method has runs: its k-th stands beside the k-th run."""
+        for share in stage.shares:
+            mark = f"{100 * share:g}pct-{name}"
+            decided = {
+                "model": self.recipe.model,
+                "train": stage.train,
+                "dev": stage.dev,
+                "out": str(self.out / RELATION / mark),
+                "seeds": stage.seeds if run else max(stage.seeds, self.recipe.seeds),
+                "max_rows": None if share == 1 else max(2, round(share * self.rows[0])),
+                "device": self.recipe.device,
+            }
+            settings = {"keep_weights": False, **stage.settings}
+            recipe = from_mapping(RelationRecipe, {**settings, **decided}, "relation: settings")
+            yield Step("relation", mark, run, recipe, _bound(recipe, ("train", "dev"), self.rows[2]))
+
+    @cached_property
+    def rows(self) -> tuple[int, int, dict[str, str]]:
+        """How many rows there are to train on and to score, and the bytes of both files."""
+        from coref_automl.relation.data import read_relations
+        from coref_automl.relation.scoring import rows_fingerprint
+
+        stage = self.recipe.relation
+        assert stage is not None
+        skip = bool(stage.settings.get("skip_bad", False))
+        read = {"train": read_relations(stage.train, skip_bad=skip).rows}
+        if stage.dev:
+            read["dev"] = read_relations(stage.dev, skip_bad=skip).rows
+        return len(read["train"]), len(read.get("dev", ())), {name: rows_fingerprint(rows) for name, rows in read.items()}
+
+    def _coreference(self, stage: CoreferenceStage, name: str, run: str | None, number: int) -> Step:
+        """Every run has head seeds of its own; the base has those of all runs together."""
+        data, split, prints = self._annotated
+        decided = {
+            "model": self.recipe.model,
+            "data": data,
+            "out": str(self.out / COREFERENCE / name),
+            "split": split,
+            "folds": 0 if split else stage.folds,
+            "seeds": stage.seeds * (1 if run else self.recipe.seeds),
+            "first_seed": number * stage.seeds,
+            "device": self.recipe.device,
+        }
+        recipe = from_mapping(CoreferenceRecipe, {**stage.settings, **decided}, "coreference: settings")
+        return Step("coreference", name, run, recipe, _bound(recipe, ("data", "split"), prints))
+
+    @cached_property
+    def _annotated(self) -> tuple[str, str | None, dict[str, str]]:
+        """The file and the split that a head is trained with, and their bytes; for dev documents both are written to OUT/data."""
+        from coref_automl.coreference.data import read_coref, write_documents
+        from coref_automl.coreference.split import Split, documents_fingerprint, named_split
+
+        stage = self.recipe.coreference
+        assert stage is not None
+        read = read_coref(stage.data, skip_bad=bool(stage.settings.get("skip_bad", False)))
+        if stage.documents == "all":
+            return stage.data, None, {"documents": documents_fingerprint(read.documents)}
+        sides = named_split(stage.split)
+        without = "test" if stage.documents == "dev" else "dev"
+        kept = [document for document in read.documents if document.id not in getattr(sides, without)]
+        path = self.out / "data" / f"{read.name}-{stage.documents}.jsonl"
+        write_documents(path, kept)
+        prints = {"documents": documents_fingerprint(kept)}
+        if stage.documents == "not-dev":
+            return str(path), None, prints
+        write_json(path.with_suffix(".split.json"), Split(sides.train, (), sides.dev).to_json())
+        return str(path), str(path.with_suffix(".split.json")), prints
+
+
+def _bound(recipe: Any, named: tuple[str, ...], prints: Mapping[str, str]) -> dict[str, Any]:
+    free = ("out", "device", "model", "seeds", *named)
+    return {key: value for key, value in to_mapping(recipe).items() if key not in free} | dict(prints)
+
+
+def _refuse_unequal(tokens: Mapping[Arm, int]) -> None:
+    least, most = min(tokens, key=lambda arm: tokens[arm]), max(tokens, key=lambda arm: tokens[arm])
+    if not is_equal_training(tokens[least], tokens[most]):
+        raise RecipeError(
+            f"The methods are not trained alike: {least} would see {tokens[least]:,} tokens and {most} {tokens[most]:,}, so a "
+            "difference could come from the training alone; give all of them the same max_tokens or epochs, under train."
+        )
+
+
+def open_plan(recipe: StudyRecipe, out: Path, progress: Progress) -> Plan:
+    """Open what the recipe names, or prepare it; nothing is trained."""
+    sets = _sets(recipe, out, progress)
+    return Plan(recipe, out, sets, _datasets(recipe, out, sets, progress))
+
+
+def _sets(recipe: StudyRecipe, out: Path, progress: Progress) -> tuple[Path, ...]:
+    stage = recipe.evaluate
+    named = tuple(bundled_eval_set() if name == "bundled" else Path(name) for name in stage.sets)
+    if not named:
+        named = (eval_set_of(_line(recipe), out, progress) if recipe.texts else bundled_eval_set(),)
+    if stage.half is None:
+        return named
+    opened = [EvalSet.open(folder) for folder in named]
+    return tuple(half_set(one, out / "evalsets" / f"{one.name}-{stage.half}", stage.half).folder for one in opened)
+
+
+def _datasets(recipe: StudyRecipe, out: Path, sets: Sequence[Path], progress: Progress) -> dict[int, Path]:
+    """A dataset for each length: the one prepared for it, or one whose blocks it divides."""
+    if not recipe.datasets and recipe.texts:
+        return {n: dataset_of(_line(recipe, n), sets[0], out / "datasets" / str(n), progress) for n in recipe.lengths}
+    held = {folder: PackedDataset.open(Path(folder)).seq_len for folder in recipe.datasets}
+    found = {}
+    for length in recipe.lengths:
+        able = [folder for folder, has in held.items() if has % length == 0]
+        if not able:
+            told = ", ".join(f"{folder} ({has:,})" for folder, has in held.items())
+            raise RecipeError(
+                f"No dataset has blocks that {length:,} tokens divide: {told}; prepare one with --seq-len {length}."
+            )
+        found[length] = Path(min(able, key=lambda folder: held[folder]))
+    return found
+
+
+def _line(recipe: StudyRecipe, seq_len: int = 512) -> LineRecipe:
+    """The texts of a study as `adapt` prepares them."""
+    texts = recipe.texts
+    assert texts is not None
+    prepared = PrepareStage(texts.sources, seq_len, texts.limit, texts.holdout, texts.near_duplicates)
+    return LineRecipe(model=recipe.model, prepare=prepared, evaluate=EvaluateStage(tasks=recipe.evaluate.tasks))

@@ -1,0 +1,91 @@
+"""What lies under the folders, and what does not: broken, gone, elsewhere. The studio reads, and never writes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from coref_automl.studio.folders import Folders
+from tests.studio.conftest import RUN, serving
+from tests.studio.test_pages import key, text_of
+
+
+def state_of(folder: Path) -> dict[str, tuple[int, int]]:
+    return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(folder.rglob("*"))}
+
+
+def test_an_empty_folder_says_what_it_is(tmp_path: Path) -> None:
+    with serving(tmp_path, lang="en") as visitor:
+        assert "No run and no evaluation yet" in visitor.get("/").body
+        for path in ("/compare", "/items", "/export"):
+            page = visitor.get(path)
+            assert page.status == 404
+            assert "No finished evaluation" in page.body
+        assert visitor.get("/play").status == 200
+
+
+def test_broken_runs_are_named_with_the_reason_and_the_rest_is_shown(copied: Path) -> None:
+    folder = copied / key(copied, "mlm").removeprefix(f"{copied.name}/")
+    (folder / "result.json").write_text("{", "utf-8")
+    (copied / "runs/relation/re_results.json").write_text("[]", "utf-8")
+    with serving(copied, lang="en") as visitor:
+        page = text_of(visitor.get("/").body)
+        assert "is not JSON" in page
+        assert "unreadable" in page
+        assert RUN in page
+        assert visitor.ready("/compare").status == 200
+
+
+def test_a_run_that_disappears_while_it_is_looked_at_says_so(copied: Path) -> None:
+    with serving(copied, lang="en") as visitor:
+        asked = {"a": key(copied, RUN), "b": key(copied, "mlm")}
+        assert visitor.ready("/compare", **asked).status == 200
+        shutil.rmtree(copied / "runs" / RUN)
+        visitor.studio.folders.look()
+        for path in ("/compare", "/items"):
+            page = visitor.ready(path, **asked)
+            assert page.status == 404
+            assert "no longer, under the given folders" in text_of(page.body)
+        assert RUN not in text_of(visitor.get("/").body)
+
+
+def test_files_that_vanish_before_they_are_read_end_in_a_sentence(copied: Path) -> None:
+    with serving(copied, lang="en") as visitor:
+        visitor.studio.folders.stop()  # no further look
+        (copied / key(copied, "mlm").removeprefix(f"{copied.name}/") / "items.jsonl").unlink()
+        page = visitor.ready("/compare")
+        assert page.status == 404
+        assert "Traceback" not in page.body
+
+
+def test_links_out_of_the_folders_are_not_followed(copied: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    shutil.move(copied / "runs/mlm", outside)
+    (copied / "runs/mlm").symlink_to(outside)
+    inside = copied / "runs" / RUN / "checkpoint-7" / "config.json"
+    shutil.move(inside, tmp_path / "config.json")
+    inside.symlink_to(tmp_path / "config.json")
+    found = Folders([copied]).look()
+    assert not [name for name in (*found.runs, *found.evaluations, *found.models) if "mlm" in name]
+    assert not [name for name in found.models if name.endswith(f"{RUN}/checkpoint-7")]
+    assert sum("is a link to outside the given folders" in line for line in found.broken) == 2
+
+
+def test_a_set_outside_the_folders_is_not_opened(made: Path) -> None:
+    with serving(made / "runs", lang="en") as visitor:
+        page = visitor.ready("/items")
+        assert page.status == 200
+        assert "is not under the given folders, so passages are missing" in page.body
+        assert 'class="passage"' not in page.body
+
+
+def test_a_folder_inside_another_is_shown_once(made: Path) -> None:
+    assert list(Folders([made, made / "runs", made]).roots) == [made.name]
+
+
+def test_nothing_is_written_into_the_folders(copied: Path) -> None:
+    before = state_of(copied)
+    with serving(copied) as visitor:
+        for path in ("/", "/compare", "/items", "/play", "/export"):
+            assert visitor.ready(path).status == 200
+    assert state_of(copied) == before

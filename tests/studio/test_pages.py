@@ -1,0 +1,142 @@
+"""The pages over runs made by commands: what they show is what the commands say, and an address is all their state."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from coref_automl.cli.app import run as command
+from coref_automl.coreference.evaluate import BUNDLED
+from coref_automl.records import Estimate
+from coref_automl.report.checkpoint_report import report
+from coref_automl.report.language import points
+from coref_automl.studio.play_page import CHAINS
+from tests.studio.conftest import MARKUP, RUN, Visitor, last_of, serving
+
+
+def text_of(page: str) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", " ", page))
+
+
+def key(made: Path, run: str, *, evalset: str = "mine") -> str:
+    """What addresses call the evaluation of a run's last checkpoint."""
+    return f"{made.name}/runs/{run}/evaluations/{evalset}-64/{last_of(made / 'runs' / run).name}"
+
+
+def count_of(page: str) -> int:
+    return int(re.search(r'id="count"[^>]*>([\d,]+)', page).group(1).replace(",", ""))  # type: ignore[union-attr]
+
+
+def test_the_first_page_lists_every_kind_of_run(visit: Visitor) -> None:
+    page = text_of(visit.get("/", lang="en").body)
+    assert RUN in page
+    assert "finished" in page
+    assert "Evaluations on mine" in page
+    assert "Evaluations on other" in page
+    assert "micro-F1" in page
+
+
+def test_compare_says_what_the_command_says(visit: Visitor, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = key(made, RUN), key(made, "mlm")
+    page = visit.ready("/compare", a=a, b=b, lang="en")
+    folders = [str(made / one.removeprefix(f"{made.name}/")) for one in (a, b)]
+    capsys.readouterr()
+    assert command(["compare", *folders, "--reference", str(last_of(made / "runs/mlm")), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    row = next(row for row in said["rows"] if row["comparison"])
+    assert points(Estimate.from_json(row["comparison"]["difference"])) in text_of(page.body)
+    assert f"{said['items']:,} items of {said['documents']:,} documents" in text_of(page.body)
+    assert "Detectable difference" in text_of(page.body)
+
+
+def test_different_sets_are_refused_with_the_reason(visit: Visitor, made: Path) -> None:
+    page = visit.ready("/compare", a=key(made, RUN), b=key(made, "mlm", evalset="other"), lang="en")
+    assert page.status == 404
+    assert "different items" in text_of(page.body)
+
+
+def test_methods_of_one_seed_show_nothing(visit: Visitor) -> None:
+    found: list[str] = []
+    while len(found) < 4:  # two methods to choose as A, and as B; they come when they are computed
+        found = re.findall(r'value="(method:[^"]+)"', visit.ready("/compare").body)
+    page = visit.ready("/compare", a=found[0], b=found[1], lang="en")
+    assert "One seed only, so no verdict." in text_of(page.body)
+    assert "Compare two methods" in visit.ready("/compare", a=found[0], lang="en").body
+
+
+def test_every_item_can_be_filtered_and_each_filter_counts_as_the_files_do(visit: Visitor, made: Path) -> None:
+    a, b = key(made, RUN), key(made, "mlm")
+    files = [made / one.removeprefix(f"{made.name}/") / "items.jsonl" for one in (a, b)]
+    rows = [{row["item"]: row for row in map(json.loads, path.read_text("utf-8").splitlines())} for path in files]
+    right = [{item for item, row in side.items() if row["strict_rank"] == 1} for side in rows]
+    wanted = {
+        "": len(rows[0]),
+        "a-not-b": len(right[0] - right[1]),
+        "b-not-a": len(right[1] - right[0]),
+        "both-right": len(right[0] & right[1]),
+        "both-wrong": len(rows[0].keys() - right[0] - right[1]),
+    }
+    assert {which: count_of(visit.ready("/items", a=a, b=b, which=which).body) for which in wanted} == wanted
+    for name in ("task", "source", "tag"):
+        value = next(iter(rows[0].values()))[name]
+        assert count_of(visit.ready("/items", a=a, b=b, **{name: value}).body) == sum(
+            row[name] == value for row in rows[0].values()
+        )
+
+
+def test_search_finds_texts_and_answers_and_pages_hold_twenty(visit: Visitor) -> None:
+    page = visit.ready("/items", q="도서관")
+    assert page.body.count('<article class="item">') == count_of(page.body) == 18
+    assert visit.ready("/items").body.count('<article class="item">') == 20
+    assert visit.ready("/items", q="없는 낱말이다").body.count('<article class="item">') == 0
+    first = re.findall(r"id=([0-9a-f]+)", visit.ready("/items", page="2").body)
+    assert first
+    assert not set(first) & set(re.findall(r"id=([0-9a-f]+)", visit.ready("/items").body))
+
+
+def test_an_item_has_an_address_with_its_document_and_every_model(visit: Visitor) -> None:
+    page = visit.ready("/items", q="window.hacked", lang="en")
+    link = html.unescape(re.search(r'href="(/item\?[^"]+)"', page.body).group(1))  # type: ignore[union-attr]
+    item = visit.get(link)
+    assert html.escape(MARKUP) in item.body
+    assert MARKUP not in item.body
+    assert 'class="gap"' in item.body
+    assert 'class="antecedent"' in item.body
+    assert item.body.count('<div class="answer ') == 4
+    assert item.body == visit.get(link).body
+
+
+def test_the_export_is_the_report_that_the_command_writes(visit: Visitor, made: Path, tmp_path: Path) -> None:
+    mark = re.search(r"/export\?set=([^&\"]+)", visit.get("/").body).group(1)  # type: ignore[union-attr]
+    page = visit.ready("/export", set=mark, lang="en")
+    assert page.headers["content-disposition"] == 'attachment; filename="report.html"'
+    assert page.body == Path(report(made.resolve(), tmp_path / "out", lang="en")).read_text("utf-8")
+    a, b = key(made, RUN), key(made, "mlm")
+    pair = visit.ready("/export", set=mark, a=a, b=b, lang="ko")
+    folders = [str(made.resolve() / one.removeprefix(f"{made.name}/")) for one in (a, b)]
+    assert pair.body == Path(report(*folders, tmp_path / "pair", lang="ko")).read_text("utf-8")
+
+
+def test_pages_speak_the_language_of_their_address(visit: Visitor) -> None:
+    for path in ("/", "/compare", "/items", "/play"):
+        korean, english = (visit.ready(path, lang=lang).body.split("<footer>")[0] for lang in ("ko", "en"))
+        assert "실행" in text_of(korean)
+        own = re.sub(r"<textarea.*?</textarea>", "", english.split('<div id="items">')[0])
+        assert not re.search("[가-힣]", text_of(own).replace(RUN, "").replace("한국어", "")), path
+
+
+def test_the_bundled_coreference_model_has_one_name() -> None:
+    assert CHAINS == BUNDLED
+
+
+def test_an_archive_shows_ranks_and_says_that_it_has_no_text(made: Path, tmp_path: Path) -> None:
+    assert command(["archive", str(made / "runs"), "--out", str(tmp_path / "kept")]) == 0
+    with serving(tmp_path / "kept") as visitor:
+        page = visitor.ready("/items", lang="en")
+        assert "An archive holds no text" in page.body
+        assert "rank " in page.body
+        assert visitor.ready("/compare").status == 200

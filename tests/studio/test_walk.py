@@ -1,0 +1,181 @@
+"""Every page in a real browser: clicks, filters, Korean typed in; no console message, and no request to anywhere else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser import console, opened, until
+from tests.studio.conftest import RUN, Visitor, serving
+
+pytest.importorskip("vl_convert", reason="the report extra is not installed")
+READY = "return !document.getElementById('wait') && document.documentElement.dataset.drawn === 'yes'"
+CHOOSE = (
+    "const one = document.querySelector(arguments[0]); one.value = arguments[1];"
+    "one.dispatchEvent(new Event('change', {bubbles: true}))"
+)
+"""Give a control a value, as a hand would; its form sends itself."""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with opened(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
+
+
+@pytest.fixture
+def walk(browser: Any, visit: Visitor) -> Iterator[Any]:
+    """The browser on the studio; afterwards it has said nothing and asked nobody else."""
+    browser.get_log("performance")
+    console(browser)
+    browser.get(visit.address)
+    yield browser
+    assert console(browser) == []
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    asked = {one["request"]["url"] for one in sent if not one["documentURL"].startswith("chrome:")}  # its own first page
+    assert asked
+    assert {url for url in asked if not url.startswith((visit.address, "data:"))} == set()
+
+
+def show(driver: Any, address: str) -> None:
+    driver.get(address)
+    until(driver, READY)
+
+
+def text(driver: Any, selector: str) -> str:
+    return str(driver.execute_script("return document.querySelector(arguments[0]).textContent", selector))
+
+
+def test_compare_draws_and_leads_to_the_items_it_counts(walk: Any, visit: Visitor) -> None:
+    show(walk, f"{visit.address}/compare")
+    marks = "return [...document.querySelectorAll('.chart')].map(c => c.querySelectorAll('g.mark-symbol path').length)"
+    assert min(walk.execute_script(marks)) > 0
+    assert text(walk, "#verdict")
+    walk.execute_script(CHOOSE, "select[name=metric]", "real1")
+    until(walk, "return location.search.includes('metric=real1')")
+    until(walk, READY)
+    count = text(walk, "#counts a").split()[-1]
+    walk.execute_script("document.querySelector('#counts a').click()")
+    until(walk, "return location.pathname === '/items'")
+    until(walk, READY)
+    assert text(walk, "#count").startswith(f"{count}개")
+
+
+def test_items_are_filtered_searched_and_unfolded(walk: Any, visit: Visitor) -> None:
+    show(walk, f"{visit.address}/items")
+    from selenium.webdriver.common.keys import Keys
+
+    field = walk.find_element("css selector", "input[name=q]")
+    field.send_keys("도서관", Keys.ENTER)
+    until(walk, "return new URL(location).searchParams.get('q') === '도서관'")
+    until(walk, READY)
+    assert "도서관" in text(walk, "#items .item")
+    address = walk.current_url
+    walk.execute_script("document.querySelector('#items details summary').click()")
+    until(walk, "return document.querySelectorAll('#items details[open] .answer').length === 4")
+    walk.execute_script(CHOOSE, "select[name=which]", "both-wrong")
+    until(walk, "return location.search.includes('which=both-wrong')")
+    until(walk, READY)
+    assert walk.execute_script("return document.querySelectorAll('#items > .item > .answers .right').length") == 0
+    show(walk, address)  # as a colleague opens it
+    assert walk.execute_script("return document.querySelector('input[name=q]').value") == "도서관"
+    show(walk, f"{visit.address}/items?q=window.hacked")
+    assert walk.execute_script("return window.hacked") is None
+    assert "<script>" in text(walk, "#items .passage")
+
+
+def test_play_fills_a_gap_and_colours_chains(walk: Any, visit: Visitor, made: Path) -> None:
+    show(walk, f"{visit.address}/play")
+    field = walk.find_element("css selector", "#text")
+    field.clear()
+    field.send_keys("사람들은 아침마다 [MASK]을 지나 일하러 갔다.")
+    other = next(path for path in (made / "runs/mlm").glob("checkpoint-*[0-9]"))
+    walk.execute_script("document.querySelector('select[name=b]').value = arguments[0]", f"{made.name}/runs/mlm/{other.name}")
+    walk.execute_script("document.querySelector('select[name=words]').value = 'all'")
+    walk.execute_script("document.querySelector('#play').requestSubmit()")
+    until(walk, "return document.querySelectorAll('#answer .filled').length === 2")
+    assert walk.execute_script("return document.querySelectorAll('#answer .filled tr').length") == 20
+    walk.execute_script("document.querySelectorAll('.tabs a')[1].click()")
+    until(walk, "return location.search.includes('chains') && !!document.querySelector('#play')")
+    walk.execute_script("document.querySelector('#play').requestSubmit()")
+    until(walk, "return document.querySelectorAll('#answer mark').length > 3")
+    colours = "return [...document.querySelectorAll('#answer mark')].map(m => getComputedStyle(m).backgroundColor)"
+    assert len(set(walk.execute_script(colours))) == 2
+    walk.execute_script("document.querySelectorAll('.tabs a')[2].click()")
+    until(walk, "return location.search.includes('relation') && !!document.querySelector('#play')")
+    sentence = "const text = document.querySelector('#text'); text.focus(); text.setSelectionRange(arguments[0], arguments[1]);"
+    for role, span in (("subject", (0, 3)), ("object", (5, 7))):
+        walk.execute_script(sentence + f"document.querySelector('[data-take={role}]').click()", *span)
+        walk.execute_script(f"document.querySelector('select[name={role}_type]').value = 'PER'")
+    assert walk.execute_script("return [subject.value, subject_start.value, object.value, object_start.value]") == [
+        "이순신", "0", "조선", "5",
+    ]  # fmt: skip
+    walk.execute_script("document.querySelector('#play').requestSubmit()")
+    until(walk, "return document.querySelectorAll('#answer tr').length === 8")
+
+
+def test_a_text_without_a_gap_is_explained(walk: Any, visit: Visitor) -> None:
+    show(walk, f"{visit.address}/play?text=%EA%B0%80%EB%82%98%EB%8B%A4")
+    until(walk, "return !!document.querySelector('#answer .failed')")
+    assert "no gap" in text(walk, "#answer")
+
+
+def test_the_theme_stays_pages_fit_a_phone_and_the_keyboard_reaches_everything(walk: Any, visit: Visitor) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    show(walk, visit.address)
+    before = walk.execute_script(paper)
+    walk.execute_script("document.getElementById('theme').click()")
+    dark = walk.execute_script(paper)
+    assert dark != before
+    metrics = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    walk.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    for path in ("/", "/compare", "/items", "/play"):
+        show(walk, f"{visit.address}{path}")
+        assert walk.execute_script(paper) == dark
+        assert walk.execute_script("return document.documentElement.scrollWidth") <= 390
+    walk.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    walk.execute_script("document.getElementById('theme').click()")
+    show(walk, f"{visit.address}/items")
+    seen = set()
+    for _ in range(20):
+        walk.switch_to.active_element.send_keys(Keys.TAB)
+        seen.add(walk.execute_script("return document.activeElement.name || document.activeElement.tagName"))
+    assert {"A", "a", "b", "which", "q"} <= seen
+    walk.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert walk.execute_script("return getComputedStyle(document.querySelector('.filters')).display") == "none"
+    walk.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_a_run_moves_while_its_page_is_open(browser: Any, copied: Path) -> None:
+    """Trained by the command while the page is open: the page is loaded once, and follows it to the end."""
+    with serving(copied) as visitor:
+        show(browser, visitor.address)
+        browser.execute_script("window.same = true")
+        line = "train --model new:tiny --tokenizer tokenizer --dataset data --objective mlm --epochs 12 --batch 4 --checkpoints 3"
+        run = [sys.executable, "-m", "coref_automl.cli", *line.split(), "--eval-set", "evalsets/mine", "--out", "runs/live"]
+        training = subprocess.Popen([*run, "--device", "cpu"], cwd=copied, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        card = "[...document.querySelectorAll('.run')].find(run => run.textContent.includes('runs/live'))"
+        try:
+            until(browser, f"const run = {card}; return run && run.classList.contains('training') && run.querySelector('dd')")
+            steps: set[str] = set()
+            while training.poll() is None:
+                steps.add(browser.execute_script(f"return {card}.querySelectorAll('dl.facts dd')[3].textContent"))
+            assert training.wait() == 0
+        finally:
+            training.kill()
+        until(browser, f"return {card}.classList.contains('finished')")
+        assert len(steps) > 1
+        assert browser.execute_script(f"return {card}.querySelectorAll('tr').length") == 3
+        assert browser.execute_script("return window.same") is True
+        assert RUN in browser.execute_script("return document.querySelector('#training').textContent")
+        assert console(browser) == []
+        browser.get("about:blank")

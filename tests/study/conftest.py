@@ -1,0 +1,83 @@
+"""A tiny study: an encoder of one's own, a dataset and an evaluation set made by the commands, annotated tales."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from coref_automl.cli.app import run as command
+from coref_automl.config import from_mapping
+from coref_automl.coreference.data import write_documents
+from coref_automl.corpus.synthetic.statements import relation_rows
+from coref_automl.corpus.synthetic.writer import documents
+from coref_automl.models.build import build_masked_lm, train_tokenizer
+from coref_automl.store import write_json
+from coref_automl.study.recipe import StudyRecipe
+from tests.coreference.conftest import tale
+
+LENGTH = 64
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Everything a study names, in one folder."""
+
+    home: Path
+
+    def values(self, out: Path, **changes: Any) -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "model": str(self.home / "model"),
+            "methods": {"mlm": {}, "entity": {}},
+            "out": str(out),
+            "lengths": [LENGTH],
+            "seeds": 2,
+            "datasets": [str(self.home / "dataset")],
+            "train": {"max_tokens": 4_000, "batch": 8, "learning_rate": 1e-3, "checkpoints": 2, "log_every": 1},
+            "evaluate": {"sets": [str(self.home / "evalset")], "words": "none"},
+            "device": "cpu",
+            "lang": "en",
+        }
+        return told | changes
+
+    def recipe(self, out: Path, **changes: Any) -> StudyRecipe:
+        return from_mapping(StudyRecipe, self.values(out, **changes), "test")
+
+    def file(self, path: Path, out: Path, **changes: Any) -> Path:
+        path.write_text(yaml.safe_dump(self.values(out, **changes)), "utf-8")
+        return path
+
+    @property
+    def relation(self) -> dict[str, Any]:
+        rows = {"train": str(self.home / "train.json"), "dev": str(self.home / "dev.json")}
+        return {**rows, "shares": [0.5, 1.0], "seeds": 1, "settings": {"epochs": 1, "holdout": 0.2}}
+
+    @property
+    def coreference(self) -> dict[str, Any]:
+        return {"data": str(self.home / "tales.jsonl"), "folds": 2, "settings": {"epochs": 1, "size": 16}}
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    home = tmp_path_factory.mktemp("study")
+    tokenizer = train_tokenizer((made.document.text for made in documents(20, 5)), vocab_size=1_200)
+    build_masked_lm("tiny", tokenizer, seq_len=128, seed=0).save_pretrained(home / "model")
+    tokenizer.save_pretrained(home / "model")
+    texts = ["--source", "bundled:synthetic", "--model", str(home / "model"), "--limit", "16", "--holdout", "0.4"]
+    sizes = ["--per-source", "40", "--task", "real", "--seed", "0"]
+    assert command(["prepare", "eval", *texts, *sizes, "--out", str(home / "evalset")]) == 0
+    named = ["--seq-len", str(LENGTH), "--eval-set", str(home / "evalset"), "--exact-only"]
+    assert command(["prepare", "combined", *texts, *named, "--out", str(home / "dataset")]) == 0
+    write_documents(home / "tales.jsonl", [tale(number) for number in range(6)])
+    write_json(home / "train.json", relation_rows(80, 0))
+    write_json(home / "dev.json", relation_rows(40, 1))
+    return Bench(home)
+
+
+@pytest.fixture
+def recipe(bench: Bench, tmp_path: Path) -> Callable[..., StudyRecipe]:
+    return lambda **changes: bench.recipe(tmp_path / "study", **changes)

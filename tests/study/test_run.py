@@ -1,0 +1,174 @@
+"""A study on a tiny model: every step once, what fails is named, what is finished is never run again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.comparison.coreference_runs import find_coreference
+from coref_automl.comparison.relation_runs import find_relation
+from coref_automl.errors import FolderError
+from coref_automl.evaluation.results import find_evaluations
+from coref_automl.store import read_json, read_jsonl
+from coref_automl.study.recipe import StudyRecipe
+from coref_automl.study.run import run_study
+from tests.study.conftest import Bench
+from tests.tuning.inline import InlineLauncher
+
+Make = Callable[..., StudyRecipe]
+
+
+def names(launcher: InlineLauncher) -> list[str]:
+    return [f"{job.recipe['kind']} {job.key}" for job in launcher.jobs]
+
+
+@pytest.mark.slow
+def test_a_study_trains_judges_reports_and_archives_and_redoes_nothing(bench: Bench, recipe: Make) -> None:
+    wanted = recipe(relation=bench.relation, coreference=bench.coreference)
+    launcher, out = InlineLauncher(), Path(wanted.out)
+    result = run_study(wanted, launcher=launcher)
+    assert result.failures == ()
+    assert result.steps == result.finished == {"train": 4, "evaluate": 5, "relation": 10, "coreference": 5}
+    assert [str(arm) for arm in result.arms] == ["mlm 64: 2 of 2 seeds", "entity 64: 2 of 2 seeds"]
+    assert len(find_evaluations([out / "evaluations"])) == 4 * 2 + 1
+    starts = ("base", "mlm-64-s0", "mlm-64-s1", "entity-64-s0", "entity-64-s1")
+    related = {run.name for run in find_relation([str(out / "relation")])}
+    assert related == {f"{share}pct-{start}" for share in (50, 100) for start in starts}
+    assert {run.name: run.seeds for run in find_coreference([str(out / "coreference")])} == {
+        "base": [0, 1], "mlm-64-s0": [0], "mlm-64-s1": [1], "entity-64-s0": [0], "entity-64-s1": [1],
+    }  # fmt: skip
+    page = (out / "report" / "report.md").read_text("utf-8")
+    assert "entity 64" in page
+    assert "Does the adaptation carry over to coreference?" in page
+    text = next(read_jsonl(bench.home / "evalset" / "documents.jsonl"))["text"]
+    assert not [path for path in (out / "archive").rglob("*.json") if text[:20] in path.read_text("utf-8")]
+    outcomes = {
+        one["outcome"]: one for one in read_json(out / "verdicts.json") if (one["a"], one["b"]) == ("entity 64", "mlm 64")
+    }
+    assert set(outcomes) == {
+        "Real@1 strict",
+        "Relation extraction, micro-F1 with 50% of train",
+        "Relation extraction, micro-F1 with 100% of train",
+        "Coreference, CoNLL with gold mentions",
+    }
+    assert all(one["seeds"] == [2, 2] for one in outcomes.values())
+    again = InlineLauncher()
+    assert run_study(wanted, launcher=again) == result
+    assert names(again) == []
+
+
+def test_a_seed_whose_loss_becomes_nan_is_named_and_the_others_are_judged(recipe: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault is the loss's own: it is NaN in one seed of one method."""
+    from coref_automl.training import trainer
+
+    wanted = recipe(seeds=3, train={"max_tokens": 1_500, "batch": 8, "checkpoints": 1, "log_every": 1})
+    true = trainer.MaskedTrainer.compute_loss
+
+    def broken(self: Any, *given: Any, **options: Any) -> Any:
+        loss = true(self, *given, **options)
+        return loss * float("nan") if "entity-64-s1" in self.args.output_dir else loss
+
+    monkeypatch.setattr(trainer.MaskedTrainer, "compute_loss", broken)
+    result = run_study(wanted, launcher=InlineLauncher())
+    assert [failure.kind for failure in result.failures] == ["not a number"]
+    assert not result.broken
+    assert result.finished["evaluate"] == 6
+    told = str(result.arms[1])
+    assert told.startswith("entity 64: 2 of 3 seeds (seed 1: train entity-64-s1: The loss of step 1 is NaN")
+    assert told in result.lines()
+    (verdict,) = (line for line in result.verdicts if line.startswith("Real@1 strict, entity 64 - mlm 64: "))
+    assert verdict.endswith("(2 and 3 of 3 seeds)")
+    again = InlineLauncher()
+    assert run_study(wanted, launcher=again) == result
+    assert names(again) == []  # it would become NaN again
+
+
+def test_a_failed_step_leaves_out_what_needs_it_and_is_tried_by_the_next_call(
+    recipe: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from coref_automl.training import run
+
+    wanted = recipe(seeds=1)
+    true = run.train
+
+    def failing(given: Any, **options: Any) -> Any:
+        if given.objective == "entity":
+            raise RuntimeError("the cable came loose")
+        return true(given, **options)
+
+    monkeypatch.setattr(run, "train", failing)
+    result = run_study(wanted, launcher=InlineLauncher())
+    assert [str(failure) for failure in result.failures] == ["train entity-64-s0: the cable came loose"]
+    assert result.broken
+    assert result.finished == {"train": 1, "evaluate": 2}
+    monkeypatch.undo()
+    again = InlineLauncher()
+    assert run_study(wanted, launcher=again).failures == ()
+    assert names(again) == ["train entity-64-s0", "evaluate entity-64-s0"]
+
+
+def test_pieces_of_a_study_can_be_run_alone_and_weights_given_back(recipe: Make) -> None:
+    wanted = recipe(seeds=1, keep_weights=False)
+    out = Path(wanted.out)
+
+    def ran(only: list[str]) -> list[str]:
+        launcher = InlineLauncher()
+        run_study(wanted, only=only, launcher=launcher)
+        return names(launcher)
+
+    assert ran(["evaluate"]) == ["evaluate base-64"]  # nothing else is there to evaluate
+    assert ran(["train"]) == ["train mlm-64-s0", "train entity-64-s0"]
+    assert list(out.glob("runs/*/checkpoint-*"))
+    assert ran(["evaluate"]) == ["evaluate mlm-64-s0", "evaluate entity-64-s0"]
+    assert not list(out.glob("runs/*/checkpoint-*"))
+    assert not (out / "report").exists()
+    assert ran(["report"]) == []
+    assert (out / "report" / "report.html").is_file()
+    assert ran([]) == []
+
+
+def test_weights_that_are_gone_are_trained_again_only_for_what_still_needs_them(bench: Bench, recipe: Make) -> None:
+    run_study(recipe(seeds=1, keep_weights=False), launcher=InlineLauncher())
+    launcher = InlineLauncher()
+    more = recipe(seeds=1, keep_weights=False, methods={"mlm": {}}, coreference=bench.coreference)
+    run_study(more, only=["coreference"], launcher=launcher)
+    assert names(launcher) == ["coreference base"]
+    launcher = InlineLauncher()
+    assert run_study(more, launcher=launcher).failures == ()
+    assert names(launcher) == ["train mlm-64-s0", "coreference mlm-64-s0"]
+
+
+def test_further_seeds_and_methods_join_a_study_and_other_settings_are_refused(recipe: Make) -> None:
+    run_study(recipe(seeds=1, methods={"mlm": {}}), launcher=InlineLauncher())
+    launcher = InlineLauncher()
+    run_study(recipe(seeds=2, methods={"mlm": {}}), launcher=launcher)
+    assert names(launcher) == ["train mlm-64-s1", "evaluate mlm-64-s1"]
+    with pytest.raises(FolderError, match=r"was begun with whole_word False, and this command has whole_word True"):
+        run_study(recipe(seeds=2, methods={"mlm": {"whole_word": True}}), launcher=launcher)
+
+
+def test_a_study_stops_when_its_minutes_are_over(recipe: Make) -> None:
+    wanted, launcher = recipe(), InlineLauncher()
+    result = run_study(wanted, max_minutes=1e-9, launcher=launcher)
+    assert names(launcher) == []
+    assert "The same command resumes." in result.lines()
+    assert not (Path(wanted.out) / "report").exists()
+
+
+def test_screening_sees_one_half_and_the_dev_documents_alone(bench: Bench, recipe: Make, tmp_path: Path) -> None:
+    sides = {"train": ["tale-0", "tale-1", "tale-2"], "dev": ["tale-3"], "test": ["tale-4", "tale-5"]}
+    (tmp_path / "split.json").write_text(json.dumps(sides), "utf-8")
+    judge = {**bench.coreference, "documents": "dev", "split": str(tmp_path / "split.json")}
+    stage = {"sets": [str(bench.home / "evalset")], "half": "select", "words": "none"}
+    wanted = recipe(seeds=2, methods={"mlm": {}}, coreference=judge, evaluate=stage)
+    assert run_study(wanted, launcher=InlineLauncher()).failures == ()
+    out = Path(wanted.out)
+    halves = {score.half for one in find_evaluations([out / "evaluations"]) for score in one.scores()}
+    assert halves == {"select"}
+    found = find_coreference([str(out / "coreference")])
+    assert [len(run.documents.marks) for run in found] == [1] * 3
+    assert "tale-4" not in "".join(path.read_text("utf-8") for path in (out / "data").iterdir())

@@ -1,0 +1,85 @@
+"""The language of results: one decision, the same for progress, tables, verdicts and reports."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import coref_automl
+from coref_automl.cli.app import run
+from coref_automl.errors import RecipeError
+from coref_automl.progress import KOREAN, Progress, in_korean
+from coref_automl.say import VARIABLE, language
+from tests.comparison.conftest import Maker, Model, evaluated
+
+__all__ = ["evaluated"]
+
+LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "locale", "decided"),
+    [
+        ("ko", "en", {"LANG": "en_US.UTF-8"}, "ko"),
+        (None, "ko", {"LANG": "en_US.UTF-8"}, "ko"),
+        (None, None, {"LANG": "ko_KR.UTF-8"}, "ko"),
+        (None, None, {"LANG": "ko_KR.UTF-8", "LC_ALL": "C"}, "en"),
+        (None, None, {"LANG": "de_DE.UTF-8"}, "en"),
+        (None, None, {}, "en"),
+        (None, "", {"LC_MESSAGES": "ko"}, "ko"),
+    ],
+)
+def test_option_then_variable_then_locale_decide(
+    given: str | None, variable: str | None, locale: dict[str, str], decided: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (VARIABLE, *LOCALE):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({VARIABLE: variable} | locale).items():
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert language(given) == decided
+
+
+def test_another_language_is_refused_by_the_name_of_what_asked_for_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["compare", "runs", "--lang", "fr"]) == 2
+    assert "told in ko and en, not 'fr'; correct --lang." in capsys.readouterr().err
+    monkeypatch.setenv(VARIABLE, "fr")
+    with pytest.raises(RecipeError, match=f"not 'fr'; correct {VARIABLE}"):
+        language()
+
+
+def test_lang_speaks_for_one_command_alone(evaluated: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+    root = str(evaluated([Model("base", 0, -1.0), Model("run", 100, 0.8)]))
+    assert run(["compare", root, "--lang", "ko"]) == 0
+    korean = capsys.readouterr().out
+    assert "체크포인트" in korean
+    assert "더 좋음" in korean
+    assert run(["compare", root]) == 0
+    english = capsys.readouterr().out
+    assert "checkpoint" in english
+    assert "better" in english
+
+
+def test_progress_is_in_the_same_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "ko")
+    with Progress(shown=False).stage("scoring runs/a/checkpoint-65", 200, "items") as stage:
+        stage.skip(50)
+        assert stage.line() == "채점 runs/a/checkpoint-65: 문항 50/200"
+    with Progress(shown=False, lang="en").stage("scoring", 200, "items") as stage:
+        assert stage.line() == "scoring: 0 of 200 items"
+
+
+def test_every_stage_and_unit_of_the_package_has_a_korean_name() -> None:
+    found = set()
+    for path in Path(coref_automl.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("stage", "track"):
+                words = [*node.args, *(keyword.value for keyword in node.keywords)]
+                found |= {word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str)}
+    assert len(found) > 20
+    assert {name for name in found if in_korean(name) == name} == set()
+    assert set(KOREAN.values()).isdisjoint(KOREAN)
