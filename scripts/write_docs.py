@@ -1,10 +1,17 @@
-"""Write what the code itself says: docs/cli.md from the commands, the tree in docs/architecture.md from docstrings."""
+"""Write what the code itself says: docs/cli.md from the commands, docs/api.md and the tree of the package from docstrings."""
 
 import ast
+import inspect
 import sys
 from pathlib import Path
+from typing import Any
 
+from coref_automl import api
 from coref_automl.cli.app import reference
+from coref_automl.coreference.predict import coreference
+from coref_automl.relation.train import relation
+from coref_automl.report.checkpoint_report import report
+from coref_automl.report.printout import compare, recommend
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "coref_automl"
@@ -20,6 +27,56 @@ scripts/                    the evaluation guide's commands, each a few lines ov
 benchmarks/                 longer measurements; RESULTS.md has the figures
 docs/  tests/               pages for users; tests mirror the package
 """
+
+
+FUNCTIONS = (api.evaluate, compare, recommend, report, api.fill, api.train, relation, coreference)
+API = """\
+# Python
+
+`import coref_automl as ca`. Options have the names of the command line's, with underscores; margins are in points; `lang` is `ko`
+or `en` and defaults to `COREF_AUTOML_LANG` or the locale. Results print in one line, show a table in a notebook, and list
+themselves as dictionaries (`to_rows()`) or, where pandas is installed, as a frame (`to_frame()`). An error is a `ca.CorefError`
+with one sentence. From text to verdict: [tutorial.ipynb](tutorial.ipynb). Written by `make docs`; a test runs the examples.
+"""
+
+
+def python() -> str:
+    """One section per function: how it is called, and its docstring."""
+    return API + "".join(f"\n## ca.{one.__name__}\n\n```python\n{_signature(one)}\n```\n\n{_text(one)}\n" for one in FUNCTIONS)
+
+
+def _signature(function: Any) -> str:
+    """One line, or one line per parameter if it is long."""
+    signature = inspect.signature(function)
+    parts = [_parameter(one) for one in signature.parameters.values()]
+    kinds = [one.kind for one in signature.parameters.values()]
+    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        parts.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+    first, last = f"ca.{function.__name__}(", f") -> {signature.return_annotation}"
+    line = f"{first}{', '.join(parts)}{last}"
+    return line if len(line) <= 110 else "\n".join([first, *(f"    {part}," for part in parts), last])
+
+
+def _parameter(one: inspect.Parameter) -> str:
+    stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+    default = "" if one.default is one.empty else f" = {one.default!r}"
+    return f"{stars}{one.name}: {one.annotation}{default}"
+
+
+def _text(function: Any) -> str:
+    """A docstring as Markdown: arguments as a list, the example as code."""
+    out: list[str] = []
+    inside = ""
+    for line in (inspect.getdoc(function) or "").splitlines():
+        if line in ("Args:", "Example:"):
+            inside = line
+            out += ["```python"] if line == "Example:" else []
+        elif inside == "Args:" and line.startswith("    "):
+            name, _, rest = line.strip().partition(": ")
+            out.append(f"- `{name}`: {rest}" if not line.startswith("      ") else f"  {line.strip()}")
+        else:
+            out.append(line[4:] if inside == "Example:" else line)
+    return "\n".join([*out, "```"] if inside == "Example:" else out)
 
 
 def tree() -> str:
@@ -56,7 +113,7 @@ def with_tree(page: str) -> str:
 def pages() -> dict[Path, str]:
     """Every generated page as it should read."""
     house = ROOT / "docs" / "architecture.md"
-    return {ROOT / "docs" / "cli.md": reference(), house: with_tree(house.read_text("utf-8"))}
+    return {ROOT / "docs" / "cli.md": reference(), ROOT / "docs" / "api.md": python(), house: with_tree(house.read_text("utf-8"))}
 
 
 if __name__ == "__main__":

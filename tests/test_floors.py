@@ -17,7 +17,7 @@ FLOORS = (
     "report", "studio", "top",
 )  # fmt: skip
 """From the bottom up. A room that does not exist yet has its floor already."""
-TOP = {"cli", "demo", "line", "study", "bench", "tune", "__init__"}
+TOP = {"api", "cli", "demo", "line", "study", "bench", "tune", "__init__"}
 
 
 def floor_of(module: tuple[str, ...]) -> int:

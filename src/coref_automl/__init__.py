@@ -10,6 +10,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coref_automl.api import evaluate as evaluate
+    from coref_automl.api import fill as fill
+    from coref_automl.api import train as train
     from coref_automl.coreference.predict import Resolved as Resolved
     from coref_automl.coreference.predict import coreference as coreference
     from coref_automl.coreference.recipe import CoreferenceRecipe as CoreferenceRecipe
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     from coref_automl.evaluation.prepare import EvalRecipe as EvalRecipe
     from coref_automl.evaluation.prepare import prepare_eval as prepare_eval
     from coref_automl.evaluation.run import EvaluateRecipe as EvaluateRecipe
-    from coref_automl.evaluation.run import evaluate as evaluate
     from coref_automl.records import ClozeItem as ClozeItem
     from coref_automl.records import Comparison as Comparison
     from coref_automl.records import Document as Document
@@ -28,12 +30,12 @@ if TYPE_CHECKING:
     from coref_automl.records import Evaluation as Evaluation
     from coref_automl.records import ItemScore as ItemScore
     from coref_automl.relation.recipe import RelationRecipe as RelationRecipe
+    from coref_automl.relation.train import relation as relation
     from coref_automl.relation.train import train_relation as train_relation
     from coref_automl.report.checkpoint_report import report as report
     from coref_automl.report.printout import compare as compare
     from coref_automl.report.printout import recommend as recommend
     from coref_automl.training.recipe import TrainRecipe as TrainRecipe
-    from coref_automl.training.run import train as train
 
 _HOMES = {
     "ClozeItem": "records",
@@ -52,12 +54,14 @@ _HOMES = {
     "TrainRecipe": "training.recipe",
     "compare": "report.printout",
     "coreference": "",
-    "evaluate": "evaluation.run",
+    "evaluate": "api",
+    "fill": "api",
     "prepare": "corpus.prepare",
     "prepare_eval": "evaluation.prepare",
     "recommend": "report.printout",
+    "relation": "",
     "report": "",
-    "train": "training.run",
+    "train": "api",
     "train_coreference": "coreference.train",
     "train_relation": "relation.train",
 }

@@ -112,6 +112,23 @@ def as_paths(value: Any, what: str) -> list[str]:
     return [path for entry in value for path in as_paths(entry, what)]
 
 
+def recipe_with(kind: type[T], recipe: T | None, options: Mapping[str, Any], function: str) -> T:
+    """A recipe as it was given, or one made from options; None is an option that was not given."""
+    given = {name: _as_yaml(value) for name, value in options.items() if value is not None}
+    if recipe is None:
+        return from_mapping(kind, given, function)
+    if given:
+        raise RecipeError(f"{function}: pass a recipe or options, not both; {next(iter(given))} belongs in the recipe.")
+    return recipe
+
+
+def _as_yaml(value: Any) -> Any:
+    """Paths as text, sequences as lists: as a YAML file would hold them."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return [_as_yaml(one) for one in value] if isinstance(value, tuple | list) else value
+
+
 def typed_options(function: Callable[P, T]) -> Callable[P, T]:
     """A public function whose keyword options are checked as a recipe's fields are."""
 

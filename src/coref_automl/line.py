@@ -71,13 +71,15 @@ class EvaluateStage:
     single_entry: bool = False
     words: Literal["all", "sample", "none"] = "all"
     metric: str | None = None
-    margin: float = 0.02
+    margin: float = 2.0
 
     def __post_init__(self) -> None:
+        from coref_automl.comparison.recommendation import checked_margin
         from coref_automl.evaluation.tasks import TASKS
 
         for task in self.tasks:
             choose(task, TASKS, "task")
+        checked_margin(self.margin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +301,7 @@ def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, lang: st
 
     stage = recipe.evaluate
     items = EvalSet.open(evalset).fingerprint
-    return recommend(*runs, metric=stage.metric, margin=stage.margin, evalset=items, seed=recipe.seed, lang=lang)
+    return recommend(*runs, metric=stage.metric, margin=stage.margin, eval_set=items, seed=recipe.seed, lang=lang)
 
 
 def _report(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, progress: Progress) -> Path:
@@ -311,7 +313,7 @@ def _report(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, 
     progress.note(progress.say("보고서 작성", "Writing the report"))
     shown = [*runs, *([out / "relation"] if recipe.relation else []), *([out / COREFERENCE] if recipe.coref else [])]
     options: dict[str, Any] = {"metric": stage.metric, "margin": stage.margin, "lang": recipe.lang, "seed": recipe.seed}
-    return Path(report(*shown, out=out / "report", evalset=EvalSet.open(evalset).fingerprint, **options))
+    return Path(report(*shown, out=out / "report", eval_set=EvalSet.open(evalset).fingerprint, **options))
 
 
 def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) -> dict[str, Any]:

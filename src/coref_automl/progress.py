@@ -237,6 +237,14 @@ class _Bars:
             self._display.stop()
 
 
+Shown = Progress | bool | None
+"""How Python asks for progress: a Progress of its own, True to see it, or nothing."""
+
+
+def as_progress(shown: Shown) -> Progress:
+    return shown if isinstance(shown, Progress) else Progress() if shown else quiet()
+
+
 def quiet() -> Progress:
     """Progress that shows nothing."""
     return Progress(shown=False)

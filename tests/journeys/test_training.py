@@ -125,7 +125,7 @@ def test_keep_best_keeps_the_best_after_an_evaluation_at_another_length(prepared
     shell(f"coref-automl prepare combined {own} --seq-len 128 --exact-only --eval-set sets/mini --out data-mini")
     line = (
         "coref-automl train --model bundled:ko-mini --dataset data-mini --objective mlm --epochs 3.5 --batch 8 "
-        "--learning-rate 5e-4 --out runs/kept --eval-set sets/mini --eval-words none --keep-best --margin 0.9"
+        "--learning-rate 5e-4 --out runs/kept --eval-set sets/mini --eval-words none --keep-best --margin 90"
     )
     said = shell.interrupted(line, lambda: len(list(run.glob("checkpoint-*_eval_results.json"))) == 6, signal.SIGINT)
     assert said.status == 130

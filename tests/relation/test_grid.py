@@ -51,6 +51,11 @@ def test_one_cells_error_stops_no_other_and_the_best_alone_keeps_weights(grid: d
     assert float(lines[0]["val_micro_f1"]) >= float(lines[1]["val_micro_f1"])
     assert lines[2]["error"]
     assert lines[0]["split"] == "made_dev"
+    assert float(lines[0]["pieces"]) >= 1
+    assert 0 <= float(lines[0]["edges"]) <= 1
+    assert lines[2]["unknown"] == ""
+    assert result.assessment is not None
+    assert [one.variant for one in result.assessment.variants] == ["typed", "typed"]
     for name in ("results.md", "results.html"):
         assert "3e-03" in (text := (tmp_path / "grid" / name).read_text("utf-8")) or "0.003" in text
 
@@ -228,6 +233,19 @@ def test_both_pages_name_the_chosen_cell(grid: dict[str, Any], tmp_path: Path) -
             assert result.best.name in (tmp_path / "grid" / name).read_text("utf-8").replace("\\", "")
         said = next(line for line in (tmp_path / "grid" / "results.md").read_text("utf-8").splitlines() if line.startswith(">"))
         assert result.best.name in said.replace("\\", "")
+
+
+def test_a_grid_over_schemes_tests_the_reasons_on_its_page(grid: dict[str, Any], tmp_path: Path) -> None:
+    """Without a file to score, on the slice of train that chooses the epoch."""
+    sides = {"models": grid["models"][:1], "learning_rates": (1e-3,), "schemes": ("none", "plain", "typed"), "dev": None}
+    result = run_grid(GridRecipe(**{**grid, **sides, "settings": {**grid["settings"], "seeds": 2}}), draw=write_grid_page)
+    assert result.assessment is not None
+    assert result.assessment.split == "train-holdout"
+    (reasons,) = result.assessment.reasons
+    assert reasons.seeds == {"none": 2, "plain": 2, "typed": 2}
+    page = (tmp_path / "grid" / "results.html").read_text("utf-8")
+    for name in ("variants", "fragmentation", "reasons"):
+        assert f'id="{name}"' in page
 
 
 def test_the_shipped_recipes_are_readable() -> None:

@@ -14,13 +14,13 @@ from coref_automl.report.language import Say
 from coref_automl.report.rendering import render_markdown
 
 DOCS = Path(__file__).parents[2] / "docs"
-SEED = DOCS / "seed" / "checkpoints.csv"
+STUDY = DOCS / "kf-deberta-study" / "checkpoints.csv"
 HEAD = "family,seq_len,checkpoint,epoch,real1,real5,lambada_top1,real_samples,lambada_samples"
 
 
 @pytest.fixture(scope="module")
 def rows() -> list[TableRow]:
-    return read_table(SEED)
+    return read_table(STUDY)
 
 
 def test_the_composite_is_recomputed_and_twenty_rows_are_wrong(rows: list[TableRow]) -> None:
@@ -53,15 +53,15 @@ def test_findings_name_the_unlike_items_and_the_identical_rows(rows: list[TableR
 
 
 def test_the_kept_report_is_what_the_table_gives(rows: list[TableRow]) -> None:
-    """Written by: coref-automl report --table docs/seed/checkpoints.csv --lang en --target real1=0.68,real5=0.83 --out DIR"""
-    page = csv_page(rows, Say("en"), source=SEED.name, target={"real1": 0.68, "real5": 0.83})
-    assert (DOCS / "seed-report.md").read_text("utf-8") == render_markdown(page)
+    """Written by: coref-automl report --table checkpoints.csv --lang en --target real1=0.68,real5=0.83 --out DIR"""
+    page = csv_page(rows, Say("en"), source=STUDY.name, target={"real1": 0.68, "real5": 0.83})
+    assert (DOCS / "kf-deberta-study.md").read_text("utf-8") == render_markdown(page)
 
 
 def test_a_table_is_reported_in_both_languages(tmp_path: Path) -> None:
-    made = report(tmp_path / "out", table=SEED, lang="ko")
+    made = report(tmp_path / "out", table=STUDY, lang="ko")
     assert "합성 점수가 20개 행에서 틀렸습니다" in Path(made.markdown).read_text("utf-8")
-    assert Path(made.results).read_text("utf-8") == SEED.read_text("utf-8")
+    assert Path(made.results).read_text("utf-8") == STUDY.read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_report_has_every_section_and_opens_with_the_answers(made: Report) -> 
     assert places[-1] < text.index('id="part-questions"') < text.index('id="part-appendix"')
     assert made.sentence in Path(made.markdown).read_text("utf-8")
     assert '<html lang="ko">' in text
-    assert "사람이 표시한 gold, 관계 추출, 상호참조 해결" in text
+    assert "외부 확인은 관계 추출과 상호참조 해결" in text
     assert text.count('id="chart-') == len(page_data(Path(made))["charts"]) >= 8
 
 
@@ -256,10 +256,10 @@ def test_other_sets_are_listed_and_never_pooled(evaluated: Maker, tmp_path: Path
     assert "| b | items-b |" in text
     assert "on 2 sets" not in text
     assert (
-        Path(report(root, tmp_path / "b", evalset="b", lang="en").markdown).read_text("utf-8").splitlines()[2].startswith("b ·")
+        Path(report(root, tmp_path / "b", eval_set="b", lang="en").markdown).read_text("utf-8").splitlines()[2].startswith("b ·")
     )
     with pytest.raises(ComparisonError, match="No evaluation on the set 'c'"):
-        report(root, tmp_path / "c", evalset="c")
+        report(root, tmp_path / "c", eval_set="c")
 
 
 def test_a_run_still_training_is_reported_as_it_stands(evaluated: Maker, tmp_path: Path) -> None:

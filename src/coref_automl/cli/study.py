@@ -8,14 +8,17 @@ import typer
 
 from coref_automl.cli.app import app
 from coref_automl.cli.options import AsJson, RecipeFile, options_from, print_json, recipe_from
-from coref_automl.study.recipe import HELP, KINDS, StudyRecipe
+from coref_automl.study.recipe import FLAGS, HELP, KINDS, StudyRecipe, with_methods
 
 
 @app.command(epilog="Example: coref-automl study --recipe recipes/ko-mini-study.yaml --out studies/ko-mini --dry-run")
-@options_from(StudyRecipe, HELP, {"datasets": ("--dataset",), "lengths": ("--length",)})
+@options_from(StudyRecipe, HELP, FLAGS)
 def study(
     recipe: RecipeFile = None,
     *,
+    method: Annotated[
+        list[str] | None, typer.Option("--method", help="Method of the recipe to run; repeatable. Default: all of them.")
+    ] = None,
     only: Annotated[
         list[str] | None,
         typer.Option("--only", help="Run one kind of step: train, evaluate, relation, coreference or report; repeatable."),
@@ -42,7 +45,7 @@ def study(
 
     for kind in only or ():
         choose(kind, dict.fromkeys((*KINDS, "report")), "kind of step")
-    wanted = recipe_from(StudyRecipe, given, "study", recipe)
+    wanted = with_methods(recipe_from(StudyRecipe, given, "study", recipe), method or ())
     progress = Progress(shown=not as_json)
     if dry_run:
         planned = budget(wanted, progress=progress)

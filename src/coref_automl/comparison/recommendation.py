@@ -21,6 +21,9 @@ from coref_automl.statistics.closed_forms import holm
 from coref_automl.statistics.intervals import composite, simultaneous_bounds
 
 MARGIN = 0.02
+POINTS = 100 * MARGIN
+"""The margin as it is given and written: in points."""
+_FEWEST_POINTS = 0.1
 Confirmation = Literal["confirmed", "not confirmed", "open"]
 
 
@@ -97,11 +100,13 @@ class Choice:
     falls: tuple[tuple[Entry, Entry], ...]
 
 
-def checked_margin(margin: float) -> float:
-    """The margin as a fraction of 1 (the command line takes points)."""
-    if not 0 < margin < 1:
-        raise ComparisonError(f"A margin of {100 * margin:g} points cannot be; give a number of points such as 2.")
-    return margin
+def checked_margin(points: float) -> float:
+    """A margin in points, as everyone gives it, as the fraction that is computed with. A fraction, as it once was, is refused."""
+    if 0 < points < _FEWEST_POINTS:
+        raise ComparisonError(f"A margin is a number of points, and {points:g} is a fraction of 1; write {100 * points:g}.")
+    if not 0 < points < 100:
+        raise ComparisonError(f"A margin of {points:g} points cannot be; give a number of points such as 2.")
+    return points / 100
 
 
 def choose_entry(group: Group, metric: str, *, margin: float = MARGIN, seed: int = 0, notes: Sequence[str] = ()) -> Choice:

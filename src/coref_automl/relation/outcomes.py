@@ -120,8 +120,8 @@ def _order(found: Iterable[Answers]) -> Callable[[Answers], tuple[Any, ...]]:
     return lambda one: (
         experiments.index(one.experiment),
         schemes.index(one.scheme) if one.scheme in schemes else len(schemes),
-        one.label_mask != "off",
         one.hard_negatives,
+        one.label_mask != "off",
     )
 
 

@@ -18,6 +18,7 @@ from coref_automl.relation.labels import INDEX, LABELS
 from coref_automl.relation.metrics import LabelScore, Scores
 from coref_automl.relation.rows import RelationRow
 from coref_automl.store import read_jsonl, write_jsonl, written_whole
+from coref_automl.tabular import Tabular
 
 RESULTS, ROWS = "re_results.json", "rows.npz"
 
@@ -38,7 +39,7 @@ class SeedResult(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class RelationResult(Record):
+class RelationResult(Tabular, Record):
     """The mean over seeds, on the split that is named. Numbers are points of 100 (KLUE's scale); `estimates` are fractions.
 
     `spread` is the standard deviation over seeds, None for one seed. `without_overlap` leaves out rows whose sentence occurs in
@@ -65,6 +66,17 @@ class RelationResult(Record):
     notes: tuple[str, ...] = ()
     fingerprints: dict[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
+
+    def __repr__(self) -> str:
+        return f"{self.run}: micro-F1 {self.micro_f1:.2f}, AUPRC {self.auprc:.2f} on {self.split} ({self.n:,} rows)"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per metric, in points of 100."""
+        ends = ("low", "high")
+        return [
+            {"metric": name, "value": getattr(self, name), **{end: 100 * getattr(self.estimates[name], end) for end in ends}}
+            for name in ("micro_f1", "auprc", "accuracy")
+        ]
 
     def lines(self) -> list[str]:
         """The result as a person reads it."""

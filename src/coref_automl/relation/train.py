@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from coref_automl.config import expect, to_mapping, to_yaml
+from coref_automl.config import expect, recipe_with, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.locks import claimed
 from coref_automl.models.attention import move
 from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device, weights_fingerprint
-from coref_automl.progress import Progress, quiet
+from coref_automl.progress import Progress, Shown, as_progress, quiet
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
 from coref_automl.relation.evaluate import KIND, UNDER_PRIOR, keep_result, list_problems, summarise
 from coref_automl.relation.labels import LABELS, LabelMask, gold_indices
@@ -54,6 +55,26 @@ class _Work:
     mask: LabelMask | None
     max_length: int
     on_epoch: Callable[[int, int, Scores], None] | None = None
+
+
+def relation(model: str | Path, train: str | Path, *, out: str | Path, progress: Shown = None, **options: Any) -> RelationResult:
+    """Fine-tune a model on relation rows and score it, as `coref-automl re train` does.
+
+    Args:
+        model: hub id, folder, or bundled:ko-mini.
+        train: file or named source of relation rows.
+        out: folder of the run.
+        progress: True shows progress on standard error.
+        options: every option of `coref-automl re train` with underscores: dev, scheme, seeds, epochs, max_rows, ...
+
+    Example:
+        >>> import coref_automl as ca
+        >>> found = ca.relation(model, rows, out=out, seeds=1, epochs=1, max_rows=40, device="cpu")
+        >>> 0 <= found.micro_f1 <= 100
+        True
+    """
+    given = {"model": str(model), "train": str(train), "out": str(out), **options}
+    return train_relation(recipe_with(RelationRecipe, None, given, "relation"), progress=as_progress(progress))
 
 
 def train_relation(

@@ -12,7 +12,7 @@ from typing import Any
 
 from coref_automl.comparison.csv_table import read_table
 from coref_automl.comparison.differences import finding
-from coref_automl.comparison.recommendation import MARGIN, checked_margin
+from coref_automl.comparison.recommendation import POINTS, checked_margin
 from coref_automl.config import as_path, as_paths, typed_options
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.metrics import METRICS
@@ -48,6 +48,9 @@ class Report(Record):
     def __str__(self) -> str:
         return self.page
 
+    def __repr__(self) -> str:
+        return f"{self.page}: {self.sentence}"
+
     def _repr_html_(self) -> str:
         link = html.escape(Path(self.page).resolve().as_uri(), quote=True)
         return f'<p><strong>{html.escape(self.sentence)}</strong></p><p><a href="{link}">{html.escape(self.page)}</a></p>'
@@ -61,22 +64,37 @@ def report(
     target: str | Mapping[str, float] | None = None,
     lang: str | None = None,
     metric: str | None = None,
-    margin: float = MARGIN,
-    evalset: str | None = None,
+    margin: float = POINTS,
+    eval_set: str | None = None,
     seed: int = 0,
     title: str = "",
 ) -> Report:
-    """Write the report of evaluated checkpoints (or of a CSV `table` without items) to the folder `out`.
+    """Write report.html, report.md and results.csv about evaluated checkpoints, as `coref-automl report` does.
 
-    Without `out`, the last argument is the folder: `report(runs, "report")`.
+    Args:
+        paths: evaluated checkpoints and runs; relation and coreference runs too. Without `out`, the last one is the folder.
+        out: folder of the report.
+        table: a CSV of external results, instead of paths.
+        target: values to reach, such as `real1=0.68,real5=0.83`.
+        lang: ko or en; default: COREF_AUTOML_LANG, or the locale.
+        metric: of the verdicts. Default: strict Real@1, or `word` if tokenizers differ.
+        margin: the loss, in points, that is acceptable to save training.
+        eval_set: the set to report on, if the checkpoints were scored on several.
+        seed: of the resampling.
+        title: of the page.
+
+    Example:
+        >>> import coref_automl as ca
+        >>> made = ca.report(runs, out=out)
+        >>> made.page.endswith("report.html")
+        True
     """
     if out is None:
         if not paths:
             raise RecipeError("Name the folder to write the report to.")
         *rest, out = paths
         paths = tuple(rest)
-    checked_margin(margin)
-    say = Say(language(lang))
+    allowed, say = checked_margin(margin), Say(language(lang))
     goal = parse_target(target) if isinstance(target, str) else dict(target or {})
     folder = as_path(out, "out")
     with claimed(folder, KIND):
@@ -85,7 +103,7 @@ def report(
             page, results = csv_page(rows, say, source=Path(table).name, target=goal), ""
             sentence = page.sentence
         else:
-            chosen: dict[str, Any] = {"metric": metric, "margin": margin, "evalset": evalset, "seed": seed, "target": goal}
+            chosen: dict[str, Any] = {"metric": metric, "margin": allowed, "evalset": eval_set, "seed": seed, "target": goal}
             study = read_subject(as_paths(paths, "paths"), say, **chosen)
             page, results = checkpoint_page(study), results_csv(study)
             sentence = recommendation_sentence(study.recommendation, say.lang)
@@ -133,7 +151,6 @@ def _checks(study: Subject, sections: Sequence[Section]) -> tuple[Check, ...]:
     say = study.say
     found = [one for section in sections for one in section.checks]
     missing = {
-        "transfer": not any("gold_word" in entry.evaluation.estimates for entry in study.entries) and METRICS["gold_word"].label,
         "relation": not study.relation and say("관계 추출", "relation extraction"),
         "coreference": not study.coreference and say("상호참조", "coreference"),
     }

@@ -96,8 +96,8 @@ def _status(study: Subject) -> str:
         told.append(
             say("원래 모델과의 차이 ", "over the base ") + f"{points(it.over_base.difference)}, {verdict(it.over_base, say.lang)}"
         )
-    if it.use.seeds > 1 and (others := len(it.use.better_than) + len(it.use.open_against)):
-        won = len(it.use.better_than)
+    if it.use.seeds > 1 and (won := len(it.use.better_than)):
+        others = won + len(it.use.open_against)
         told.append(say(f"다른 방법 {others}개 중 {won}개보다 나음 확인", f"shown better than {won} of {others} other methods"))
     return " · ".join(told)
 

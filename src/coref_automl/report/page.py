@@ -127,6 +127,7 @@ class Check:
     section: str = ""
     badge: Badge | None = None
     estimate: Estimate | None = None
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import html
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from coref_automl.comparison.coreference_methods import pretraining_in
 from coref_automl.comparison.coreference_runs import find_coreference
-from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, compare_group, require_two
+from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, Finding, compare_group, finding, require_two
 from coref_automl.comparison.groups import choose_group, choose_metric
-from coref_automl.comparison.recommendation import MARGIN, Recommendation, checked_margin, choose_entry
+from coref_automl.comparison.recommendation import POINTS, Recommendation, checked_margin, choose_entry
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.config import as_paths, typed_options
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.report import charts
 from coref_automl.report.coreference_verdicts import judge, outside_check
 from coref_automl.report.language import Lang, Say, language, p_text
+from coref_automl.report.page import in_percent
 from coref_automl.report.sentences import recommendation_sentence, verdict
 from coref_automl.report.verdicts import which_documents
+from coref_automl.tabular import Tabular
+
+_WIDTH, _NARROW = 118, 80
+_COLOURS = {"better": "green", "worse": "red", "not shown": "bright_black", "same": "bright_black"}
 
 
 @dataclass(frozen=True, slots=True)
-class PrintedComparison(ComparisonTable):
+class PrintedComparison(Tabular, ComparisonTable):
     """A ComparisonTable that prints as a table."""
 
     lang: Lang = "en"
@@ -35,6 +42,23 @@ class PrintedComparison(ComparisonTable):
     def to_json(self) -> dict[str, Any]:
         """As a ComparisonTable: the language is no part of the result."""
         return {name: value for name, value in ComparisonTable.to_json(self).items() if name != "lang"}
+
+    def __repr__(self) -> str:
+        found = [finding(row.comparison) for row in self.rows if row.comparison is not None]
+        return f"{self.heading()}; {found.count('better')} of {len(found)} better than {', '.join(self.references)}"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per checkpoint: value and difference in percent and points, with their intervals."""
+        return [_row(row) for row in self.rows]
+
+    def plot(self) -> charts.Drawing:
+        """Every difference with its interval, green or red if it is shown."""
+        judged = [(row, row.comparison) for row in self.rows if row.comparison is not None]
+        rows = [
+            {"task": row.name, "name": row.name, **in_percent(one.difference), "finding": _plotted(finding(one))}
+            for row, one in judged
+        ]
+        return charts.Drawing(charts.forest(rows, self.say))
 
     def heading(self) -> str:
         label, items, documents = METRICS[self.metric].label, f"{self.items:,}", f"{self.documents:,}"
@@ -56,22 +80,40 @@ class PrintedComparison(ComparisonTable):
         return [_cells(row, numbers, self.say) for row in self.rows]
 
     def __str__(self) -> str:
+        return self.printed()
+
+    def printed(self, width: int | None = None, *, colour: bool = False) -> str:
+        """The table in so many columns (118 if there is no terminal); verdicts in colour where that is wanted."""
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
 
+        if width is not None and width < _NARROW:
+            return "\n".join(self._stacked(width))
         table = Table(box=None, pad_edge=False, header_style="bold")
         for title in self.titles():
             words = title in (self.titles()[0], self.titles()[-1])
             table.add_column(title, justify="left" if words else "right", overflow="fold", no_wrap=not words)
-        for cells in self.cells():
-            table.add_row(*cells)
-        console = Console(file=io.StringIO(), width=118, color_system=None, markup=False, highlight=False)
+        for row, cells in zip(self.rows, self.cells(), strict=True):
+            style = _COLOURS.get(finding(row.comparison), "") if row.comparison else ""
+            table.add_row(*cells[:-1], Text(cells[-1], style))
+        out = io.StringIO()
+        system: Literal["standard"] | None = "standard" if colour else None
+        console = Console(
+            file=out, width=width or _WIDTH, color_system=system, force_terminal=colour, markup=False, highlight=False
+        )
         console.print(self.heading())
         console.print(table)
         for note in self.notes:
             console.print(note)
-        lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-        return "\n".join(line.rstrip() for line in lines)
+        return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+    def _stacked(self, width: int) -> list[str]:
+        """For a narrow terminal: one block per checkpoint, one line per column."""
+        lines = [self.heading()]
+        for cells in self.cells():
+            lines += [cells[0], *(f"  {title}: {cell}" for title, cell in zip(self.titles()[1:], cells[1:], strict=True) if cell)]
+        return [part for line in (*lines, *self.notes) for part in textwrap.wrap(line, width, subsequent_indent="    ")]
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{title}</th>" for title in self.titles())
@@ -81,11 +123,22 @@ class PrintedComparison(ComparisonTable):
 
 
 @dataclass(frozen=True, slots=True)
-class PrintedRecommendation(Recommendation):
+class PrintedRecommendation(Tabular, Recommendation):
     """A Recommendation with its sentence, which it prints, notes below."""
 
     def __str__(self) -> str:
         return "\n".join([self.sentence, *self.notes])
+
+    def __repr__(self) -> str:
+        return self.sentence
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per candidate on the select half, in percent."""
+        return [
+            {"checkpoint": one.name, "tokens": one.tokens, "value": 100 * one.value.value, "low": 100 * one.value.low,
+             "high": 100 * one.value.high, "posterior": 100 * one.believed, "chosen": one.path == self.chosen}
+            for one in self.candidates
+        ]  # fmt: skip
 
     def _repr_html_(self) -> str:
         return f"<p><strong>{html.escape(self.sentence)}</strong></p>" + "".join(
@@ -99,7 +152,7 @@ def compare(
     metric: str | None = None,
     reference: str | None = None,
     common: bool = False,
-    evalset: str | None = None,
+    eval_set: str | None = None,
     seed: int = 0,
     lang: str | None = None,
 ) -> PrintedComparison:
@@ -111,12 +164,18 @@ def compare(
         reference: name or path of the checkpoint to compare all others with. Default: the model each one started from; the base
             model or the first checkpoint if none of those was evaluated.
         common: if the sets differ, compare on the items that all have in common.
-        evalset: the set to compare on, if the checkpoints were scored on several.
+        eval_set: the set to compare on, if the checkpoints were scored on several.
         seed: of the resampling.
         lang: ko or en; default: COREF_AUTOML_LANG, or the locale.
+
+    Example:
+        >>> import coref_automl as ca
+        >>> found = ca.compare(runs)
+        >>> found.reference
+        'base'
     """
     tongue = language(lang)
-    group, notes = choose_group(as_paths(paths, "paths"), common=common, evalset=evalset)
+    group, notes = choose_group(as_paths(paths, "paths"), common=common, evalset=eval_set)
     require_two(group)
     metric, more = choose_metric(group, metric)
     told = (*notes, *more)
@@ -127,19 +186,33 @@ def compare(
 def recommend(
     *paths: Any,
     metric: str | None = None,
-    margin: float = MARGIN,
-    evalset: str | None = None,
+    margin: float = POINTS,
+    eval_set: str | None = None,
     seed: int = 0,
     lang: str | None = None,
 ) -> PrintedRecommendation:
-    """Which of the evaluated checkpoints to keep; `margin` is the loss (a fraction) acceptable to save training."""
-    checked_margin(margin)
+    """What to use of the evaluated checkpoints: the method, its checkpoint, and how long to train next time.
+
+    Args:
+        paths: checkpoints, runs, folders of runs, model names; or lists of these.
+        metric: default strict Real@1, or `word` if tokenizers differ.
+        margin: the loss, in points, that is acceptable to save training.
+        eval_set: the set to judge by, if the checkpoints were scored on several.
+        seed: of the resampling.
+        lang: ko or en; default: COREF_AUTOML_LANG, or the locale.
+
+    Example:
+        >>> import coref_automl as ca
+        >>> ca.recommend(runs, margin=1).use.status
+        'shown'
+    """
+    allowed = checked_margin(margin)
     names = as_paths(paths, "paths")
-    group, notes = choose_group(names, evalset=evalset)
+    group, notes = choose_group(names, evalset=eval_set)
     metric, more = choose_metric(group, metric)
     say = Say(language(lang))
     told = (*notes, *more, *outside_checks(names, group, say))
-    return printed_recommendation(group, metric, margin=margin, seed=seed, notes=told, lang=say.lang)
+    return printed_recommendation(group, metric, margin=allowed, seed=seed, notes=told, lang=say.lang)
 
 
 def outside_checks(paths: Sequence[str], group: Group, say: Say) -> list[str]:
@@ -152,7 +225,21 @@ def printed_comparison(
     group: Group, metric: str, *, reference: str | Entry | None, common: bool, seed: int, notes: Sequence[str], lang: Lang
 ) -> PrintedComparison:
     table = compare_group(group, metric, reference=reference, common=common, seed=seed, notes=notes)
-    return PrintedComparison(**_values(table), lang=lang)
+    told = (*table.notes, *_taken_as_reference(group, table, Say(lang))) if reference is None else table.notes
+    return PrintedComparison(**{**_values(table), "notes": told}, lang=lang)
+
+
+def _taken_as_reference(group: Group, table: ComparisonTable, say: Say) -> list[str]:
+    """What stands in for a base that was not evaluated."""
+    taken = next((entry for entry in group.entries if entry.name == table.reference), None)
+    if taken is None or not taken.trained or len(table.references) > 1:
+        return []
+    return [
+        say(
+            f"원래 모델이 평가되지 않아 {taken.name}을 기준으로 삼았습니다. 다른 기준은 --reference NAME으로 고릅니다.",
+            f"No base model was evaluated here, so {taken.name} is the reference; --reference NAME takes another.",
+        )
+    ]
 
 
 def printed_recommendation(
@@ -160,6 +247,24 @@ def printed_recommendation(
 ) -> PrintedRecommendation:
     found = choose_entry(group, metric, margin=margin, seed=seed, notes=notes).recommendation
     return PrintedRecommendation(**{**_values(found), "sentence": recommendation_sentence(found, lang)})
+
+
+def _plotted(found: Finding) -> Finding:
+    return "not shown" if found == "same" else found
+
+
+def _row(row: ComparisonRow) -> dict[str, Any]:
+    answer, value = row.comparison, row.value
+    change = answer.difference if answer else None
+    return {
+        "checkpoint": row.name, "value": 100 * value.value, "low": 100 * value.low, "high": 100 * value.high,
+        "reference": answer.reference if answer else None,
+        "difference": 100 * change.value if change else None,
+        "difference_low": 100 * change.low if change else None,
+        "difference_high": 100 * change.high if change else None,
+        "p": answer.p_adjusted if answer else None,
+        "finding": finding(answer) if answer else None,
+    }  # fmt: skip
 
 
 def _values(record: Any) -> dict[str, Any]:
@@ -182,3 +287,19 @@ def _cells(row: ComparisonRow, numbers: Mapping[str, str], say: Say) -> tuple[st
     change = answer.difference
     moved = f"{100 * change.value:+.2f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
     return (*first, moved, p_text(answer.p_adjusted), verdict(answer, say.lang))
+
+
+def html_table(rows: list[dict[str, Any]], *, most: int = 30) -> str:
+    """The first rows; how many more there are is said below."""
+    if not rows:
+        return "<p>–</p>"
+    head = "".join(f"<th>{html.escape(str(name))}</th>" for name in rows[0])
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_text(value))}</td>" for value in row.values()) + "</tr>" for row in rows[:most]
+    )
+    more = f"<p>… {len(rows) - most:,}</p>" if len(rows) > most else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _text(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else "" if value is None else str(value)

@@ -67,7 +67,8 @@ def detectable(found: Iterable[float | None], say: Say) -> str:
 def check(label: str, section: str, found: Sequence[Versus]) -> Check:
     """An outside check from verdicts of one kind, the last of which is drawn."""
     firm = [one for one in found if one.seeds > 1]
-    return Check(label, section, badge({sign(one) for one in firm}), (firm or list(found))[-1].answer.interval)
+    main = (firm or list(found))[-1]
+    return Check(label, section, badge({sign(one) for one in firm}), main.answer.interval, f"{main.a} - {main.b}")
 
 
 def phrase(found: Versus, say: Say) -> str:
@@ -197,12 +198,6 @@ def family(found: Sequence[Versus | None], say: Say, *, primary: bool = False) -
     if len(firm) < 2:
         return ""
     count, alone = len(firm), sum(one.alone for one in firm)
-    if all(one.adjusted is None for one in firm):
-        return say(
-            f" 개별 검정 {count}건이며 다중비교 보정은 하지 않았습니다: 실제 차이가 없어도 스무 건에 한 건쯤은 '확인'이 됩니다.",
-            f" {count} individual tests without correction for multiple comparisons: where nothing differs, about one in twenty "
-            "is shown all the same.",
-        )
     told = (
         say(
             f" 주 판정 {count}건을 Holm 방법으로 다중비교 보정했습니다.",

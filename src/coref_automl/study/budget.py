@@ -92,7 +92,7 @@ def budget(recipe: StudyRecipe, *, progress: Progress | None = None) -> Budget:
             runs=len(plan.arms) * len(plan.seeds),
             tokens=work.plan.tokens_after(work.last),
             shares=tuple(share for share, _ in found.values()),
-            gigabytes=round(max(peak_gigabytes(), *(gigabytes for _, gigabytes in found.values())), 2),
+            gigabytes=round(max(gigabytes for _, gigabytes in found.values()) or peak_gigabytes(), 2),
             disk=round(_disk(plan), 2),
         )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from coref_automl.config import choose
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW
 from coref_automl.records import Half, Task
@@ -109,7 +110,7 @@ class StudyRecipe:
     jobs: int = 1
     engine: Engine = "local"
     device: str = "auto"
-    lang: Literal["ko", "en"] = "ko"
+    lang: Literal["ko", "en"] | None = None
     title: str = ""
 
     def __post_init__(self) -> None:
@@ -134,6 +135,14 @@ class StudyRecipe:
     def settings(self, method: str) -> dict[str, Any]:
         """What makes a method, over what all runs share. A name without settings is that of an objective."""
         return {"objective": method, **self.train, **self.methods[method]}
+
+
+def with_methods(recipe: StudyRecipe, names: Sequence[str]) -> StudyRecipe:
+    """The recipe with these of its methods alone, in its own order; all where none is named."""
+    for name in names:
+        choose(name, recipe.methods, "method")
+    kept = {name: settings for name, settings in recipe.methods.items() if not names or name in names}
+    return replace(recipe, methods=kept)
 
 
 _DECIDED = {
@@ -169,6 +178,13 @@ HELP = {
     "out": "Folder of the study; must be empty or from the same command.",
     "datasets": "Prepared dataset; one per length, or one whose blocks the lengths divide.",
     "lengths": "Tokens per row; repeatable.",
+    "evaluate.sets": "Evaluation set; repeatable. Default: built from held-out documents, or the bundled set.",
+    "evaluate.half": "Use one half of each set: select to screen methods, confirm to judge them.",
+    "relation.train": "Relation rows to fine-tune on.",
+    "relation.dev": "Relation rows to score; never used for selection.",
+    "relation.shares": "Fraction of the relation rows to train on; repeatable.",
+    "coreference.data": "Annotated texts.",
+    "coreference.documents": "Documents that judge: all, not-dev, or dev to screen methods.",
     "seeds": "Seeds per method and length.",
     "first_seed": "First seed.",
     "keep_weights": "Keep the weights of runs whose evaluation is complete.",
@@ -178,4 +194,14 @@ HELP = {
     "lang": "Language of the report: ko or en.",
     "title": "Title of the report.",
 }
-"""What each field means: the help of `coref-automl study`; `methods` and the stages can only be given in a recipe."""
+"""What each field means: the help of `coref-automl study`; the other fields can only be given in a recipe."""
+FLAGS = {
+    "datasets": ("--dataset",),
+    "lengths": ("--length",),
+    "evaluate.sets": ("--eval-set",),
+    "relation.train": ("--re-train",),
+    "relation.dev": ("--re-dev",),
+    "relation.shares": ("--re-share",),
+    "coreference.data": ("--coref",),
+    "coreference.documents": ("--coref-documents",),
+}

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from coref_automl.comparison.groups import choose_metric, drop_replaced_weights, group_of
-from coref_automl.comparison.recommendation import Recommendation, choose_entry
+from coref_automl.comparison.recommendation import Recommendation, checked_margin, choose_entry
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations, identity
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
@@ -115,7 +115,7 @@ class Judge:
         there = {identity(str(path)) for path in checkpoints_of(self._run)}
         left = replace(curve, entries=tuple(one for one in curve.entries if identity(one.evaluation.path) in there))
         metric, _ = choose_metric(left, self._recipe.metric)
-        choice = choose_entry(left, metric, margin=self._recipe.margin, seed=self._recipe.seed)
+        choice = choose_entry(left, metric, margin=checked_margin(self._recipe.margin), seed=self._recipe.seed)
         return choice.recommendation, [one.tokens for one in curve.entries]
 
     def _unreported(self, found: list[Evaluation]) -> list[Evaluation]:

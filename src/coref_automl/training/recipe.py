@@ -68,7 +68,7 @@ class TrainRecipe:
     eval_set: str | None = None
     eval_words: Literal["all", "gold", "sample", "none"] = "all"
     metric: str = "real1_strict"
-    margin: float = 0.02
+    margin: float = 2.0
     stop_when_flat: bool = False
     keep_best: bool = False
     log_every: int = 10
@@ -131,7 +131,7 @@ HELP = {
     "eval_set": "Evaluation set to score every checkpoint on.",
     "eval_words": "Word candidates at checkpoints: all, gold, sample or none (fastest).",
     "metric": "Metric that chooses the best checkpoint.",
-    "margin": "Difference that does not matter, as a fraction.",
+    "margin": "Difference that does not matter, in points.",
     "stop_when_flat": "Stop when further training no longer improves the select half.",
     "keep_best": "Remove checkpoints that are neither recommended, the best nor the newest.",
     "log_every": "Steps between log entries.",
@@ -181,11 +181,14 @@ def settle(recipe: TrainRecipe, seq_len: int) -> tuple[TrainRecipe, list[str]]:
 
 def check(recipe: TrainRecipe) -> None:
     """Values that cannot be meant are an error before anything is loaded."""
+    from coref_automl.comparison.recommendation import checked_margin
+
     for name, low, high in _RANGES:
         value = getattr(recipe, name)
         if value is not None and not low <= value <= high:
             bound = f"from {low:,g} to {high:,g}" if high < _HUGE else f"at least {low:g}"
             raise RecipeError(f"{name} should be {bound}, not {value:g}; correct it.")
+    checked_margin(recipe.margin)
     for name in ("epochs", "max_minutes", "max_tokens"):
         value = getattr(recipe, name)
         if value is not None and value <= 0:

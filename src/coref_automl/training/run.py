@@ -26,6 +26,7 @@ from coref_automl.models.precision import software_rounding
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance
 from coref_automl.store import is_done, mark_done, write_json
+from coref_automl.tabular import Tabular
 from coref_automl.training.batches import Collator, MaskedRows, micro_batch
 from coref_automl.training.folder import (
     KIND,
@@ -58,7 +59,7 @@ from coref_automl.training.trainer import Crew, MaskedTrainer, RunCallback
 
 
 @dataclass(frozen=True, slots=True)
-class TrainResult:
+class TrainResult(Tabular):
     """What a run left behind. `stopped` says why it ended before its budget, if it did."""
 
     run: Path
@@ -79,6 +80,13 @@ class TrainResult:
             "checkpoints": [str(path) for path in self.checkpoints],
             "best": str(self.best) if self.best else None,
         }
+
+    def __repr__(self) -> str:
+        return f"{self.run}: {self.tokens:,} tokens, {self.steps:,} steps, {len(self.checkpoints)} checkpoints"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per checkpoint."""
+        return [{"checkpoint": path.name, "path": str(path), "best": path == self.best} for path in self.checkpoints]
 
     def lines(self) -> list[str]:
         """What a person wants to know first."""

@@ -22,7 +22,6 @@ _TASKS = (
     ("real1_strict", "real_word"),
     ("real_far1_strict", "real_far_word"),
     ("lambada_top1_strict", "lambada_word"),
-    ("gold_word", "gold_word"),
 )
 """The metric of each task, and the one that holds across tokenizers."""
 _MOST = 4
@@ -60,7 +59,7 @@ def _metrics(study: Subject) -> list[str]:
 
 def _method_pairs(study: Subject) -> list[tuple[Arm, Arm]]:
     """Pairs over several seeds from the study's own base: entity against mlm, else a mix against mlm."""
-    found = alike_pairs(arms(study), lambda a, b: a.objective in ("entity", "combined") and b.objective == "mlm")
+    found = alike_pairs(arms(study), lambda a, b: a.objective != "mlm" and b.objective == "mlm")
     firm = [(a, b) for a, b in found if min(a.seeds, b.seeds) > 1 and equally_trained(a, b)]
     entity = [pair for pair in firm if pair[0].objective == "entity"] or firm
     return [pair for pair in entity if pair[0].base == entity[0][0].base][:_MOST]
@@ -82,9 +81,9 @@ def _of_methods(study: Subject, pairs: Sequence[tuple[Arm, Arm]]) -> _Chart | No
     ]
     a, b = pairs[0]
     note = say(
-        f"왼쪽: 마지막 체크포인트의 {a.method} - {b.method}, 토큰 길이별, 실행과 문서를 교차한 95% 신뢰구간, "
+        f"차이: 마지막 체크포인트의 {a.method} - {b.method}, 토큰 길이별, 실행과 문서를 교차한 95% 신뢰구간, "
         f"{which_documents(speak.half, say)}. 초록과 빨강은 다중비교 보정 후 유의한 차이, 회색은 미확인입니다.",
-        f"Left: {a.method} - {b.method} at the last checkpoints, by length in tokens, 95% intervals of runs crossed with "
+        f"Differences: {a.method} - {b.method} at the last checkpoints, by length in tokens, 95% intervals of runs crossed with "
         f"documents, {which_documents(speak.half, say)}. Green and red are shown after correction, grey is undecided.",
     )
     title = f"{a.method} - {b.method}, {say('모든 과제 (점)', 'every task (points)')}"
@@ -106,10 +105,10 @@ def _of_runs(study: Subject) -> _Chart | None:
                 rows.append({"task": METRICS[metric].label, **in_percent(answer.difference), **told})
     which = which_documents(study.group.judging, say)
     note = say(
-        f"왼쪽: 각 실행의 마지막 체크포인트 - 원래 모델, 문서 단위 95% 신뢰구간, {which}. 초록과 빨강은 max-T 보정 후 유의한 "
+        f"차이: 각 실행의 마지막 체크포인트 - 원래 모델, 문서 단위 95% 신뢰구간, {which}. 초록과 빨강은 max-T 보정 후 유의한 "
         "차이, 회색은 미확인입니다.",
-        f"Left: last checkpoint of each run - base, 95% intervals over documents, {which}. Green and red are shown after "
-        "max-T correction, grey is undecided.",
+        f"Differences: last checkpoint of each run - base, 95% intervals over documents, {which}. Green and red are shown "
+        "after max-T correction, grey is undecided.",
     )
     title = say("원래 모델과의 차이, 모든 과제 (점)", "Difference from the base, every task (points)")
     return _Chart(title, note, charts.forest(rows, say)) if rows else None
@@ -139,8 +138,8 @@ def _curve(study: Subject) -> _Chart | None:
     label, which = METRICS[study.metric].label, which_documents(speak.half, say)
     seeds = say(" 시드 평균입니다.", " Means over seeds.") if any(arm.seeds > 1 for arm, _ in shown) else ""
     note = say(
-        f"오른쪽: 원래 모델(0)보다 오른 정도, 같은 문항에서 짝지은 95% 신뢰구간, {which}.{seeds}",
-        f"Right: gain over the base (0), 95% intervals paired on the same items, {which}.{seeds}",
+        f"상승: 원래 모델(0)보다 오른 정도, 같은 문항에서 짝지은 95% 신뢰구간, {which}.{seeds}",
+        f"Gains: over the base (0), 95% intervals paired on the same items, {which}.{seeds}",
     )
     at = f", {shown[0][0].length:,}{say(' 토큰', ' tokens')}" if len(lengths) == 1 else ""
     title = say(f"학습에 따른 {label} 상승 (점{at})", f"{label} gained over training (points{at})")

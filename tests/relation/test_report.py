@@ -1,0 +1,278 @@
+"""re report: what stored predictions say of tokenizers and of the five reasons for markers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coref_automl.cli.app import run
+from coref_automl.relation.data import RelationData, read_relations
+from coref_automl.relation.fragmentation import alike_weights, contrast, fragmentation
+from coref_automl.relation.labels import INDEX, LABELS
+from coref_automl.relation.metrics import micro_f1
+from coref_automl.relation.outcomes import Answers, Outcomes, f1_values, find_answers
+from coref_automl.relation.reasons import Reasons, judge_reasons
+from coref_automl.relation.row_groups import RowPieces, long_sentences, same_types
+from coref_automl.relation.rows import Entity, RelationRow
+
+from .conftest import raw_row
+
+VARIANTS = {
+    "none": ["--scheme", "none"],
+    "plain": ["--scheme", "plain"],
+    "typed": ["--scheme", "typed"],
+    "typed + hard mask": ["--scheme", "typed", "--label-mask", "hard"],
+    "typed + hard negatives 0.5": ["--scheme", "typed", "--hard-negatives", "0.5"],
+}
+labels = st.lists(st.integers(0, len(LABELS) - 1), min_size=3, max_size=30)
+
+
+@pytest.fixture(scope="module")
+def runs(encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five variants; of typed markers the seeds are in two folders, the second stored compact."""
+    out = tmp_path_factory.mktemp("runs")
+    same = ["--model", str(encoder_folder), "--train", str(relation_file), "--dev", str(dev_file), "--device", "cpu"]
+    same += ["--epochs", "1", "--holdout", "0.2", "--max-length", "64", "--lr", "1e-3", "--no-keep-weights"]
+    for number, (name, options) in enumerate(VARIANTS.items()):
+        if name == "typed":
+            assert run(["re", "train", *same, *options, "--seeds", "1", "--out", str(out / "typed-0")]) == 0
+            more = ["--seeds", "1", "--seed", "1", "--compact"]
+            assert run(["re", "train", *same, *options, *more, "--out", str(out / "typed-1")]) == 0
+        else:
+            assert run(["re", "train", *same, *options, "--seeds", "2", "--out", str(out / f"run-{number}")]) == 0
+    return out
+
+
+def reported(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run(["re", "report", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_runs_that_differ_in_seed_alone_are_one_variant(runs: Path, dev_file: Path) -> None:
+    found = find_answers([runs], read_relations(str(dev_file)))
+    assert [one.variant for one in found.answers] == list(VARIANTS)
+    assert {one.seeds for one in found.answers} == {2}
+    assert len(found.experiments) == 1
+    typed = found.answers[2]
+    assert typed.runs == ("typed-0", "typed-1")
+    rows = json.loads((runs / "typed-1" / "re_results.json").read_text("utf-8"))
+    assert 100 * f1_values(found.gold, typed.predicted)[1].mean() == pytest.approx(rows["micro_f1"])
+
+
+def test_the_report_has_scores_tokenizers_fragmentation_and_all_five_reasons(
+    runs: Path, dev_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = reported(capsys, str(runs), "--data", str(dev_file))
+    assert [one["variant"] for one in found["variants"]] == list(VARIANTS)
+    assert all(one["tokenizer"]["pieces"] >= 1 for one in found["variants"])
+    (fragments,) = found["fragmentation"]
+    assert fragments["variant"] == "typed"
+    for by in ("subject pieces", "object pieces", "unknown", "glued"):
+        assert sum(group["rows"] for group in fragments["groups"] if group["by"] == by) == 40
+    (reasons,) = found["reasons"]
+    tested = {one["reason"] for one in reasons["findings"]} | {reason for reason, _ in reasons["missing"]}
+    assert tested == {1, 2, 3, 4, 5}
+    apart = [(one["a"], one["b"], one["metric"]) for one in reasons["findings"] if one["reason"] == 3]
+    assert apart == [
+        ("typed", "plain", "micro_f1"),
+        ("typed", "plain", "impossible"),
+        ("typed + hard mask", "typed", "micro_f1"),
+        ("typed + hard mask", "typed", "impossible"),
+    ]
+    masked = next(one for one in reasons["findings"] if one["a"] == "typed + hard mask" and one["metric"] == "impossible")
+    assert masked["values"][0] == 0
+
+
+@pytest.mark.parametrize(("lang", "words"), [("en", "The five reasons for entity markers"), ("ko", "다섯 가지 이유")])
+def test_the_report_speaks_both_languages(
+    runs: Path, dev_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], lang: str, words: str
+) -> None:
+    assert run(["re", "report", str(runs), "--data", str(dev_file), "--lang", lang, "--out", str(tmp_path / "out")]) == 0
+    told = capsys.readouterr().out
+    assert words in told
+    for name in ("relation.html", "relation.md"):
+        assert words in (tmp_path / "out" / name).read_text("utf-8")
+    assert json.loads((tmp_path / "out" / "relation.json").read_text("utf-8"))["rows"] == 40
+
+
+def test_a_run_without_predictions_for_the_rows_is_named_and_the_others_stand(
+    runs: Path, dev_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(runs / "run-0", tmp_path / "mine")
+    shutil.rmtree(tmp_path / "mine" / "seed-0" / "predictions")
+    shutil.rmtree(tmp_path / "mine" / "seed-1" / "predictions")
+    found = reported(capsys, str(runs / "run-1"), str(tmp_path / "mine"), "--data", str(dev_file))
+    assert [one["variant"] for one in found["variants"]] == ["plain"]
+    assert "no predictions for these rows" in found["notes"][0]
+    assert found["reasons"] == []
+
+
+def test_other_rows_no_runs_and_a_lost_tokenizer_are_told(
+    runs: Path, relation_file: Path, dev_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["re", "report", str(runs), "--data", str(relation_file)]) == 2
+    assert "no predictions for these rows" in capsys.readouterr().err
+    assert run(["re", "report", str(tmp_path), "--data", str(dev_file)]) == 2
+    assert "No relation run under" in capsys.readouterr().err
+    shutil.copytree(runs / "run-0", tmp_path / "moved")
+    manifest = tmp_path / "moved" / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text("utf-8")), "model": str(tmp_path / "gone")}), "utf-8")
+    found = reported(capsys, str(tmp_path / "moved"), "--data", str(dev_file))
+    assert found["variants"][0]["tokenizer"] is None
+    assert found["fragmentation"] == []
+    assert "No tokenizer columns" in found["notes"][0]
+
+
+@given(gold=labels, data=st.data())
+def test_the_mean_over_rows_is_micro_f1(gold: list[int], data: st.DataObject) -> None:
+    known = np.array(gold)
+    predicted = np.array([data.draw(st.lists(st.integers(0, 29), min_size=len(gold), max_size=len(gold))) for _ in range(2)])
+    values = f1_values(known, predicted)
+    assert 100 * values.mean(axis=1) == pytest.approx([micro_f1(known, one) for one in predicted], abs=1e-9)
+
+
+@given(gold=labels, data=st.data())
+def test_a_contrast_is_the_difference_of_two_micro_f1s(gold: list[int], data: st.DataObject) -> None:
+    known = np.array(gold)
+    size = len(gold)
+    predicted = np.array([data.draw(st.lists(st.integers(0, 29), min_size=size, max_size=size))])
+    among = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size).filter(lambda some: len(set(some)) == 2)))
+    apart = micro_f1(known[among], predicted[0, among]) - micro_f1(known[~among], predicted[0, ~among])
+    assert 100 * contrast(known, predicted, among).mean() == pytest.approx(apart, abs=1e-9)
+
+
+def made_rows(count: int) -> tuple[RelationRow, ...]:
+    """Rows of two labels and two type pairs in unlike shares."""
+    kinds = [("no_relation", "PER", "ORG"), ("no_relation", "ORG", "PER"), ("per:employee_of", "PER", "ORG")]
+    rows = []
+    for number in range(count):
+        label, a, b = kinds[number % 7 % 3]
+        text = f"김철수 {number} 삼성전자"
+        last = Entity("삼성전자", len(text) - 4, len(text), b)
+        rows.append(RelationRow(f"r{number}", text, Entity("김철수", 0, 3, a), last, label))
+    return tuple(rows)
+
+
+def test_weights_give_both_sides_every_label_and_type_alike() -> None:
+    rows = made_rows(60)
+    among = np.arange(60) % 5 < 2
+    weights = alike_weights(rows, among)
+    kinds = np.array([f"{row.label} {row.subject.type}" for row in rows])
+    for kind in set(kinds):
+        here, there = (weights[(kinds == kind) & side].sum() for side in (among, ~among))
+        assert here == pytest.approx(there)
+    alone = alike_weights(rows, kinds == kinds[0])
+    assert not alone.any()
+
+
+def outcomes_of(predicted: dict[str, np.ndarray], rows: tuple[RelationRow, ...]) -> Outcomes:
+    answers = tuple(
+        Answers((name,), "bundled:ko-mini", "x", name, "off", 0.0, np.asarray(some, np.int64)) for name, some in predicted.items()
+    )
+    return Outcomes(RelationData("made", rows), answers, ())
+
+
+def judged(gain_here: float, gain_there: float, *, seeds: int = 3) -> Reasons:
+    """600 rows, a third of them long: plain is wrong more often than typed by so much, here and there; none by more."""
+    rows = made_rows(600)
+    gold = np.array([INDEX[row.label or ""] for row in rows])
+    among = np.arange(600) % 3 == 0
+    wrong = {"none": 0.6, "plain": 0.4, "typed": 0.4}
+    predicted = {}
+    for name, share in wrong.items():
+        draws = np.random.default_rng(len(name)).random((seeds, 600))
+        gain = np.where(among, gain_here, gain_there) if name == "typed" else 0.0
+        predicted[name] = np.where(draws < share - gain, (gold + 1) % 30, gold)
+    outcomes = outcomes_of(predicted, rows)
+    return judge_reasons(outcomes, outcomes.answers, {"long": among, "same types": among})
+
+
+def test_a_gain_on_the_rows_alone_is_shown_and_shown_to_be_more() -> None:
+    found = [one for one in judged(0.3, 0.0).findings if (one.about, one.a) == ("long", "typed")]
+    assert [(one.sign, one.sign_more) for one in found] == [(1, 1)]
+
+
+def test_a_gain_everywhere_is_shown_and_not_shown_to_be_more() -> None:
+    found = [one for one in judged(0.3, 0.3).findings if (one.about, one.a) == ("long", "typed")]
+    assert [(one.sign, one.sign_more) for one in found] == [(1, 0)]
+
+
+def test_no_gain_is_no_difference_shown_and_one_seed_shows_nothing() -> None:
+    found = judged(0.0, 0.0)
+    assert {one.sign for one in found.findings if one.a == "typed" and one.metric == "micro_f1"} == {0}
+    assert {one.sign for one in judged(0.3, 0.0, seeds=1).findings} == {0}
+
+
+def test_what_cannot_be_tested_is_listed() -> None:
+    missing = dict(judged(0.0, 0.0).missing)
+    assert missing[5].endswith("not known")
+    assert "label mask: no such runs" in [why for _, why in judged(0.0, 0.0).missing]
+    assert "hard negatives: no such runs" in [why for _, why in judged(0.0, 0.0).missing]
+
+
+def test_false_relations_are_better_when_fewer() -> None:
+    rows = made_rows(300)
+    gold = np.array([INDEX[row.label or ""] for row in rows])
+    draws = np.random.default_rng(0).random((3, 300))
+    predicted = {
+        "none": np.where(draws < 0.6, 18, gold),
+        "plain": np.where(draws[::-1] < 0.1, 18, gold),
+        "typed": np.where(draws < 0.1, 18, gold),
+    }
+    outcomes = outcomes_of(predicted, rows)
+    found = judge_reasons(outcomes, outcomes.answers, {})
+    (fewer,) = [one for one in found.findings if (one.reason, one.a) == (4, "plain")]
+    assert fewer.here.difference < 0
+    assert fewer.sign == 1
+
+
+def test_fragmentation_that_costs_is_shown_and_labels_alone_are_not() -> None:
+    rows = made_rows(900)
+    gold = np.array([INDEX[row.label or ""] for row in rows])
+    among = np.arange(900) % 2 == 0
+    pieces = RowPieces(
+        100, np.stack([np.where(among, 4, 1), np.ones(900, int)], axis=1), np.zeros((900, 2), bool),
+        np.ones((900, 2), bool), np.zeros((900, 2), bool), gold == 0,
+    )  # fmt: skip
+    draws = np.random.default_rng(1).random((3, 900))
+    predicted = np.where(draws < np.where(among, 0.5, 0.1), (gold + 1) % 30, gold)
+    found = fragmentation(outcomes_of({"typed": predicted}, rows), 0, pieces)
+    costs = {cost.by: cost for cost in found.costs}
+    assert costs["pieces"].shown
+    assert costs["pieces"].verdict.difference < 0
+    assert "unknown" not in costs  # no_relation alone has it: no row with it has its like without
+    assert found.tokenizer.pieces == pytest.approx((4 + 1 + 1 + 1) / 4)
+
+
+def test_rows_of_a_group(fresh_tokenizer: Any) -> None:
+    made = [
+        raw_row("a", ("", "이순신", "은 ", "서울", "에서 태어났다."), ("PER", "LOC"), "per:place_of_birth"),
+        raw_row("b", ("", "이순신", "과 ", "김철수", "는 졸업했다."), ("PER", "PER"), "per:colleagues"),
+        raw_row("c", ("아주 긴 글이다. " * 9, "이순신", "은 ", "서울", "에 있다."), ("PER", "LOC"), "no_relation"),
+    ]
+    rows = [
+        RelationRow(
+            raw["guid"],
+            raw["sentence"],
+            *(
+                Entity(one["word"], one["start_idx"], one["end_idx"] + 1, one["type"])
+                for one in (raw["subject_entity"], raw["object_entity"])
+            ),
+            raw["label"],
+        )
+        for raw in made
+    ]
+    assert same_types(rows).tolist() == [False, True, False]
+    assert long_sentences(rows).tolist() == [False, False, True]
+    read = RowPieces.of(rows, fresh_tokenizer())
+    assert read.pieces.shape == (3, 2)
+    assert (read.pieces >= 1).all()
+    assert read.columns.edges == pytest.approx(read.on_edges.mean())

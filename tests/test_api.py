@@ -1,0 +1,130 @@
+"""Python as the command line: options by name, records that show themselves, examples that run."""
+
+from __future__ import annotations
+
+import builtins
+import doctest
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import coref_automl as ca
+from coref_automl import api
+from coref_automl.cli.app import load_commands
+from coref_automl.corpus.synthetic.statements import relation_rows
+from coref_automl.errors import CorefError, InputError, RecipeError
+from coref_automl.relation.train import relation
+from coref_automl.report.checkpoint_report import report
+from coref_automl.report.printout import compare, html_table, recommend
+from coref_automl.store import write_json
+from tests.comparison.conftest import Maker, Model, evaluated
+from tests.evaluation.tiny import freeze_tiny, save_checkpoint
+from tests.training.conftest import dataset, make_dataset, tokenizer_folder
+
+__all__ = ["dataset", "evaluated", "make_dataset", "tokenizer_folder"]
+FUNCTIONS = {
+    "evaluate": api.evaluate, "fill": api.fill, "train": api.train, "relation": relation, "compare": compare,
+    "recommend": recommend, "report": report,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, dataset: Path, tokenizer_folder: Path) -> dict[str, Any]:
+    """What the examples of the docstrings speak of."""
+    place = tmp_path_factory.mktemp("world")
+    freeze_tiny(place / "set")
+    save_checkpoint(place / "model", seed=0)
+    write_json(place / "rows.json", relation_rows(60, 0))
+    return {
+        "eval_set": place / "set", "model": str(place / "model"), "rows": place / "rows.json", "dataset": dataset,
+        "tokenizer": tokenizer_folder,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_example_of_the_docstring_runs(
+    name: str, world: dict[str, Any], evaluated: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = inspect.getdoc(FUNCTIONS[name])
+    assert text
+    runs = evaluated([Model("base", 0, -1.0), Model("run", 100, 0.8), Model("run", 200, 0.9)])
+    test = doctest.DocTestParser().get_doctest(text, {**world, "runs": runs, "out": tmp_path / name}, name, None, 0)
+    assert test.examples
+    runner = doctest.DocTestRunner()
+    runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0
+
+
+def test_evaluations_show_themselves(world: dict[str, Any], tmp_path: Path) -> None:
+    found = ca.evaluate(world["model"], eval_set=world["eval_set"], out=tmp_path / "out", device="cpu", words="none", base=False)
+    assert repr(found).count("\n") == 0
+    assert "Real@1 strict" in repr(found)
+    assert found._repr_html_().startswith("<table>")
+    assert "real1_low" not in found._repr_html_()
+    (row,) = found.to_rows()
+    assert row["real1_low"] <= row["real1"] <= row["real1_high"]
+
+
+def test_verdicts_show_themselves(evaluated: Maker) -> None:
+    root = evaluated([Model("base", 0, -1.0), Model("run", 100, 0.8), Model("run", 200, 0.9)])
+    table, advice = ca.compare(root), ca.recommend(root)
+    assert repr(table).endswith("2 of 2 better than base")
+    assert len(repr(table)) < 160
+    assert [row["finding"] for row in table.to_rows()].count("better") == 2
+    assert repr(advice) == advice.sentence
+    assert sum(row["chosen"] for row in advice.to_rows()) == 1
+    made = ca.report(root, out=root.parent / "report")
+    assert repr(made).startswith(made.page)
+
+
+def test_without_pandas_a_frame_is_one_sentence_and_rows_stay(evaluated: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name == "pandas":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    table = ca.compare(evaluated([Model("base", 0, -1.0), Model("run", 100, 0.8)]))
+    with pytest.raises(InputError, match=r"pip install pandas, or use to_rows\(\)"):
+        table.to_frame()
+    assert len(table.to_rows()) == 2
+
+
+def test_with_pandas_a_frame_has_a_row_per_checkpoint(evaluated: Maker) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = ca.compare(evaluated([Model("base", 0, -1.0), Model("run", 100, 0.8)])).to_frame()
+    assert list(frame["checkpoint"]) == ["base", "checkpoint-100"]
+
+
+def test_options_are_those_of_the_command() -> None:
+    commands = {
+        command.callback.__name__: command.callback for command in load_commands().registered_commands if command.callback
+    }
+    known = set(inspect.signature(commands["evaluate"]).parameters)
+    ours = set(inspect.signature(api.evaluate).parameters) - {"paths", "recipe", "progress"}
+    names = {"eval_sets": "eval_set", "budget": "batch_tokens"}
+    assert ours == {names.get(name, name) for name in known} - {"paths", "by", "metric", "lang", "as_json"}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: ca.evaluate("bundled:ko-mini", ca.EvaluateRecipe(), device="cpu"), "a recipe or options, not both; device"),
+        (lambda: ca.train(model="m", dataset="d", out="o", epoch=3), "Did you mean 'epochs'"),
+        (lambda: ca.relation("m", "t", out="o", seed=1), "Did you mean 'seeds'"),
+        (lambda: ca.fill("no gap here"), "write \\[MASK\\] once"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_sentence(call: Any, said: str) -> None:
+    with pytest.raises((CorefError, RecipeError), match=said):
+        call()
+
+
+def test_a_long_table_says_how_much_it_leaves_out() -> None:
+    assert html_table([{"<a>": number} for number in range(40)]).endswith("<p>… 10</p>")
+    assert "<th>&lt;a&gt;</th>" in html_table([{"<a>": 1}])
