@@ -57,7 +57,7 @@ def test_a_model_is_fetched_once_and_then_needs_no_hub(place: Path, hub: Hub, mo
     again, local = commands(hub, place, evaluate("owner/tiny", "second"), evaluate("here", "third"))
     assert again.status == local.status == 0, again.err + local.err
     for same in (again, local):
-        assert json.loads(same.out)[0]["estimates"] == json.loads(first.out)[0]["estimates"]
+        assert json.loads(same.out)["estimates"] == json.loads(first.out)["estimates"]
 
 
 def test_what_the_hub_does_not_give_is_said_in_a_sentence(place: Path, hub: Hub, model: dict[str, bytes]) -> None:

@@ -15,7 +15,7 @@ import operator
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -284,7 +284,7 @@ def _open_object(kind: Any, lenient: bool) -> Decode:
             raise _no_object(value, lenient)
         for key in required:
             if key not in value:
-                raise _missing(key)
+                raise _missing([key])
         return {key: _inside(inner[key], entry, key) if key in inner else entry for key, entry in value.items()}
 
     return decode_open
@@ -311,13 +311,15 @@ def _record(kind: Any, lenient: bool) -> Decode:
                 found[key] = one(entry)
             except Misfit as misfit:
                 raise misfit.inside(f".{key}") from None
-        for key in required:
-            if key not in found:
-                raise _missing(key)
+        if lost := [key for key in required if key not in found]:
+            raise _missing(lost)
         return kind(**found)
 
     return decode_record
 
 
-def _missing(key: str) -> Misfit:
-    return Misfit(f": the key {key!r} is missing", "Give it in the recipe or as an option.")
+def _missing(keys: Sequence[str]) -> Misfit:
+    if len(keys) == 1:
+        return Misfit(f": the key {keys[0]!r} is missing", "Give it in the recipe or as an option.")
+    names = ", ".join(map(repr, keys))
+    return Misfit(f": the keys {names} are missing", "Give them in the recipe or as options.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.cli.app import run
+import coref_automl
+from coref_automl.cli.app import reference, run
+from coref_automl.cli.panels import PANELS
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,6 +74,34 @@ def test_an_error_that_repeats_a_long_word_stays_short(capsys: pytest.CaptureFix
     assert "unexpected extra argument" in said
     assert said.rstrip().endswith("--help.")
     assert len(said) < 2_000
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"coref-automl {coref_automl.__version__}\n"
+
+
+def test_help_names_debug_and_long_helps_have_panels(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    assert "--debug" in capsys.readouterr().out
+    assert run(["train", "--help"]) == 0
+    shown = capsys.readouterr().out
+    places = [shown.index(f"\n{panel}:\n") for panel in PANELS]
+    assert places == sorted(places)
+    assert run(["compare", "--help"]) == 0
+    assert "\nBasics:\n" not in capsys.readouterr().out
+
+
+def test_every_option_of_a_panel_is_one_that_some_command_has() -> None:
+    flags = set(re.findall(r"--([a-z][a-z-]*)", reference()))
+    assert {name for names in PANELS.values() for name in names} <= flags
+
+
+def test_all_missing_options_are_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train"]) == 2
+    assert "Missing: --model, --dataset, --out." in capsys.readouterr().err
+    assert run(["prepare", "mlm"]) == 2
+    assert "Missing: --out, --source, --model." in capsys.readouterr().err
 
 
 def test_generated_pages_say_what_the_code_says() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from coref_automl.cli.app import run
 from coref_automl.report import charts
+from coref_automl.report.printout import compare
+from coref_automl.report.terminal import in_colour, width
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
 
@@ -27,6 +30,41 @@ def test_compare_prints_a_table_and_a_recommendation(runs: Path, capsys: pytest.
     assert "better" in shown
     assert "Use checkpoint-" in shown
     assert "Next time, train" in shown
+    assert shown.rstrip().endswith(f"Next: coref-automl report {runs} --out report")
+
+
+def test_without_a_base_compare_names_what_it_took_as_the_reference(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(runs / "evaluations")
+    assert run(["compare", str(runs)]) == 0
+    told = capsys.readouterr().out
+    assert "No base model was evaluated here, so checkpoint-" in told
+    assert "is the reference; --reference NAME takes another." in told
+
+
+@pytest.mark.parametrize("columns", [40, 100, 200])
+def test_a_table_fits_the_terminal_and_its_verdicts_have_colours(runs: Path, columns: int) -> None:
+    table = compare(runs, lang="en")
+    plain, bright = table.printed(columns), table.printed(columns, colour=True)
+    assert max(map(len, plain.splitlines())) <= columns
+    assert "\x1b[" not in plain
+    assert ("\x1b[32m" in bright) == (columns >= 80)  # a stacked one has no room for colours
+
+
+def test_no_colour_where_none_is_wanted_or_none_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    assert not in_colour()
+    assert width() is None
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stdout", Terminal())
+    assert in_colour()
+    monkeypatch.setenv("COLUMNS", "12")
+    assert width() == 40
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not in_colour()
 
 
 def test_compare_json_is_the_result_alone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -109,7 +110,11 @@ def test_evaluate_prints_a_block_a_checkpoint_and_a_table(place: Path, capsys: p
 def test_json_is_all_that_is_printed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["evaluate", f"{RUN}/checkpoint-65", "--device", "cpu", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert [entry["checkpoint"] for entry in printed] == ["mlm_v2_scratch_1536/checkpoint-65"]
+    assert printed["checkpoint"] == "mlm_v2_scratch_1536/checkpoint-65"
+    assert printed == json.loads((place / RUN / "checkpoint-65_eval_results.json").read_text("utf-8"))
+    page = (Path(__file__).parents[2] / "docs" / "result-schema.md").read_text("utf-8")
+    assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == list(printed)
+    assert f"Version {printed['schema']}." in page
 
 
 def test_output_dir_is_out(place: Path) -> None:
@@ -135,7 +140,7 @@ def test_a_broken_checkpoint_among_others_is_listed_with_status_1(place: Path, c
     assert "1 of 3 checkpoints could not be scored: mlm_v2_scratch_1536/checkpoint-130" in shown.err
     assert "mlm_v2_scratch_1536/checkpoint-655" in shown.out
     assert run(["evaluate", RUN, "--device", "cpu", "--json"]) == 1
-    told = [entry["checkpoint"].rpartition("/")[2] for entry in json.loads(capsys.readouterr().out)]
+    told = [json.loads(line)["checkpoint"].rpartition("/")[2] for line in capsys.readouterr().out.splitlines()]
     assert told == ["checkpoint-65", "checkpoint-655"]
 
 

@@ -94,6 +94,8 @@ def test_sources_lists_and_checks(corpus: Path, capsys: pytest.CaptureFixture[st
     listed = capsys.readouterr().out
     assert "wikimedia/wikipedia" in listed
     assert "HF_TOKEN" in listed
+    assert max(map(len, listed.splitlines())) <= 100
+    assert "647,897" in listed
     assert run(["sources", "--check", f"local:{corpus}", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["readable"] is True
     assert run(["sources", "--check", f"local:{corpus}", "--field", "body"]) == 1

@@ -111,8 +111,8 @@ def test_sources_and_evaluation_sets_stand_beside_files(folder: Path, capsys: py
     more = ("--source", f"local:{folder / 'texts.jsonl'}", "--limit", "5", "--eval-set", str(bundled_eval_set()))
     data = inspected(folder, capsys, "--data", str(folder / "rows.json"), *more)["data"]
     assert [one["kind"] for one in data] == ["relation rows", "plain text", "cloze items"]
-    assert data[1]["texts"] == 5
-    assert {one["kind"] for one in data[2]["tokenizers"][0]["by_kind"]} == {"real", "lambada"}
+    assert [one["texts"] for one in data] == [5, 5, 5]
+    assert {one["kind"] for one in data[2]["tokenizers"][0]["by_kind"]} <= {"real", "lambada"}
 
 
 def test_the_ceiling_of_strict_is_the_share_of_answers_that_are_one_entry(

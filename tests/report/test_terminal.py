@@ -8,7 +8,7 @@ from pathlib import Path
 from coref_automl.evaluation.fill import Filled
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.records import Estimate, Evaluation
-from coref_automl.report.terminal import WORDS, align, best_of, format_filled, format_overview, format_result
+from coref_automl.report.terminal import WORDS, align, best_of, format_filled, format_overview, format_result, in_blocks
 
 
 def evaluation(name: str, real1: float, **more: object) -> Evaluation:
@@ -92,3 +92,11 @@ def test_models_are_columns() -> None:
     lines = format_filled([Filled("a", True, ("나무", "기차"), (0.5, 0.25)), Filled("b", True, ("강변",), (0.125,))])
     assert lines[1].split() == ["1.", "나무", "50.0%", "강변", "12.5%"]
     assert lines[2].split() == ["2.", "기차", "25.0%"]
+
+
+def test_a_wide_table_comes_in_blocks_that_fit() -> None:
+    rows = [("checkpoint", *(f"metric-{n}" for n in range(6))), ("run/checkpoint-65", *("12.34" for _ in range(6)))]
+    assert in_blocks(rows, None) == align(rows)
+    lines = in_blocks(rows, 40)
+    assert max(map(len, lines)) <= 40
+    assert sum(line.startswith("run/checkpoint-65") for line in lines) == 3

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from coref_automl.store import read_json
+from coref_automl.study.recipe import StudyRecipe
+from coref_automl.study.run import run_study
 from tests.study.conftest import Bench
 
 WAIT = 300.0
@@ -56,3 +58,12 @@ def test_a_study_that_is_killed_and_then_interrupted_ends_as_one_that_was_not(be
     assert len(after) == 9
     assert {path: after[path] for path in before} == before
     assert (out / "archive").is_dir()
+
+
+@pytest.mark.journey
+@pytest.mark.usefixtures("ray_cluster")
+def test_the_steps_of_a_study_run_as_tasks_of_ray(recipe: Callable[..., StudyRecipe]) -> None:
+    wanted = recipe(engine="ray", jobs=2, seeds=1, methods={"mlm": {}})
+    result = run_study(wanted)
+    assert result.failures == ()
+    assert result.finished == {"train": 1, "evaluate": 2}

@@ -104,8 +104,8 @@ def test_a_dry_run_says_what_stands_in_the_folder_and_writes_nothing(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--objective", "entitty"], "Did you mean 'entity'?"),
-        (["--model", "m"], "the key 'dataset' is missing"),
+        (["--model", "m", "--dataset", "d", "--out", "o", "--objective", "entitty"], "Did you mean 'entity'?"),
+        (["--model", "m"], "Missing: --dataset, --out."),
         (["--model", "m", "--dataset", "nowhere", "--out", "o"], "does not exist"),
     ],
 )

@@ -9,12 +9,13 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 import typer.main
 from typer.core import TyperGroup
 
+from coref_automl.cli.panels import laid_out
 from coref_automl.errors import CorefError
 from coref_automl.say import VARIABLE
 from coref_automl.store import is_text
@@ -43,10 +44,11 @@ class Verbs(TyperGroup):
         return sorted(names, key=lambda name: _IN_ORDER.index(name) if name in _IN_ORDER else len(_IN_ORDER))
 
 
+HELP = "Adapt a Korean encoder to entities, measure every checkpoint, and choose the checkpoint the evidence supports."
 app = typer.Typer(
     name="coref-automl",
     cls=Verbs,
-    help="Adapt a Korean encoder to entities, measure every checkpoint, and choose the checkpoint the evidence supports.",
+    help=HELP,
     epilog="Start with: coref-automl demo",
     no_args_is_help=True,
     add_completion=False,
@@ -54,6 +56,24 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from coref_automl import __version__
+
+        print(f"coref-automl {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the stack of an error; may stand anywhere.")]
+
+
+@app.callback(help=HELP)
+def _every_command(version: Version = False, debug: Debug = False) -> None:
+    """What every command has."""
+
 
 _LONGEST = 1_600
 """Longest error in characters; a longer one keeps its beginning and its end."""
@@ -64,7 +84,7 @@ def load_commands() -> typer.Typer:
     """The application with every command on it. A new command is a module here and a name in `_MODULES`."""
     for module in _MODULES:
         importlib.import_module(f"coref_automl.cli.{module}")
-    return app
+    return laid_out(app)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -37,13 +38,14 @@ def compare(
 ) -> None:
     """Compare evaluated checkpoints on the same items: differences with intervals, adjusted p-values, verdicts.
 
-    Verdicts use the half of the items that was not used for selection. The last lines recommend one of the trained checkpoints
-    and, if the paths include coreference runs, say what this outside check shows.
+    Verdicts use the half of the items that was not used for selection. The last lines say what to use, how long to train next
+    time and, if the paths include coreference runs, what this outside check shows.
     """
     from coref_automl.comparison.differences import require_two
     from coref_automl.comparison.groups import choose_group, choose_metric
     from coref_automl.comparison.recommendation import checked_margin
     from coref_automl.report.printout import outside_checks, printed_comparison, printed_recommendation
+    from coref_automl.report.terminal import in_colour, width
 
     allowed = checked_margin(margin)
     group, notes = choose_group(paths, common=common, evalset=eval_set)
@@ -57,9 +59,11 @@ def compare(
     if as_json:
         print_json({**table.to_json(), "recommendation": advice.to_json() if advice else None})
         return
-    print(table)
+    print(table.printed(width(), colour=in_colour()))
     if advice is not None:
         print(f"\n{advice}")
+    command = f"coref-automl report {shlex.join(paths)} --out report"
+    print("\n" + say(f"다음: {command}", f"Next: {command}"))
 
 
 @app.command(epilog="Example: coref-automl report runs --out report --target real1=0.68,real5=0.83")

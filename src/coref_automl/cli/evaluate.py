@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,6 +58,7 @@ def evaluate(
     """
     from coref_automl.config import choose
     from coref_automl.evaluation.metrics import GROUPINGS, METRICS
+    from coref_automl.evaluation.results import summary_json
     from coref_automl.evaluation.run import evaluate as run
     from coref_automl.progress import Progress
 
@@ -77,9 +80,26 @@ def evaluate(
         done = list(run(paths, recipe, progress=Progress(), on_result=show))
     finally:  # what was scored before an error is still printed
         if as_json and (done or shown):
-            print_json([evaluation.to_json() for evaluation in done or shown])
+            _print_results([summary_json(evaluation) for evaluation in done or shown])
         elif shown:
             _print_tables(paths, shown, recipe, by or [], metric, tongue)
+            print(_next_step(paths, shown, recipe, Say(tongue)))
+
+
+def _print_results(found: list[dict[str, Any]]) -> None:
+    """Each as in the file beside its checkpoint, so that one line of jq reads both; several are one object per line."""
+    if len(found) == 1:
+        print_json(found[0])
+    else:
+        print("\n".join(json.dumps(one, ensure_ascii=False) for one in found))
+
+
+def _next_step(paths: list[str], shown: list[Evaluation], recipe: EvaluateRecipe, say: Say) -> str:
+    """Several evaluations are compared; one is put into a report."""
+    where = [str(recipe.out)] if recipe.out else paths
+    several = len(shown) > 1 or any(entry.baselines.get("un-adapted") for entry in shown)
+    command = f"coref-automl compare {shlex.join(where)}" if several else f"coref-automl report {shlex.join(where)} --out report"
+    return say(f"다음: {command}", f"Next: {command}")
 
 
 def _print_block(evaluation: Evaluation, recipe: EvaluateRecipe, lang: str) -> None:

@@ -79,6 +79,7 @@ def options_from(
         parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*first, *options, *last)]
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {one.name: one.annotation for one in parameters}
+        called.without_default = {name for name, path in made.items() if _field(recipe, path)[1] is dataclasses.MISSING}  # type: ignore[attr-defined]
         return called
 
     return decorate

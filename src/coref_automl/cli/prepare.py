@@ -28,7 +28,6 @@ def sources(
     as_json: AsJson = False,
 ) -> int:
     """List named sources: hub id, field, licence; with --check, whether each is readable."""
-    from coref_automl.corpus.card import aligned
     from coref_automl.corpus.sources import BUNDLED, SOURCES, check_source, inputs_of
 
     chosen = names or [*SOURCES, *BUNDLED]
@@ -46,19 +45,41 @@ def sources(
     if as_json:
         print_json(rows)
     else:
-        print("\n".join(aligned([tuple(rows[0]), *(tuple(row.values()) for row in rows)], right=False)))
+        print("\n".join(_listed(rows)))
     return 0
 
 
 def _described(name: str) -> dict[str, str]:
-    from coref_automl.corpus.sources import SOURCES, licence_of
+    from coref_automl.corpus.sources import BUNDLED, SOURCES, documents_of, licence_of
 
     source = SOURCES.get(name)
     if source is None:
-        return {"hub": "", "split": "", "field": "text", "licence": licence_of(name), "note": ""}
+        rows = f"{documents_of(name):,}" if name in BUNDLED else ""
+        return {"hub": "", "split": "", "field": "text", "licence": licence_of(name), "note": "", "rows": rows}
     place = f"{source.hub} {source.config}" if source.config else source.hub
     note = ", ".join(part for part in ("gated: set HF_TOKEN" if source.gated else "", source.note) if part)
-    return {"hub": place, "split": source.split, "field": " + ".join(source.fields), "licence": source.licence, "note": note}
+    rows = f"{source.rows:,}" if source.rows else ""
+    field = " + ".join(source.fields)
+    return {"hub": place, "split": source.split, "field": field, "licence": source.licence, "note": note, "rows": rows}
+
+
+def _listed(rows: list[dict[str, str]]) -> list[str]:
+    """A line per source in a hundred columns: name, rows, licence, place; below it what else there is to know."""
+    from coref_automl.corpus.card import aligned
+
+    cells = [("name", "rows", "licence", "hub id")]
+    for row in rows:
+        where, _, licence = row["licence"].rpartition(", ") if not row["hub"] else (row["hub"], "", row["licence"].split(";")[0])
+        cells.append((row["name"], row["rows"] or "–", licence, where))
+    lines = aligned(cells, right=False)
+    out = lines[:1]
+    for line, row in zip(lines[1:], rows, strict=True):
+        out.append(line.rstrip())
+        told = [f"split {row['split']}" if row["split"] not in ("", "train") else "", row["note"]]
+        told.append(f"field {row['field']}" if row["field"] != "text" else "")
+        if any(told):
+            out.append("    " + "; ".join(part for part in told if part))
+    return out
 
 
 prepare_app = typer.Typer(help="Build training datasets and evaluation sets.", no_args_is_help=True, rich_markup_mode=None)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, product
 
 from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, last
 from coref_automl.comparison.relation_runs import Pair, RelationRun, alike, over_pairs, same_rows, shared
 from coref_automl.comparison.scores import Entry, model_label
 from coref_automl.comparison.study import Study
 
-PAIRS = (("entity", "mlm"), ("entity", ""), ("combined", "mlm"), ("combined", ""), ("mlm", ""), ("entity", "combined"))
+_OF_MENTIONS = ("entity", "combined", "copy", "link", "copy+link")
+PAIRS = (*product(_OF_MENTIONS, ("mlm", "")), ("mlm", ""), *combinations(_OF_MENTIONS, 2))
 """Objectives of the starts to compare, most important first; "" is the un-adapted base."""
 Names = tuple[str, str]
 

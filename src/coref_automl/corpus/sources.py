@@ -36,7 +36,10 @@ def _rows(name: str) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class HubSource:
-    """A dataset on the hub. Several fields are joined by line breaks into one document."""
+    """A dataset on the hub. Several fields are joined by line breaks into one document.
+
+    `rows` are those of the split as its page states them; None if it states none.
+    """
 
     hub: str
     config: str | None
@@ -45,19 +48,20 @@ class HubSource:
     licence: str
     gated: bool = False
     note: str = ""
+    rows: int | None = None
 
 
 _KLUE = "CC BY-SA 4.0"
 _ASK = "not stated; see the dataset's page"
 
 SOURCES: dict[str, HubSource] = {
-    "kowiki": HubSource("wikimedia/wikipedia", "20231101.ko", "train", ("text",), "CC BY-SA 3.0, GFDL"),
-    "klue-mrc": HubSource("klue/klue", "mrc", "train", ("context",), _KLUE, note="one context, several questions"),
-    "klue-ynat": HubSource("klue/klue", "ynat", "train", ("title",), _KLUE, note="headlines: too short for long rows"),
-    "klue-sts": HubSource("klue/klue", "sts", "train", ("sentence1", "sentence2"), _KLUE, note="sentence pairs"),
-    "klue-nli": HubSource("klue/klue", "nli", "train", ("premise", "hypothesis"), _KLUE, note="sentence pairs"),
+    "kowiki": HubSource("wikimedia/wikipedia", "20231101.ko", "train", ("text",), "CC BY-SA 3.0, GFDL", rows=647_897),
+    "klue-mrc": HubSource("klue/klue", "mrc", "train", ("context",), _KLUE, note="one context, several questions", rows=17_554),
+    "klue-ynat": HubSource("klue/klue", "ynat", "train", ("title",), _KLUE, note="headlines: short for long rows", rows=45_678),
+    "klue-sts": HubSource("klue/klue", "sts", "train", ("sentence1", "sentence2"), _KLUE, note="sentence pairs", rows=11_668),
+    "klue-nli": HubSource("klue/klue", "nli", "train", ("premise", "hypothesis"), _KLUE, note="sentence pairs", rows=24_998),
     "korquad": HubSource(
-        "KorQuAD/squad_kor_v1", None, "train", ("context",), "CC BY-ND 2.0 KR", note="one context, many questions"
+        "KorQuAD/squad_kor_v1", None, "train", ("context",), "CC BY-ND 2.0 KR", note="one context, many questions", rows=60_407
     ),
     "kobest-hellaswag": HubSource(
         "skt/kobest_v1", "hellaswag", "train", ("context", "ending_1", "ending_2", "ending_3", "ending_4"), "CC BY-SA 4.0"
@@ -68,7 +72,7 @@ SOURCES: dict[str, HubSource] = {
     "news-bqa": HubSource("nmixx-fin/twice_kr_news_bqa_cls", None, "train", ("text",), _ASK),
     "finance-news-sent": HubSource("nmixx-fin/twice_kr_fin_news_sent_cls", None, "train", ("text",), _ASK),
     "naver-news-gen": HubSource("dev7halo/naver-news-summarization-ko-with-gen", None, "train", ("document",), _ASK),
-    "naver-news": HubSource("daekeun-ml/naver-news-summarization-ko", None, "train", ("document",), "Apache-2.0"),
+    "naver-news": HubSource("daekeun-ml/naver-news-summarization-ko", None, "train", ("document",), "Apache-2.0", rows=22_194),
     "qa-news-ko": HubSource("AIR-Bench/qa_news_ko", None, "corpus_default", ("text",), _ASK),
     "ko-lambada": HubSource(
         "thunder-research-group/SNU_Ko-LAMBADA",
@@ -185,6 +189,11 @@ def _check(part: Input, field: str | None) -> SourceCheck:
     except CorefError as error:
         return SourceCheck(label, False, shown, str(error))
     return SourceCheck(label, True, shown, "no rows: contributes nothing")
+
+
+def documents_of(name: str) -> int:
+    """How many documents a bundled source holds."""
+    return sum(1 for _ in passages()) if name == "bundled:passages" else _SYNTHETIC_DOCUMENTS
 
 
 def _bundled(name: str) -> Iterator[Document]:

@@ -407,7 +407,10 @@ def model_prints(model: str) -> dict[str, str]:
 
 
 def summary_json(evaluation: Evaluation) -> dict[str, Any]:
-    """What `<checkpoint>_eval_results.json` holds: flat keys for `jq`, null for what was not run."""
+    """What `<checkpoint>_eval_results.json` holds and `evaluate --json` prints: flat keys for `jq`, null for what was not run.
+
+    docs/result-schema.md describes every key.
+    """
     value = {name: estimate.value for name, estimate in evaluation.estimates.items()}
     count = {name: estimate.n for name, estimate in evaluation.estimates.items()}
     return {
@@ -427,4 +430,9 @@ def summary_json(evaluation: Evaluation) -> dict[str, Any]:
         "eval_set": evaluation.evalset,
         "estimates": {name: estimate.to_json() for name, estimate in evaluation.estimates.items()},
         "fingerprints": evaluation.fingerprints,
+        "scorer": evaluation.scorer,
+        "single_entry_share": evaluation.single_entry_share,
+        "out_of_reach": evaluation.out_of_reach,
+        "baselines": {name: {one: held.to_json() for one, held in found.items()} for name, found in evaluation.baselines.items()},
+        "provenance": evaluation.provenance.to_json() if evaluation.provenance else None,
     }

@@ -47,7 +47,7 @@ class EntityFacts(Record):
 
 @dataclass(frozen=True, slots=True)
 class WorstEntity(Record):
-    """An entity that the tokenizer cuts smallest: its text, how it is cut, and how often it occurs."""
+    """An entity that the tokenizer cuts smallest: its text, how it is cut (`뷁×3`: in three tokens), and how often it occurs."""
 
     text: str
     tokens: tuple[str, ...]
@@ -185,8 +185,9 @@ class _Worst:
             self._counts[form] += 1
             if len(form) > 1 and form not in self._seen:
                 low, high = pieces.cover(span.start, span.end)
-                cut = tuple(text.text[a:b] for a, b in zip(pieces.starts[low:high], pieces.ends[low:high], strict=True))
-                self._seen[form] = (bool(unknown), count / len(form), cut)
+                inside = Pieces(pieces.ids[low:high], pieces.starts[low:high], pieces.ends[low:high])
+                cut = ((text.text[one.start : one.end], one.tokens) for one in _segments(inside, None))
+                self._seen[form] = (bool(unknown), count / len(form), tuple(f"{part}×{n}" if n > 1 else part for part, n in cut))
 
     def listed(self) -> tuple[WorstEntity, ...]:
         order = sorted(self._seen, key=lambda form: (*(-value for value in self._seen[form][:2]), -self._counts[form], form))

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import html
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from coref_automl.comparison.coreference_methods import pretraining_in
 from coref_automl.comparison.coreference_runs import find_coreference
-from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, compare_group, finding, require_two
+from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, Finding, compare_group, finding, require_two
 from coref_automl.comparison.groups import choose_group, choose_metric
 from coref_automl.comparison.recommendation import POINTS, Recommendation, checked_margin, choose_entry
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.config import as_paths, typed_options
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.report import charts
 from coref_automl.report.coreference_verdicts import judge, outside_check
 from coref_automl.report.language import Lang, Say, language, p_text
+from coref_automl.report.page import in_percent
 from coref_automl.report.sentences import recommendation_sentence, verdict
 from coref_automl.report.verdicts import which_documents
 from coref_automl.tabular import Tabular
+
+_WIDTH, _NARROW = 118, 80
+_COLOURS = {"better": "green", "worse": "red", "not shown": "bright_black", "same": "bright_black"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,15 @@ class PrintedComparison(Tabular, ComparisonTable):
         """One row per checkpoint: value and difference in percent and points, with their intervals."""
         return [_row(row) for row in self.rows]
 
+    def plot(self) -> charts.Drawing:
+        """Every difference with its interval, green or red if it is shown."""
+        judged = [(row, row.comparison) for row in self.rows if row.comparison is not None]
+        rows = [
+            {"task": row.name, "name": row.name, **in_percent(one.difference), "finding": _plotted(finding(one))}
+            for row, one in judged
+        ]
+        return charts.Drawing(charts.forest(rows, self.say))
+
     def heading(self) -> str:
         label, items, documents = METRICS[self.metric].label, f"{self.items:,}", f"{self.documents:,}"
         where = which_documents(None if self.half == "all" else "confirm", self.say)
@@ -65,22 +80,40 @@ class PrintedComparison(Tabular, ComparisonTable):
         return [_cells(row, numbers, self.say) for row in self.rows]
 
     def __str__(self) -> str:
+        return self.printed()
+
+    def printed(self, width: int | None = None, *, colour: bool = False) -> str:
+        """The table in so many columns (118 if there is no terminal); verdicts in colour where that is wanted."""
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
 
+        if width is not None and width < _NARROW:
+            return "\n".join(self._stacked(width))
         table = Table(box=None, pad_edge=False, header_style="bold")
         for title in self.titles():
             words = title in (self.titles()[0], self.titles()[-1])
             table.add_column(title, justify="left" if words else "right", overflow="fold", no_wrap=not words)
-        for cells in self.cells():
-            table.add_row(*cells)
-        console = Console(file=io.StringIO(), width=118, color_system=None, markup=False, highlight=False)
+        for row, cells in zip(self.rows, self.cells(), strict=True):
+            style = _COLOURS.get(finding(row.comparison), "") if row.comparison else ""
+            table.add_row(*cells[:-1], Text(cells[-1], style))
+        out = io.StringIO()
+        system: Literal["standard"] | None = "standard" if colour else None
+        console = Console(
+            file=out, width=width or _WIDTH, color_system=system, force_terminal=colour, markup=False, highlight=False
+        )
         console.print(self.heading())
         console.print(table)
         for note in self.notes:
             console.print(note)
-        lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-        return "\n".join(line.rstrip() for line in lines)
+        return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+    def _stacked(self, width: int) -> list[str]:
+        """For a narrow terminal: one block per checkpoint, one line per column."""
+        lines = [self.heading()]
+        for cells in self.cells():
+            lines += [cells[0], *(f"  {title}: {cell}" for title, cell in zip(self.titles()[1:], cells[1:], strict=True) if cell)]
+        return [part for line in (*lines, *self.notes) for part in textwrap.wrap(line, width, subsequent_indent="    ")]
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{title}</th>" for title in self.titles())
@@ -192,7 +225,21 @@ def printed_comparison(
     group: Group, metric: str, *, reference: str | Entry | None, common: bool, seed: int, notes: Sequence[str], lang: Lang
 ) -> PrintedComparison:
     table = compare_group(group, metric, reference=reference, common=common, seed=seed, notes=notes)
-    return PrintedComparison(**_values(table), lang=lang)
+    told = (*table.notes, *_taken_as_reference(group, table, Say(lang))) if reference is None else table.notes
+    return PrintedComparison(**{**_values(table), "notes": told}, lang=lang)
+
+
+def _taken_as_reference(group: Group, table: ComparisonTable, say: Say) -> list[str]:
+    """What stands in for a base that was not evaluated."""
+    taken = next((entry for entry in group.entries if entry.name == table.reference), None)
+    if taken is None or not taken.trained or len(table.references) > 1:
+        return []
+    return [
+        say(
+            f"원래 모델이 평가되지 않아 {taken.name}을 기준으로 삼았습니다. 다른 기준은 --reference NAME으로 고릅니다.",
+            f"No base model was evaluated here, so {taken.name} is the reference; --reference NAME takes another.",
+        )
+    ]
 
 
 def printed_recommendation(
@@ -200,6 +247,10 @@ def printed_recommendation(
 ) -> PrintedRecommendation:
     found = choose_entry(group, metric, margin=margin, seed=seed, notes=notes).recommendation
     return PrintedRecommendation(**{**_values(found), "sentence": recommendation_sentence(found, lang)})
+
+
+def _plotted(found: Finding) -> Finding:
+    return "not shown" if found == "same" else found
 
 
 def _row(row: ComparisonRow) -> dict[str, Any]:

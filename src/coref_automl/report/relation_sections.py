@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coref_automl.records import Estimate
 from coref_automl.relation.assessment import Assessment
 from coref_automl.relation.fragmentation import Cost, Fragmentation
 from coref_automl.relation.reasons import Finding, Reasons
@@ -135,16 +134,11 @@ def _not_shown(verdict: CrossedVerdict, say: Say) -> str:
 
 def _reasons(found: Reasons, number: int, say: Say) -> Section:
     titles = {
-        1: say("긴 문장과 많은 명사 후보: 어느 것이 개체인지", "long sentences and many candidate nouns: which ones are meant"),
-        2: say(
-            "같은 유형의 개체가 여럿: 어느 것이 주체이고 대상인지", "several entities of a type: which is subject, which object"
-        ),
-        3: say("유형이 레이블을 좁힌다: 유형과 레이블 마스크 각각", "types narrow the labels: types and the label mask, apart"),
-        4: say(
-            "no_relation 행의 거짓 관계: 어려운 음성의 유무",
-            "false relations on no_relation rows: with and without hard negatives",
-        ),
-        5: say("쪼개진 개체와 붙은 조사: 경계를 알려 준다", "fragmented entities and glued particles: where the entity ends"),
+        1: say("긴 문장, 많은 명사 후보", "Long sentences, many candidate nouns"),
+        2: say("같은 유형의 개체가 여럿", "Several entities of the same type"),
+        3: say("유형과 레이블 마스크, 각각", "Types and the label mask, apart"),
+        4: say("no_relation 행의 거짓 관계", "False relations on no_relation rows"),
+        5: say("쪼개진 개체와 붙은 조사", "Fragmented entities and glued particles"),
     }
     head = (
         say("이유", "reason"), say("행", "rows"), say("비교", "difference"), say("앞 %", "first %"), say("뒤 %", "second %"),
@@ -153,7 +147,7 @@ def _reasons(found: Reasons, number: int, say: Say) -> Section:
     )  # fmt: skip
     lines = [_line(one, say) for one in found.findings]
     untested = [f"{reason}. {_missing(why, say)}" for reason, why in found.missing]
-    told = tuple(f"{reason}. {title}: {_conclusion(found, reason, say)}" for reason, title in titles.items())
+    told = tuple(f"{reason}. {title}. {_conclusion(found, reason, say)}" for reason, title in titles.items())
     how = say(
         "차이는 micro-F1 (3의 '불가능한 답'과 4는 비율, 낮을수록 좋음). 구간은 실행과 문장을 교차시킨 95% 신뢰구간이고, p는 이 "
         "표의 모든 판정에 대해 Benjamini-Hochberg로 보정했습니다. '다른 행보다'는 그 행에서 얻는 이득이 나머지 행에서보다 "
@@ -178,16 +172,11 @@ def _reasons(found: Reasons, number: int, say: Say) -> Section:
 
 
 def _line(one: Finding, say: Say) -> tuple[Cell, ...]:
-    metric = {
-        "micro_f1": "",
-        "false_relations": say(" (거짓 관계)", " (false relations)"),
-        "impossible": say(" (불가능한 답)", " (impossible answers)"),
-    }[one.metric]
     more = (Cell("–", "quiet"), Cell("–", "quiet"))
     if one.more is not None:
         more = Cell(points(one.more.interval)), Cell(_more_word(one, say), _TONES[one.sign_more])
     return row(
-        str(one.reason), f"{about(one.about, say)} ({one.rows:,})", f"{one.a} - {one.b}{metric}",
+        str(one.reason), f"{about(one.about, say)} ({one.rows:,})", _compared(one, say),
         *(f"{100 * value:.1f}" for value in one.values), points(one.here.interval), p_text(one.adjusted),
         Cell(_word(one, say), _TONES[one.sign]), *more,
     )  # fmt: skip
@@ -225,32 +214,32 @@ def _missing(why: str, say: Say) -> str:
 
 
 def _conclusion(found: Reasons, reason: int, say: Say) -> str:
-    """What was shown of one reason, in a sentence; `no difference shown` where that is so."""
-    asked = [one for one in found.findings if one.reason == reason]
+    """What was shown of one reason, one clause per comparison; `no difference shown` where that is so."""
+    asked: dict[str, list[Finding]] = {}
+    for one in found.findings:
+        if one.reason == reason:
+            asked.setdefault(_compared(one, say), []).append(one)
     if not asked:
-        return say("확인할 실행이 없습니다.", "no runs to test it with.")
-    parts = []
-    for one in asked:
-        change = _change(one, say)
-        where = f"{about(one.about, say)}, " if one.about not in ("all", "no_relation") else ""
-        extra = {
-            1: say(", 다른 행에서보다 크게", ", and more than on other rows"),
-            -1: say(", 다른 행에서보다 작게", ", but less than on other rows"),
-            0: say(", 다른 행보다 크다고는 확인되지 않음", ", not shown to be more than on other rows"),
-        }[one.sign_more]
-        parts.append(f"{where}{change}{extra if one.more is not None and one.sign else ''}")
-    return "; ".join(parts) + "."
+        return say("확인할 실행이 없습니다.", "No runs to test it with.")
+    return "; ".join(f"{pair}: {', '.join(_clause(one, say) for one in some)}" for pair, some in asked.items()) + "."
 
 
-def _change(one: Finding, say: Say) -> str:
+def _compared(one: Finding, say: Say) -> str:
     metric = {
         "micro_f1": "",
-        "false_relations": say(" 거짓 관계", " false relations"),
-        "impossible": say(" 불가능한 답", " impossible answers"),
+        "false_relations": say(" (거짓 관계)", " (false relations)"),
+        "impossible": say(" (불가능한 답)", " (impossible answers)"),
     }[one.metric]
-    word = {1: say("더 좋음", "better"), -1: say("더 나쁨", "worse"), 0: say("차이 미확인", "no difference shown")}[one.sign]
-    return f"{one.a} - {one.b}{metric} {_value(one.here.interval)} {word}"
+    return f"{one.a} - {one.b}{metric}"
 
 
-def _value(estimate: Estimate) -> str:
-    return f"{100 * estimate.value:+.1f}"
+def _clause(one: Finding, say: Say) -> str:
+    where = f"{about(one.about, say)} " if one.about not in ("all", "no_relation") else ""
+    nothing = say("따로 볼 때만", "only alone") if one.here.shown else say("차이 미확인", "no difference shown")
+    word = {1: say("더 좋음", "better"), -1: say("더 나쁨", "worse"), 0: nothing}[one.sign]
+    more = {
+        1: say(" (다른 행에서보다 큼)", " (more than on other rows)"),
+        -1: say(" (다른 행에서보다 작음)", " (less than on other rows)"),
+        0: say(" (다른 행보다 크다고 확인되지 않음)", " (not shown to be more than on other rows)"),
+    }[one.sign_more]
+    return f"{where}{100 * one.here.difference:+.1f} {word}{more if one.more is not None and one.sign else ''}"

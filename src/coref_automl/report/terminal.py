@@ -5,6 +5,9 @@ Every table of several checkpoints has the un-adapted model, the copying baselin
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import unicodedata
 from collections.abc import Sequence
 
@@ -101,6 +104,7 @@ _COLUMNS = (
 )
 _DEFAULT_METRIC = {"distance": "real_far1_strict"}
 _WIDE = "WF"
+_NARROWEST = 40
 
 
 def format_result(evaluation: Evaluation, best: Evaluation | None, lang: str = "ko") -> list[str]:
@@ -198,7 +202,7 @@ def format_overview(evaluations: Sequence[Evaluation], lang: str = "ko") -> list
         for name, estimates in evaluation.baselines.items():
             seen.setdefault((name, evaluation.evalset if name != "un-adapted" else str(estimates)), estimates)
     rows += [_row(name, estimates, shown, "-", "-") for (name, _), estimates in seen.items()]
-    return align([head, *rows])
+    return in_blocks([head, *rows], width())
 
 
 def format_by_group(stored: Sequence[StoredEvaluation], by: str, metric: str | None = None, lang: str = "ko") -> list[str]:
@@ -213,7 +217,7 @@ def format_by_group(stored: Sequence[StoredEvaluation], by: str, metric: str | N
     for group in groups:
         cells = [str(parts[group]) if group in parts else "-" for _, parts in split]
         rows.append((group, str(max(parts[group].n for _, parts in split if group in parts)), *cells))
-    return align([head, *rows])
+    return in_blocks([head, *rows], width())
 
 
 def _row(name: str, estimates: dict[str, Estimate], shown: Sequence[str], absent: str, ceiling: str) -> tuple[str, ...]:
@@ -230,6 +234,30 @@ def format_filled(filled: Sequence[Filled]) -> list[str]:
 
 def _cell(entry: Filled, place: int) -> str:
     return f"{entry.words[place]} {100 * entry.probabilities[place]:.1f}%" if place < len(entry.words) else ""
+
+
+def width() -> int | None:
+    """Columns of the terminal that is printed to; None where there is none (a file, a pipe)."""
+    return max(_NARROWEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+
+
+def in_colour() -> bool:
+    """Colour on a terminal, unless NO_COLOR asks for none."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def in_blocks(rows: Sequence[Sequence[str]], most: int | None) -> list[str]:
+    """Aligned rows; where they are wider than `most`, in blocks of columns that fit, the first column in each of them."""
+    if not rows or most is None:
+        return align(rows)
+    widths = [max(_cells(row[at]) for row in rows) for at in range(len(rows[0]))]
+    blocks: list[list[int]] = [[]]
+    for at in range(1, len(widths)):
+        if blocks[-1] and widths[0] + sum(2 + widths[one] for one in (*blocks[-1], at)) > most:
+            blocks.append([])
+        blocks[-1].append(at)
+    parts = [align([[row[0], *(row[at] for at in block)] for row in rows]) for block in blocks]
+    return [line for number, part in enumerate(parts) for line in (["", *part] if number else part)]
 
 
 def align(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,10 +72,13 @@ def inspect_tokenizers(
     data: Sequence[str] = (),
     sources: Sequence[str] = (),
     eval_sets: Sequence[Path] = (),
-    limit: int = LIMIT,
+    limit: int | None = None,
     progress: Progress | None = None,
 ) -> Inspection:
-    """Any number of tokenizers on any number of texts; without any, on the bundled relation rows."""
+    """Any number of tokenizers on any number of texts; without any, on the bundled relation rows.
+
+    `limit` is the number of texts read of each; None: all of a file or set, LIMIT of a source.
+    """
     if not models:
         raise ModelError("Which tokenizers? Name one or more models: a folder, a hub id, or bundled:ko-mini.")
     progress, names = progress or quiet(), _names(models)
@@ -92,12 +95,12 @@ def inspect_tokenizers(
             shown[names[model]] = tokenizer
     read = [
         *(read_data(name) for name in data or (() if sources or eval_sets else (BUNDLED,))),
-        *(read_source(name, limit=limit) for name in sources),
+        *(read_source(name, limit=limit or LIMIT) for name in sources),
         *(read_set(folder) for folder in eval_sets),
     ]
     found = []
     with progress.stage("tokenizers", len(read) * len(shown), "tokenizers") as stage:
-        for texts in read:
+        for texts in (replace(one, texts=one.texts[:limit]) for one in read):
             facts = []
             for name, tokenizer in shown.items():
                 facts.append(facts_of(name, tokenizer, texts.texts))
@@ -144,10 +147,10 @@ def tables(found: InspectedTexts, say: Say) -> list[Table]:
 
 def _text_table(found: InspectedTexts, say: Say) -> Table:
     head = (
-        say("토크나이저", "tokenizer"), say("종류", "kind"), say("어휘", "entries"), say("단어당 토큰", "tokens per word"),
-        say("1,000자당 토큰", "tokens per 1,000 characters"),
-        *(say(f"{size:,}토큰 창의 글자 수", f"characters in {size:,} tokens") for size in WINDOWS),
-        say("미등록 토큰이 있는 글", "texts with unknown tokens"),
+        say("토크나이저", "tokenizer"), say("종류", "kind"), say("어휘", "entries"), say("단어당 토큰", "tokens / word"),
+        say("1,000자당 토큰", "tokens / 1,000 chars"),
+        *(say(f"{size:,}토큰의 글자 수", f"chars in {size:,} tokens") for size in WINDOWS),
+        say("미등록이 있는 글", "texts with unknown"),
     )  # fmt: skip
     lines = [
         row(
@@ -162,8 +165,8 @@ def _text_table(found: InspectedTexts, say: Say) -> Table:
 def _entity_head(first: Sequence[str], say: Say) -> tuple[str, ...]:
     return (
         *first, say("조각", "pieces"), say("한 조각 %", "one piece %"), say("경계 일치 %", "on token edges %"),
-        say("조사 붙음 %", "particle glued %"), say("글자가 쪼개짐 %", "characters broken %"),
-        say("한 어휘 항목 % (엄격의 상한)", "one entry % (ceiling of strict)"), say("미등록", "unknown"),
+        say("조사 붙음 %", "particle glued %"), say("쪼개진 글자 %", "broken char %"),
+        say("한 어휘 항목 %", "one entry %"), say("미등록", "unknown"),
     )  # fmt: skip
 
 
@@ -175,7 +178,11 @@ def _entity_cells(one: EntityFacts) -> tuple[str, ...]:
 def _entity_table(found: InspectedTexts, say: Say) -> Table:
     head = _entity_head((say("토크나이저", "tokenizer"),), say)
     lines = [row(one.model, *_entity_cells(one.entities)) for one in found.tokenizers if one.entities is not None]
-    return Table(head, tuple(lines), frozenset(range(1, 8)), say("개체", "entities"))
+    caption = say(
+        "개체 (한 어휘 항목: 엄격 지표의 상한)",
+        "entities (one entry: the word alone is one vocabulary entry, the ceiling of strict)",
+    )
+    return Table(head, tuple(lines), frozenset(range(1, 8)), caption)
 
 
 def _kind_table(found: InspectedTexts, say: Say) -> Table:

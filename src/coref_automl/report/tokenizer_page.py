@@ -49,7 +49,7 @@ def inspection_page(found: Inspection, say: Say) -> Page:
         cannot_tell=(
             say(
                 "조각이 많은 것이 점수를 낮추는지는 여기서 알 수 없습니다. re report가 관계 추출 실행에서 판정합니다.",
-                "Whether many pieces cost score: `re report` judges that from relation runs.",
+                "Whether many pieces cost score; re report judges that from relation runs.",
             ),
         ),
         sections=tuple(sections),

@@ -14,16 +14,14 @@ from pathlib import Path
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, duration, quiet
-from coref_automl.store import remove, write_json, write_text
+from coref_automl.store import claim_folder, remove, write_json, write_text
 from coref_automl.study.recipe import KINDS, StudyRecipe
-from coref_automl.study.state import Failure, State, StudyResult
+from coref_automl.study.state import NAN, Failure, State, StudyResult
 from coref_automl.study.steps import BASE, COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 from coref_automl.tuning.trial import Launcher, Running, death, launcher_of, read_outcome
 
 KIND = "experiment"
-_AGAIN = ("killed", "out of memory")
-"""Kinds of failures that a quieter machine may not have: tried once more in the same call."""
 _POLL = 0.2
 
 
@@ -48,6 +46,7 @@ def run_study(
         plan = open_plan(recipe, out, progress)
         state = State.of(plan)
         if todo := state.needed(only or KINDS):
+            claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
             launcher = launcher or launcher_of(recipe.engine, recipe.jobs, recipe.device)
             Runner(plan, state, launcher, progress, ends, wait).run(todo)
         result = state.result()
@@ -108,7 +107,7 @@ class Runner:
             self.active[slot] = step, running, time.monotonic()
 
     def _end(self, step: Step, running: Running, seconds: float) -> bool:
-        """Take in how a step ended; False: it shall be tried again."""
+        """Take in how a step ended; False: it is tried once more, when its neighbours on the GPU are others."""
         job = step.job(self.plan.out, self.plan.recipe.model)
         code = running.code
         outcome = read_outcome(job) if code >= 0 else None
@@ -119,7 +118,7 @@ class Runner:
             return True
         kind = outcome.kind if outcome else "killed" if code < 0 else "no outcome"
         reason = outcome.reason if outcome else death(code, job)
-        if kind in _AGAIN and self.tried[step.label] == 1:
+        if kind != NAN and self.tried[step.label] == 1:
             self.progress.note(f"{step.label}: {reason}; it is tried again")
             return False
         self.state.failures[step.label] = Failure(step.label, kind, reason)
@@ -150,11 +149,14 @@ def _finish(plan: Plan, result: StudyResult, progress: Progress) -> StudyResult:
     progress.note("Writing verdicts, report and archive")
     paths = [str(folder) for name in (EVALUATIONS, RELATION, COREFERENCE) if (folder := out / name).is_dir()]
     found = verdicts(plan)
-    write_json(out / "verdicts.json", [one.to_json() for one in found])
-    write_text(out / "verdicts.md", markdown(found))
+    costs = {step.label: outcome.facts for step in plan.steps if (outcome := step.outcome(out)) and outcome.done}
     items = EvalSet.open(plan.sets[0]).fingerprint
     metric = recipe.evaluate.metric
     made = report(*paths, out=out / "report", eval_set=items, metric=metric, lang=recipe.lang, title=recipe.title)
     kept = archive(*paths, out=out / "archive")
+    for folder in (out, Path(kept.folder)):
+        write_json(folder / "verdicts.json", [one.to_json() for one in found])
+        write_text(folder / "verdicts.md", markdown(found))
+        write_json(folder / "costs.json", costs)
     told = tuple(str(one) for one in found if one.b in (BASE, str(plan.arms[0])))
     return replace(result, sentence=made.sentence, verdicts=told, report=made.page, archive=kept.folder)

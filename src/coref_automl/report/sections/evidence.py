@@ -22,7 +22,6 @@ _TASKS = (
     ("real1_strict", "real_word"),
     ("real_far1_strict", "real_far_word"),
     ("lambada_top1_strict", "lambada_word"),
-    ("gold_word", "gold_word"),
 )
 """The metric of each task, and the one that holds across tokenizers."""
 _MOST = 4
@@ -60,7 +59,7 @@ def _metrics(study: Subject) -> list[str]:
 
 def _method_pairs(study: Subject) -> list[tuple[Arm, Arm]]:
     """Pairs over several seeds from the study's own base: entity against mlm, else a mix against mlm."""
-    found = alike_pairs(arms(study), lambda a, b: a.objective in ("entity", "combined") and b.objective == "mlm")
+    found = alike_pairs(arms(study), lambda a, b: a.objective != "mlm" and b.objective == "mlm")
     firm = [(a, b) for a, b in found if min(a.seeds, b.seeds) > 1 and equally_trained(a, b)]
     entity = [pair for pair in firm if pair[0].objective == "entity"] or firm
     return [pair for pair in entity if pair[0].base == entity[0][0].base][:_MOST]

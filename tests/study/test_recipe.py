@@ -1,0 +1,123 @@
+"""What a study refuses, in one sentence, before anything is trained; what it says beforehand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from coref_automl.cli.app import run as command
+from coref_automl.cli.options import recipe_from
+from coref_automl.errors import RecipeError
+from coref_automl.progress import quiet
+from coref_automl.study.recipe import StudyRecipe, with_methods
+from coref_automl.study.steps import open_plan
+from coref_automl.training.masking import Objective
+from tests.study.conftest import LENGTH, Bench
+
+ROOT = Path(__file__).parents[2]
+Make = Callable[..., StudyRecipe]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"methods": {}}, "needs methods"),
+        ({"methods": {"mlm-2": {}}}, "one word without"),
+        ({"methods": {"mlm": {"max_minutes": 1}}}, "max_minutes is set by the study; methods are compared at equal tokens"),
+        ({"methods": {"mlm": {"epoch": 1}}}, "Did you mean 'epochs'"),
+        ({"methods": {"entiti": {}}}, "methods: entiti: objective"),
+        ({"train": {"seed": 1}}, "train: seed is set by the study; give seeds and first_seed"),
+        ({"model": "new:tiny"}, "starts from one trained base"),
+        ({"datasets": []}, "A study needs data"),
+        ({"lengths": [96]}, "No dataset has blocks that 96 tokens divide"),
+        ({"lengths": [64, 64]}, "different numbers of tokens"),
+        ({"relation": {"train": "rows.json", "shares": [0.0]}}, "shares are different numbers above 0"),
+        ({"relation": {"train": "rows.json", "settings": {"max_rows": 5}}}, "max_rows is set by the study"),
+        ({"coreference": {"data": "novels.jsonl", "documents": "test"}}, "documents"),
+        ({"seeds": 0}, "seeds must be at least 1"),
+    ],
+)
+def test_what_cannot_be_is_refused(bench: Bench, tmp_path: Path, changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(RecipeError) as error:
+        _ = open_plan(bench.recipe(tmp_path / "study", **changes), tmp_path / "study", quiet()).steps
+    assert told in str(error.value)
+    assert not (tmp_path / "study").exists()
+
+
+def test_methods_that_would_see_different_numbers_of_tokens_are_refused(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unequal = {"mlm": {}, "entity": {"max_tokens": 8_000}}
+    path = bench.file(tmp_path / "study.yaml", tmp_path / "study", methods=unequal)
+    capsys.readouterr()
+    assert command(["study", "--recipe", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "mlm 64 would see 4,049 tokens and entity 64 8,043" in told
+    assert "same max_tokens or epochs" in told
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_method_without_settings_is_an_objective_and_settings_win_over_shared_ones(recipe: Make) -> None:
+    more = {"objective": "entity", "entity_rate": 0.6}
+    made = recipe(methods={"entity": {}, "more": more}, train={"entity_rate": 0.2, "epochs": 1})
+    assert made.settings("entity") == {"objective": "entity", "entity_rate": 0.2, "epochs": 1}
+    assert made.settings("more")["entity_rate"] == 0.6
+    assert list(with_methods(made, ["more"]).methods) == ["more"]
+    with pytest.raises(RecipeError, match="mor"):
+        with_methods(made, ["mor"])
+
+
+def test_steps_are_planned_seed_by_seed_with_the_base_first(bench: Bench, recipe: Make, tmp_path: Path) -> None:
+    wanted = recipe(lengths=[LENGTH, 32], relation=bench.relation, coreference=bench.coreference)
+    steps = open_plan(wanted, tmp_path, quiet()).steps
+    assert [step.label for step in steps[:5]] == [
+        "evaluate base-64", "evaluate base-32", "relation 50pct-base", "relation 100pct-base", "coreference base",
+    ]  # fmt: skip
+    assert [step.name for step in steps if step.kind == "train"][:5] == [
+        "mlm-64-s0", "entity-64-s0", "mlm-32-s0", "entity-32-s0", "mlm-64-s1",
+    ]  # fmt: skip
+    assert [step.label for step in steps[5:10]] == [
+        "train mlm-64-s0", "evaluate mlm-64-s0", "relation 50pct-mlm-64-s0", "relation 100pct-mlm-64-s0", "coreference mlm-64-s0",
+    ]  # fmt: skip
+    half, whole = (step.recipe for step in steps if step.kind == "relation" and step.run is None)
+    assert (half.max_rows, whole.max_rows) == (40, None)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["ko-mini-study", "kf-deberta-study"])
+def test_a_published_recipe_reads_and_names_objectives_that_exist(name: str) -> None:
+    made = recipe_from(StudyRecipe, {"out": "studies/a"}, "test", ROOT / "recipes" / f"{name}.yaml")
+    assert {made.settings(method)["objective"] for method in made.methods} <= set(get_args(Objective))
+    assert made.seeds == 8
+
+
+def test_the_two_published_recipes_differ_in_base_rates_and_jobs_alone() -> None:
+    small, large = (
+        recipe_from(StudyRecipe, {"out": "a", "model": "a", "jobs": 1}, "test", ROOT / "recipes" / f"{name}-study.yaml")
+        for name in ("ko-mini", "kf-deberta")
+    )
+    rates = {"batch", "micro_batch", "learning_rate", "weight_decay", "warmup"}
+    assert {key for key in {*small.train, *large.train} if small.train.get(key) != large.train.get(key)} == rates
+    alike = {name: getattr(small, name) for name in StudyRecipe.__dataclass_fields__ if name != "train"}
+    assert alike == {name: getattr(large, name) for name in alike}
+
+
+@pytest.mark.slow
+def test_a_dry_run_measures_every_kind_of_step_and_leaves_nothing(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "study"
+    path = bench.file(tmp_path / "study.yaml", out, relation=bench.relation, coreference=bench.coreference, jobs=2)
+    capsys.readouterr()
+    assert command(["study", "--recipe", str(path), "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(share["kind"], share["steps"], share["left"]) for share in told["shares"]] == [
+        ("train", 4, 4), ("evaluate", 5, 5), ("relation", 10, 10), ("coreference", 5, 5),
+    ]  # fmt: skip
+    assert all(share["seconds"] > 0 for share in told["shares"])
+    assert told["runs"] == 4
+    assert told["gigabytes"] > 0.1
+    assert not out.exists()
