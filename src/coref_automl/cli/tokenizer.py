@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from coref_automl.cli.app import Verbs, app
-from coref_automl.cli.options import AsJson, OptionalOut, Out, options_from, print_json, recipe_from
+from coref_automl.cli.options import AsJson, LangOption, OptionalOut, Out, options_from, print_json, recipe_from
 from coref_automl.corpus.tokenizer import HELP, TokenizerRecipe
 from coref_automl.errors import RecipeError
+from coref_automl.say import language
 
 
 class _LearnByDefault(Verbs):
@@ -63,7 +64,7 @@ def inspect(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Texts read of each. Default: all of a file or set, 2,000 of a source.")
     ] = None,
-    lang: Annotated[str, typer.Option("--lang", help="Language of tables and page: ko or en.")] = "ko",
+    lang: LangOption = None,
     out: OptionalOut = None,
     as_json: AsJson = False,
 ) -> None:
@@ -71,19 +72,16 @@ def inspect(
 
     No weights are loaded. --out writes a page with example sentences as coloured pieces. Default data: bundled relation rows.
     """
-    from coref_automl.config import choose
     from coref_automl.progress import Progress
-    from coref_automl.report.language import LANGUAGES
     from coref_automl.report.tokenizer_inspection import inspect_tokenizers
     from coref_automl.report.tokenizer_page import write_inspection
 
-    language = choose(lang, LANGUAGES, "language")
     progress = Progress(shown=not as_json)
     found = inspect_tokenizers(
         models, data=data or (), sources=source or (), eval_sets=eval_set or (), limit=limit, progress=progress
     )
-    page = write_inspection(found, out, lang=language) if out else None
+    page = write_inspection(found, out, lang=language(lang)) if out else None
     if as_json:
         print_json({**found.to_json(), "page": str(page) if page else None})
     else:
-        print("\n".join([*found.lines(language), *([str(page)] if page else [])]))
+        print("\n".join([*found.lines(language(lang)), *([str(page)] if page else [])]))
