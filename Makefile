@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-masked journeys torture kernels lint docs site results clean
+.PHONY: demo test test-masked journeys torture kernels lint docs site picture release results clean
 
 demo: .venv/.for-demo
 	$(BIN)/coref-automl demo --out demo
@@ -40,6 +40,17 @@ docs: .venv/.for-test
 # The pages in docs/ as a site, English and Korean; read it with: python -m http.server -d site
 site: .venv/.for-site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+# The READMEs' picture, taken anew from the report of `make demo`, in English.
+picture: .venv/.for-demo
+	$(BIN)/coref-automl demo --out demo --lang en
+	$(BIN)/python scripts/take_picture.py
+
+# Wheel and sdist in dist/.
+release: .venv/.made
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt build
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
 
 # make results RUNS=runs: keep the numbers of these runs in results/experiment; without RUNS only the pages are written again.
 results: .venv/.for-test

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.errors import InputError
-from coref_automl.records import ClozeItem, Document, Estimate, Evaluation, ItemScore, Provenance, Record, half_of
+from coref_automl.records import ClozeItem, Document, Estimate, Evaluation, Provenance, half_of, halves_of
 
 words = st.text(min_size=1, max_size=8)
 
@@ -78,7 +78,16 @@ def test_a_cluster_keeps_its_half_and_halves_are_near_equal() -> None:
     assert half_of("kowiki-1346160") == half_of("kowiki-1346160")
 
 
-def test_a_score_belongs_to_the_half_of_its_cluster() -> None:
-    score = ItemScore("i", "real", "c", "s", "a", "NNG", 3, 1, 1, ("a",), 1)
-    assert score.half == half_of("c")
-    assert isinstance(score, Record)
+def test_a_small_set_is_split_evenly_and_a_shared_cluster_has_one_half() -> None:
+    novels = [("gold", f"novel-{number}") for number in range(41)]
+    found = halves_of(novels)
+    assert sorted(found.values()).count("select") == 21
+    assert sum(half_of(name) == "select" for _, name in novels) != 21  # the hash alone is uneven
+    many = [("real", f"document-{number}") for number in range(200)]
+    some = [("real-far", f"document-{number}") for number in range(30)]
+    both = halves_of([*many, *some, *novels])
+    assert both == {**{name: half_of(name) for _, name in many}, **found}
+    few = halves_of([("real", f"d{n}") for n in range(40)] + [("real-far", f"d{n}") for n in range(20, 60)])
+    assert sorted(few.values()).count("select") == 30
+    assert halves_of([("real", "alone")]) == {"alone": "select"}
+    assert halves_of([]) == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, cast
 
@@ -12,6 +13,8 @@ from coref_automl.decoder import decode_stored
 
 Half = Literal["select", "confirm"]
 Correction = Literal["holm", "max-t"]
+FEW_CLUSTERS = 100
+"""Fewer clusters than this are split evenly into halves."""
 Task = str
 """Name of a task: a key of the table in `evaluation/tasks`."""
 
@@ -63,10 +66,6 @@ class ClozeItem(Record):
     distance: int = -1
     pronoun_between: bool = False
 
-    @property
-    def half(self) -> Half:
-        return half_of(self.cluster)
-
 
 @dataclass(frozen=True, slots=True)
 class ItemScore(Record):
@@ -91,10 +90,6 @@ class ItemScore(Record):
     out_of_reach: bool = False
     word_rank: int | None = None
     pronoun_between: bool = False
-
-    @property
-    def half(self) -> Half:
-        return half_of(self.cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +138,7 @@ class Evaluation(Record):
 
     `estimates` maps a metric's name (see evaluation/metrics) to its estimate; a metric that was not run is absent.
     `fingerprints` name bytes: weights, items, tokenizer. `baselines` maps a baseline's name to its own estimates. `evalset_path`
-    is where the set was when it was last evaluated on; empty in an archive.
+    is where the set was when it was last evaluated on; empty in an archive. `half` is that of a larger set, if the set is one.
     """
 
     checkpoint: str
@@ -162,6 +157,7 @@ class Evaluation(Record):
     provenance: Provenance | None = None
     evalset_path: str = ""
     schema: int = SCHEMA
+    half: Half | None = None
 
     @property
     def condition(self) -> tuple[object, ...]:
@@ -195,9 +191,36 @@ class Comparison(Record):
     correction: Correction = "holm"
 
 
+def halves_of(places: Iterable[tuple[str, str]]) -> dict[str, Half]:
+    """The half of every cluster, from the tasks and clusters of a set's items: `select` chooses, `confirm` judges.
+
+    The hash of its name decides, for ever. Of fewer than a hundred clusters the hash would put too many on one side: they are
+    split evenly in the order of their hashes. Tasks that share a cluster are split together, so that it has one half in all.
+    """
+    by_task: dict[str, set[str]] = {}
+    for task, cluster in places:
+        by_task.setdefault(task, set()).add(cluster)
+    together: list[set[str]] = []
+    for clusters in by_task.values():
+        sharing = [other for other in together if other & clusters]
+        together = [other for other in together if not other & clusters] + [clusters.union(*sharing)]
+    out: dict[str, Half] = {}
+    for clusters in together:
+        if len(clusters) >= FEW_CLUSTERS:
+            out |= {cluster: half_of(cluster) for cluster in clusters}
+            continue
+        ordered = sorted(clusters, key=_hash)
+        out |= {cluster: "select" if 2 * at < len(ordered) else "confirm" for at, cluster in enumerate(ordered)}
+    return out
+
+
 def half_of(cluster: str) -> Half:
-    """Each cluster belongs to one half for ever: `select` chooses, `confirm` judges."""
-    return "select" if hashlib.sha256(cluster.encode()).digest()[0] < 128 else "confirm"
+    """The half of a cluster in a set of many."""
+    return "select" if _hash(cluster)[0] < 128 else "confirm"
+
+
+def _hash(cluster: str) -> bytes:
+    return hashlib.sha256(cluster.encode()).digest()
 
 
 def _plain(value: Any) -> Any:

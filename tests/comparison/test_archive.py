@@ -17,9 +17,9 @@ from coref_automl.comparison.archive import archive, without_paths
 from coref_automl.comparison.groups import read_groups
 from coref_automl.errors import CorefError, FolderError, InputError
 from coref_automl.evaluation.columns import document_names
-from coref_automl.evaluation.metrics import GROUPINGS, breakdown, summarise
+from coref_automl.evaluation.metrics import GROUPINGS, breakdown, halves, summarise
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.records import Evaluation, ItemScore, Provenance, half_of
+from coref_automl.records import Evaluation, ItemScore, Provenance, halves_of
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.printout import compare, recommend
 from coref_automl.store import read_json, write_json, write_jsonl
@@ -47,7 +47,7 @@ def test_every_metric_and_breakdown_is_the_same(study_source: Path, kept: Path) 
         assert told.estimates == evaluation.estimates
         assert told.baselines == evaluation.baselines
         assert summarise(others, draws=300) == summarise(scores, draws=300)
-        assert [score.half for score in others] == [score.half for score in scores]
+        assert halves(others) == halves(scores)
         for by in GROUPINGS:
             assert breakdown(others, "real_far_word", by, draws=50) == breakdown(scores, "real_far_word", by, draws=50)
 
@@ -79,13 +79,14 @@ def test_halves_and_documents_are_kept_item_by_item(study_source: Path, kept: Pa
         assert np.array_equal(one.out_of_reach, other.out_of_reach)
 
 
-@given(st.lists(st.text(max_size=8), min_size=1, max_size=40, unique=True))
+@given(st.lists(st.text(max_size=8), min_size=1, max_size=130, unique=True))
 def test_numbers_keep_the_order_and_the_half_of_names(names: list[str]) -> None:
     clean = [name.rstrip("\0") for name in names]  # numpy drops trailing zeros of strings
-    renamed = document_names(clean)
+    of = halves_of([("real", name) for name in clean])
+    renamed = document_names(of)
     known = np.unique(np.array(clean)).tolist()
     assert [renamed[name] for name in known] == sorted(renamed[name] for name in known)
-    assert all(half_of(name) == half_of(renamed[name]) for name in known)
+    assert halves_of([("real", renamed[name]) for name in known]) == {renamed[name]: of[name] for name in known}
     assert len(set(renamed.values())) == len(known)
 
 

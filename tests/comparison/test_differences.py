@@ -11,7 +11,7 @@ import pytest
 
 from coref_automl.comparison.groups import read_groups
 from coref_automl.errors import ComparisonError, InputError, RecipeError
-from coref_automl.evaluation.metrics import METRICS, hits, summarise
+from coref_automl.evaluation.metrics import METRICS, halves, hits, summarise
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.records import Estimate
 from coref_automl.report.language import points
@@ -63,7 +63,8 @@ def test_values_come_from_the_confirm_half_and_agree_with_the_metric(evaluated: 
     root = evaluated([BASE, GOOD])
     table = compare(root, metric="score")
     for row, stored in zip(table.rows, read_groups([str(root)])[0].entries, strict=True):
-        half = [score for score in find_evaluations([stored.folder])[0].scores() if score.half == "confirm"]
+        scores = find_evaluations([stored.folder])[0].scores()
+        half = [score for score, of in zip(scores, halves(scores), strict=True) if of == "confirm"]
         assert row.value.value == pytest.approx(summarise(half, draws=50)["score"].value)
 
 
@@ -87,7 +88,7 @@ def test_unlike_items_are_refused_by_name_and_common_compares_the_shared_ones(tm
         compare(paths)
     table = compare(paths, common=True)
     shared = {s.item for s in a} & {s.item for s in b}
-    confirm = [s for s in a if s.item in shared and s.half == "confirm" and s.task == "real"]
+    confirm = [s for s, of in zip(a, halves(a), strict=True) if s.item in shared and of == "confirm" and s.task == "real"]
     assert table.items == len(confirm)
     assert f"the {len(confirm):,} items that all have" in table.notes[0]
     assert folder.exists()

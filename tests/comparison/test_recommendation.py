@@ -10,6 +10,7 @@ import pytest
 from coref_automl.comparison.differences import in_words
 from coref_automl.config import from_mapping
 from coref_automl.errors import ComparisonError
+from coref_automl.evaluation.metrics import halves
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.line import EvaluateStage
 from coref_automl.report.checkpoint_report import report
@@ -51,7 +52,8 @@ def test_equal_checkpoints_are_told_to_be_reached_by_the_earliest(evaluated: Mak
 def test_the_accepted_loss_is_the_margin_or_a_quarter_of_the_gain(evaluated: Maker) -> None:
     root = evaluated(plateau(2), documents=200)
     scores = find_evaluations([root / "run" / "checkpoint-200"])[0].scores()
-    wrong = [n for n, s in enumerate(scores) if s.strict_rank > 1 and s.half == "select" and s.task == "real"]
+    of = halves(scores)
+    wrong = [n for n, s in enumerate(scores) if s.strict_rank > 1 and of[n] == "select" and s.task == "real"]
     better = [replace(s, strict_rank=1) if n in wrong[:3] else s for n, s in enumerate(scores)]
     write_evaluation(root, Model("run", 300, 0.6), better)
     wide = recommend(root, margin=4).next_time
@@ -65,7 +67,7 @@ def test_the_accepted_loss_is_the_margin_or_a_quarter_of_the_gain(evaluated: Mak
 
 
 def test_a_set_too_small_to_save_training_says_so_and_what_it_would_take(evaluated: Maker) -> None:
-    it = recommend(evaluated(plateau(5), documents=80))
+    it = recommend(evaluated(plateau(5), documents=160))
     assert it.next_time is not None
     assert (it.next_time.tokens, it.next_time.share, it.next_time.checkpoint) == (None, None, "")
     assert "there are too few documents to place any point of its curve" in it.sentence
@@ -86,10 +88,11 @@ def test_a_choice_that_the_other_half_contradicts_is_not_confirmed(evaluated: Ma
     root = evaluated([Model("run", 100 * step, 0.5) for step in range(1, 7)], documents=120)
     scores = find_evaluations([root / "run" / "checkpoint-200"])[0].scores()
     level = max(candidate.value.value for candidate in recommend(root).candidates)
-    chosen = [n for n, s in enumerate(scores) if s.half == "select" and s.task == "real"]
+    of = halves(scores)
+    chosen = [n for n, s in enumerate(scores) if of[n] == "select" and s.task == "real"]
     wrong = [n for n in chosen if scores[n].strict_rank > 1]
     need = int(level * len(chosen)) + 2 - (len(chosen) - len(wrong))
-    spike = [replace(s, strict_rank=1) if s.half == "confirm" or n in wrong[:need] else s for n, s in enumerate(scores)]
+    spike = [replace(s, strict_rank=1) if of[n] == "confirm" or n in wrong[:need] else s for n, s in enumerate(scores)]
     write_evaluation(root, Model("run", 200, 0.5), spike)
     it = recommend(root, margin=5)
     assert it.best == "checkpoint-200"

@@ -373,7 +373,8 @@ def test_one_model_in_memory_on_one_half(place: Path) -> None:
     ready = loaded()
     evaluation, scores = evaluate_one(ready, evalset, words="none", tasks=("real",), half="select", dtype="float32")
     assert scores
-    assert {score.half for score in scores} == {"select"}
+    assert {evalset.halves[score.cluster] for score in scores} == {"select"}
+    assert evaluation.half == "select"
     assert {score.task for score in scores} == {"real"}
     assert evaluation.estimates["real1"].n == len(scores)
 

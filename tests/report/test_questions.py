@@ -19,7 +19,7 @@ from coref_automl.comparison.differences import in_words, lost_to_family
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.relation_methods import PAIRS
 from coref_automl.comparison.speaking import CONFIRM, Speaking
-from coref_automl.evaluation.metrics import hits
+from coref_automl.evaluation.metrics import halves, hits
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.records import Comparison, Estimate, Half, Task
 from coref_automl.report import charts
@@ -47,6 +47,7 @@ from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
 from coref_automl.store import read_json, write_json, write_jsonl
 from coref_automl.training.masking import OBJECTIVES as TRAINED
 from tests.comparison.conftest import Model, make_scores, write_evaluation
+from tests.report.tables import silent_tables
 
 TASKS: tuple[Task, ...] = ("real", "lambada", "gold", "real-far")
 SKILLS = {"mlm": -0.9, "combined": -0.9, "entity": 0.2}
@@ -105,6 +106,10 @@ def blocks_of(question: Section | None) -> list[Table]:
     return [block for block in question.blocks if isinstance(block, Table)] if question else []
 
 
+def test_every_table_of_every_question_says_which_documents_it_shows(study: Subject) -> None:
+    assert silent_tables(draw_sections(study)) == []
+
+
 def test_a_second_ratio_is_an_arm_of_its_own(study: Subject) -> None:
     found = {arm.name: arm.seeds for arm in arms(study)}
     assert found == {
@@ -118,7 +123,9 @@ def hits_of(runs: Path, objective: str, half: Half | None) -> tuple[list[np.ndar
     values = []
     for seed in range(3):
         (stored,) = find_evaluations([runs / f"{objective}-128-s{seed}" / "checkpoint-200"])
-        _, hit, clusters = hits([score for score in stored.scores() if half in (None, score.half)], "real1_strict")
+        scores = stored.scores()
+        spoken = [score for score, of in zip(scores, halves(scores), strict=True) if half in (None, of)]
+        _, hit, clusters = hits(spoken, "real1_strict")
         values.append(hit)
     return values, clusters
 
@@ -315,7 +322,7 @@ def test_every_question_has_its_sentence_badge_and_bar(study: Subject) -> None:
     assert found["base"].sentence.startswith("3 of 6 methods do: combined 128, entity 128, entity 1,024")
     assert all(verdict.estimate is not None for name, verdict in found.items() if name != "over-fitting")
     checks = [check.label for section in draw_sections(study) for check in section.checks]
-    assert checks == ["LAMBADA@1 strict", "Gold"]
+    assert checks == ["LAMBADA@1 strict"]  # gold is descriptive
 
 
 def test_the_evidence_is_one_forest_and_one_curve_over_the_base(study: Subject) -> None:
@@ -324,7 +331,7 @@ def test_the_evidence_is_one_forest_and_one_curve_over_the_base(study: Subject) 
     (charts_,) = (block for block in section.blocks if isinstance(block, Charts))
     forest, curve = (spec for _, spec in charts_.charts)
     rows = forest["data"]["values"]
-    assert {row["task"] for row in rows} == {"Real@1 strict", "Real-far@1 strict", "LAMBADA@1 strict", "Gold"}
+    assert {row["task"] for row in rows} == {"Real@1 strict", "Real-far@1 strict", "LAMBADA@1 strict"}
     assert {row["name"] for row in rows} == {"128", "1,024"}
     assert {row["finding"] for row in rows if row["task"] == "Real@1 strict"} == {"better"}
     length = study.chosen.evaluation.seq_len
@@ -356,11 +363,14 @@ def test_what_carries_over_is_asked_of_every_task_and_source(study: Subject) -> 
     question = transfer.draw(study)
     assert question is not None
     counted = blocks_of(question)[0].head[1:]
-    assert all(re.search(r" \(\d+ items, \d+ documents\)$", label) for label in counted)
+    assert all(re.search(r" \(\d+ items, \d+ documents(, descriptive)?\)$", label) for label in counted)
     labels = [label.partition(" (")[0] for label in counted]
     assert labels[0] == "Real@1 strict"
     assert {"Real-far@1 strict", "LAMBADA@1 strict", "Gold"} <= set(labels)
-    assert re.search(r"Gold: (Yes|No|In part)[^(]* \(at 128 tokens", question.answer)
+    assert re.search(r"LAMBADA@1 strict: (Yes|No|In part)[^(]* \(at 128 tokens", question.answer)
+    assert "Gold" not in question.answer  # descriptive
+    assert not any("shown" in line[1 + labels.index("Gold")] for line in cells(question))
+    assert any("Gold cloze is descriptive" in block.text for block in question.blocks if isinstance(block, Text))
     assert "wiki" not in question.answer  # sources are in the table
     assert sum(label.startswith("Real@1 strict wiki") for label in labels) == 1
     assert len(cells(question, 1)) == 7  # 512 was evaluated without its base
@@ -373,7 +383,7 @@ def test_what_a_mix_is_shown_to_lose_is_said(tmp_path: Path) -> None:
     ]
     question = transfer.draw(read_study(write(tmp_path, [Model("base", 0, 0.5), *models])))
     assert question is not None
-    assert re.search(r"Shown worse: .*Gold, combined 128 - mlm -\d", question.answer)
+    assert re.search(r"Shown worse: .*LAMBADA@1 strict, combined 128 - mlm -\d", question.answer)
 
 
 def test_a_fall_after_the_peak_is_found_and_a_rise_is_none(tmp_path: Path, study: Subject) -> None:
@@ -447,7 +457,7 @@ def test_each_run_is_judged_against_the_model_it_began_from(tmp_path: Path) -> N
     changes = {line[0].text: (line[5].text, line[6].text) for line in table.rows}
     assert changes["a"][1] == changes["b"][1] == "better"  # beside `strong`, b would be worse
     assert changes["c"] == ("–", "–")
-    assert "Holm over 2 runs" in note.text
+    assert "max-T over 2 runs" in note.text
     assert "The base of b is weak (windows of 256 tokens)." in note.text
     assert "The base of c was not evaluated on these items" in note.text
     judged = study.over_own_base([entries[0] for _, entries in sorted(study.runs().items())])

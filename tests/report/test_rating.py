@@ -10,7 +10,8 @@ import pytest
 
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.scores import EQUAL
-from coref_automl.records import ItemScore, half_of
+from coref_automl.evaluation.metrics import halves
+from coref_automl.records import ItemScore
 from coref_automl.report.language import Say
 from coref_automl.report.page import Points, Section, Table, Text
 from coref_automl.report.sections import equal_training, rating
@@ -23,7 +24,7 @@ def scores(share: dict[str, float], documents: int) -> list[ItemScore]:
     drawn = make_scores(Model("any", 1, 0.0), documents=documents, tasks=("real",), own=0)
     out = []
     for half in ("select", "confirm"):
-        held = [one for one in drawn if half_of(one.cluster) == half]
+        held = [one for one, of in zip(drawn, halves(drawn), strict=True) if of == half]
         out += [replace(one, strict_rank=1 if (at + 0.5) / len(held) < share[half] else 9) for at, one in enumerate(held)]
     return out
 

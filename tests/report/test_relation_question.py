@@ -16,11 +16,12 @@ from coref_automl.relation.labels import LABELS, NO_RELATION
 from coref_automl.relation.metrics import Scored, method_verdict
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.language import Say
-from coref_automl.report.page import Table
+from coref_automl.report.page import Table, Text
 from coref_automl.report.sections.relation import draw as relation
 from coref_automl.report.subject import Subject, subject_of
 from coref_automl.store import read_json, write_json, write_jsonl
 from tests.comparison.conftest import Model, make_scores, write_evaluation
+from tests.report.tables import silent_tables
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +161,9 @@ def test_a_method_is_judged_over_the_seeds_of_pretraining(runs: Path, tmp_path: 
         ["entity 128", "mlm 128", "3"], ["entity 128", "base-0", "3"], ["mlm 128", "base-0", "3"],
     ]  # fmt: skip
     assert [line[-1].split(" (")[0] for line in methods] == ["better", "better", "not shown"]
+    told = " ".join(block.text for block in question.blocks if isinstance(block, Text))
+    assert "Benjamini-Hochberg over the 3 verdicts of this question" in told
+    assert silent_tables([question]) == []
     by_name = {run.name: run.rows for run in study.relation}
     for line, others in zip(methods[:2], (["mlm-0", "mlm-1", "mlm-2"], None), strict=True):
         firsts, seconds = [], []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -10,11 +11,12 @@ import pytest
 
 from coref_automl.comparison.groups import read_groups
 from coref_automl.report import sections
-from coref_automl.report.language import Say
+from coref_automl.report.language import Lang, Say
 from coref_automl.report.page import Section, Text
 from coref_automl.report.sections import SECTIONS, draw_sections
 from coref_automl.report.subject import Subject, subject_of
 from tests.comparison.conftest import Maker, Model
+from tests.report.tables import silent_tables
 
 
 @pytest.fixture
@@ -41,6 +43,17 @@ def test_a_new_line_in_the_table_is_a_new_section_with_its_answer(study: Subject
     added: Callable[[Subject], Section] = lambda _: Section("added", "Added?", (Text("So it is."),), answer="So it is.")  # noqa: E731
     monkeypatch.setitem(SECTIONS, "added", added)
     assert draw_sections(study)[-1].id == "added"
+
+
+@pytest.mark.parametrize("lang", ["en", "ko"])
+def test_every_table_says_which_documents_it_shows(study_source: Path, lang: Lang) -> None:
+    """With targets, and with a second set beside the first: every section that a folder of evaluations can have."""
+    first, *_ = groups = read_groups([str(study_source)])
+    made = subject_of(first, say=Say(lang), margin=0.02, seed=0, target={"real1": 0.5, "real5": 0.6})
+    drawn = draw_sections(replace(made, others=(*groups[1:], replace(first, evalset="other"))))
+    assert len(drawn) > 12
+    assert "other-sets" in {section.id for section in drawn}
+    assert silent_tables(drawn) == []
 
 
 def test_parts_follow_each_other_and_evidence_comes_first(study: Subject) -> None:

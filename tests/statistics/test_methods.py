@@ -39,6 +39,20 @@ def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:
     assert single.interval == single.over_documents
 
 
+def test_the_p_of_three_intervals_is_under_a_twentieth_where_all_of_them_exclude_nought() -> None:
+    rng, agree = np.random.default_rng(8), 0
+    clusters = np.repeat(np.arange(60), 3)
+    for _ in range(200):
+        shift = rng.normal(0.08, 0.08)
+        pairs = [rng.normal(shift + rng.normal(0, 0.05), 0.6, len(clusters)) for _ in range(3)]
+        verdict = seed_paired_verdict(pairs, [np.zeros(len(clusters))] * 3, clusters, seed=0)
+        assert verdict.p_seeds is not None
+        assert verdict.p >= verdict.p_seeds
+        agree += (verdict.p < 0.05) == verdict.shown
+    assert agree >= 198  # the bootstrap of documents is not quite symmetric
+    assert seed_paired_verdict([np.ones(len(clusters))], [np.zeros(len(clusters))], clusters, seed=0).p == 1
+
+
 def test_pairs_of_runs_that_differ_by_exactly_as_much_show_nothing() -> None:
     """One run given twice under two seeds has no spread: its interval over seeds would be a point, however lucky the run."""
     clusters = np.repeat(np.arange(200), 2)

@@ -15,7 +15,6 @@ from coref_automl.config import read_recipe, read_yaml
 from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.records import half_of
 from coref_automl.report.tuning_page import write_study_page
 from coref_automl.statistics.intervals import difference_intervals
 from coref_automl.statistics.resampling import Part
@@ -59,10 +58,11 @@ def test_trials_see_the_select_half_alone_and_finalists_are_judged_on_the_other(
 ) -> None:
     recipe, result, launcher = finished
     out = Path(recipe.out)
+    whole = EvalSet.open(str(recipe.eval_set)).halves
     for half in ("select", "confirm"):
         items = EvalSet.open(out / "evalsets" / half).items["real"]
         assert items
-        assert {half_of(item.cluster) for item in items} == {half}
+        assert {whole[item.cluster] for item in items} == {half}
     trials = [job for job in launcher.jobs if job.confirm is None]
     assert all(Path(job.recipe["eval_set"]).name == "select" for job in trials)
     assert result.final is not None

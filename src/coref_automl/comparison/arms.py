@@ -196,7 +196,8 @@ def versus(
 ) -> list[Versus | None]:
     """Compare the last checkpoints of each pair; a single evaluation (the base) stands for itself.
 
-    None if the metric was not run by both, or if two arms share no seed: they were not planned beside each other.
+    None if the metric was not run by both. Seeds need not match, for runs are crossed with documents; but a pair without a common
+    seed is None where another pair of either has one: the two were not planned beside each other.
     `beyond`: the contrast is judged, the difference on those items minus that on the others. `speak` are the documents; default
     those that may speak about all of these pairs.
     """
@@ -208,7 +209,7 @@ def versus(
     found = _values(study, sides, metric, among, speak, outcome)
     out: list[Versus | None] = []
     for (a, b), values in zip(pairs, found, strict=True):
-        if values is None or (isinstance(b, Arm) and not a.runs.keys() & b.runs.keys()):
+        if values is None or not _planned(a, b, pairs):
             out.append(None)
             continue
         one, other = values.a, values.b
@@ -223,6 +224,15 @@ def versus(
         seeds = len(one) if alone else min(len(one), len(other))
         out.append(Versus(a.name, b.name, seeds, (float(one.mean()), float(other.mean())), answer, speak))
     return out
+
+
+def _planned(a: Arm, b: Arm | Entry, pairs: Sequence[tuple[Arm, Arm | Entry]]) -> bool:
+    """Do the two share a seed, or does neither share one with anything else here?"""
+
+    def share(one: Arm, other: Arm | Entry) -> bool:
+        return isinstance(other, Entry) or bool(one.runs.keys() & other.runs.keys())
+
+    return share(a, b) or not any(share(one, other) for one, other in pairs if one is a or other is b)
 
 
 def falls(study: Source, asked: Sequence[tuple[Arm, Pick, Pick]], metric: str) -> list[Versus | None]:

@@ -12,19 +12,15 @@ from typing import TypeVar
 from coref_automl.comparison.arms import Versus
 from coref_automl.statistics.closed_forms import holm
 from coref_automl.statistics.corrections import benjamini_hochberg
-from coref_automl.statistics.crossed import CrossedVerdict
 
 Column = list[Versus | None]
 Key = TypeVar("Key")
 
 
 def corrected(found: Sequence[Versus | None], *, primary: bool = False) -> Column:
-    """Those over several seeds are a family; one seed shows nothing and is none of it.
-
-    Verdicts of relation extraction are left as they are: their three intervals have no p of their own.
-    """
-    at = [n for n, one in enumerate(found) if one is not None and one.seeds > 1 and isinstance(one.answer, CrossedVerdict)]
-    ps = [one.answer.p for n in at if (one := found[n]) is not None and isinstance(one.answer, CrossedVerdict)]
+    """Those over several seeds are a family; one seed shows nothing and is not part of it."""
+    at = [n for n, one in enumerate(found) if one is not None and one.seeds > 1]
+    ps = [one.answer.p for n in at if (one := found[n]) is not None]
     out = list(found)
     for n, p in zip(at, holm(ps) if primary else benjamini_hochberg(ps), strict=True):
         if (one := out[n]) is not None:

@@ -33,7 +33,7 @@ from coref_automl.evaluation.results import (
     target_of,
 )
 from coref_automl.models.model_files import weights_fingerprint
-from coref_automl.records import Evaluation, Provenance, half_of
+from coref_automl.records import Evaluation, Provenance, halves_of
 from coref_automl.store import short_names
 
 
@@ -204,7 +204,9 @@ def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) 
     facts: list[tuple[Any, ...]] = []
     tables = [_read(one.folder, index, facts) for one in stored]
     columns = {name: np.array([row[k] for row in facts]) for k, name in enumerate(FACTS)}
-    halves = np.array([half_of(str(cluster)) for cluster in columns["cluster"]])
+    part = next((one.evaluation.half for one in stored if one.evaluation.half), None)
+    of = halves_of(zip(columns["task"].tolist(), columns["cluster"].tolist(), strict=True))
+    halves = np.array([part or of[cluster] for cluster in columns["cluster"].tolist()])
     entries = []
     for one, (rows, read) in zip(_rename_runs(stored), tables, strict=True):
         ranks = np.full((len(index), 4), NOT_RUN, np.int32)

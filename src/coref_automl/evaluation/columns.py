@@ -10,7 +10,7 @@ Columns, not records: a hundred checkpoints of 11,000 items are a million rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from coref_automl.arrays import read_arrays
 from coref_automl.decoder import Misfit, decoder_of, hints_of, read_stored_rows, shown
 from coref_automl.errors import InputError
-from coref_automl.records import ClozeItem, ItemScore, half_of
+from coref_automl.records import ClozeItem, Half, ItemScore, half_of, halves_of
 from coref_automl.store import NOT_JSON, read_jsonl, written_whole
 
 ITEMS, RANKS = "items.jsonl", "ranks.npz"
@@ -160,17 +160,17 @@ def write_ranks(members: Sequence[tuple[Path, Path]], archive: Path, fingerprint
         _write(folder / RANKS, {"set": np.array(fingerprint), **_own(found, items)})
 
 
-def document_names(clusters: Sequence[str]) -> dict[str, str]:
+def document_names(halves: Mapping[str, Half]) -> dict[str, str]:
     """A number for every document, in the order of the names and with the half of each document.
 
-    Resampling takes documents in the order of their names, and `half_of` hashes the name: an archive gives the same draws and the
-    same halves as the evaluations it came from.
+    Resampling takes documents in the order of their names, and `halves_of` hashes the name: an archive gives the same draws and
+    the same halves as the evaluations it came from. In a small set all names of `select` hash below those of `confirm`.
     """
-    known = np.unique(np.asarray(clusters)).tolist()
+    known = np.unique(np.asarray(list(halves))).tolist()
     out = {}
     for number, name in enumerate(known):
         salt = 0
-        while half_of(new := f"{number:06d}.{salt}") != half_of(name):
+        while half_of(new := f"{number:06d}.{salt}") != halves[name]:
             salt += 1
         out[name] = new
     return out
@@ -194,7 +194,7 @@ def _items(columns: Sequence[dict[str, list[Any]]]) -> _Items:
                 index[item] = len(index)
                 for name in _SHARED:
                     found[name].append(one[name][at])
-    renamed = document_names(found["cluster"])
+    renamed = document_names(halves_of(zip(found["task"], found["cluster"], strict=True)))
     found["cluster"] = [renamed[name] for name in found["cluster"]]
     return _Items(index, {name: _compact(np.array(values)) for name, values in found.items()})
 

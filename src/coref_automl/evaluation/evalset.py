@@ -20,7 +20,7 @@ from coref_automl.decoder import read_stored, shown
 from coref_automl.errors import EvalSetError
 from coref_automl.evaluation import answers
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.records import SCHEMA, ClozeItem, Document, Half, Task
+from coref_automl.records import SCHEMA, ClozeItem, Document, Half, Task, halves_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -57,6 +57,7 @@ class SetManifest(_Named, total=False):
     reference: dict[str, str]
     documents: dict[str, dict[str, int]]
     tasks: dict[str, TaskCounts]
+    half: Half
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +91,20 @@ class EvalSet:
     def select(self, tasks: Sequence[Task] | None = None, half: Half | None = None) -> list[ClozeItem]:
         """The items in the set's order, of some tasks or of one half where asked."""
         chosen = [item for task, items in self.items.items() if tasks is None or task in tasks for item in items]
-        return [item for item in chosen if half is None or item.half == half]
+        of = self.halves if half else {}
+        return [item for item in chosen if half is None or of[item.cluster] == half]
+
+    @property
+    def halves(self) -> dict[str, Half]:
+        """The half of every cluster."""
+        every = [(item.task, item.cluster) for items in self.items.values() for item in items]
+        own = self.half
+        return halves_of(every) if own is None else {cluster: own for _, cluster in every}
+
+    @property
+    def half(self) -> Half | None:
+        """The half of a larger set that this one is; None for a whole set."""
+        return self.manifest.get("half")
 
     def noun_table(self, tokenizer: PreTrainedTokenizerFast) -> NDArray[np.bool_]:
         """For every vocabulary entry, whether it is a noun that may answer: read from the set, or built now with Kiwi."""

@@ -15,7 +15,7 @@ from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
 from coref_automl.evaluation.tasks.lambada import HUB
 from coref_automl.korean import kiwi_version
-from coref_automl.records import ClozeItem, Task
+from coref_automl.records import ClozeItem, Half, Task, halves_of
 
 if TYPE_CHECKING:
     from coref_automl.evaluation.evalset import SetManifest
@@ -50,23 +50,24 @@ def facts(
     documents: Mapping[str, Mapping[str, int]],
 ) -> dict[str, Any]:
     """Everything but the fingerprint. `documents` counts for each source the documents seen, used and dropped by reason."""
+    halves = halves_of((item.task, item.cluster) for found in items.values() for item in found)
     return {
         "settings": chosen,
         "reference": {"model": label(recipe.models[0]), "tokenizer": chosen["reference"]},
         "tagger": kiwi_version(),
         "licences": {label(name): licence_of(name) for name in recipe.sources},
         "documents": {source: dict(seen) for source, seen in documents.items()},
-        "tasks": {task: {**counts(found), "drops": dict(drops.get(task, {}))} for task, found in items.items()},
+        "tasks": {task: {**counts(found, halves), "drops": dict(drops.get(task, {}))} for task, found in items.items()},
     }
 
 
-def counts(items: Sequence[ClozeItem]) -> dict[str, Any]:
+def counts(items: Sequence[ClozeItem], halves: Mapping[str, Half]) -> dict[str, Any]:
     """How many items, in how many clusters, by half, source, tag and distance."""
     by_bucket = Counter(bucket_of(item.distance) for item in items)
     return {
         "items": len(items),
         "clusters": len({item.cluster for item in items}),
-        "halves": dict(sorted(Counter(item.half for item in items).items())),
+        "halves": dict(sorted(Counter(halves[item.cluster] for item in items).items())),
         "sources": dict(sorted(Counter(item.source for item in items).items())),
         "tags": dict(sorted(Counter(item.tag or "none" for item in items).items())),
         "buckets": {f"{low}-{high}": by_bucket[low, high] for low, high in BUCKETS},

@@ -18,7 +18,7 @@ from coref_automl.errors import RecipeError
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
 from coref_automl.evaluation.tasks.task import ClozeTask
-from coref_automl.records import Estimate, ItemScore, Task
+from coref_automl.records import Estimate, Half, ItemScore, Task, halves_of
 from coref_automl.statistics.intervals import DRAWS, bootstrap_mean, composite
 from coref_automl.statistics.resampling import Part
 
@@ -73,16 +73,26 @@ METRICS: dict[str, Metric] = {
     metric.name: metric for metric in (*_SHARES, *(own for task in _OTHERS for own in _metrics_of(task)), *_COMPOSITES)
 }
 PRIMARY = "real1_strict"
+DESCRIPTIVE: frozenset[Task] = frozenset({"gold"})
+"""Tasks that no verdict about a method rests on: the masks of `word` tell how long gold's answer is, and training changes what
+that is worth (docs/statistics.md). Coreference proper is the check in its place."""
 
-GROUPINGS: dict[str, Callable[[ItemScore], str]] = {
-    "source": lambda score: score.source,
-    "tag": lambda score: score.tag,
-    "pieces": lambda score: str(min(score.pieces, 5)) + ("+" if score.pieces >= 5 else ""),
-    "reach": lambda score: "out of reach" if score.out_of_reach else "in reach",
-    "distance": lambda score: bucket(score.distance),
-    "half": lambda score: score.half,
-    "pronoun": lambda score: "pronoun between" if score.pronoun_between else "none between",
+GROUPINGS: dict[str, Callable[[Sequence[ItemScore]], list[str]]] = {
+    "source": lambda scores: [score.source for score in scores],
+    "tag": lambda scores: [score.tag for score in scores],
+    "pieces": lambda scores: [str(min(score.pieces, 5)) + ("+" if score.pieces >= 5 else "") for score in scores],
+    "reach": lambda scores: ["out of reach" if score.out_of_reach else "in reach" for score in scores],
+    "distance": lambda scores: [bucket(score.distance) for score in scores],
+    "half": lambda scores: list(halves(scores)),
+    "pronoun": lambda scores: ["pronoun between" if score.pronoun_between else "none between" for score in scores],
 }
+"""The label of every item. All of a set's items are needed: how many clusters it has decides on their halves."""
+
+
+def halves(scores: Sequence[ItemScore]) -> list[Half]:
+    """The half of every item of a set."""
+    of = halves_of((score.task, score.cluster) for score in scores)
+    return [of[score.cluster] for score in scores]
 
 
 def hits(scores: Sequence[ItemScore], metric: str) -> tuple[list[str], NDArray[np.bool_], NDArray[np.str_]]:
@@ -149,9 +159,9 @@ def breakdown(scores: Sequence[ItemScore], metric: str, by: str, *, seed: int = 
     group = choose(by, GROUPINGS, "grouping")
     counted = set(hits(scores, metric)[0])
     groups: dict[str, list[ItemScore]] = {}
-    for score in scores:
+    for score, label in zip(scores, group(scores), strict=True):
         if score.item in counted and score.task == METRICS[metric].task:
-            groups.setdefault(group(score), []).append(score)
+            groups.setdefault(label, []).append(score)
     order = sorted(groups, key=lambda name: ([low for low, high in BUCKETS if bucket(low) == name] or [1 << 30], name))
     out = {}
     for name in order:

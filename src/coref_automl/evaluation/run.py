@@ -368,6 +368,7 @@ def evaluate_one(
         single_entry_share=single_entry_share(ordered),
         out_of_reach=sum(score.out_of_reach for score in ordered),
         evalset_path=str(evalset.folder.resolve()),
+        half=half or evalset.half,
     )
     return evaluation, ordered
 

@@ -151,7 +151,6 @@ def _checks(study: Subject, sections: Sequence[Section]) -> tuple[Check, ...]:
     say = study.say
     found = [one for section in sections for one in section.checks]
     missing = {
-        "transfer": not any("gold_word" in entry.evaluation.estimates for entry in study.entries) and METRICS["gold_word"].label,
         "relation": not study.relation and say("관계 추출", "relation extraction"),
         "coreference": not study.coreference and say("상호참조", "coreference"),
     }

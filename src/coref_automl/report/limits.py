@@ -18,14 +18,12 @@ def cannot_tell(study: Subject) -> tuple[str, ...]:
         say(
             "Real 문항은 entity 목표가 학습하는 형식과 같습니다. 이 점수만으로 일반적인 언어 능력이 향상되었다고 볼 수 "
             "없습니다. "
-            "외부 확인은 사람이 표시한 gold, 관계 추출, 상호참조 해결입니다.",
+            "외부 확인은 관계 추출과 상호참조 해결입니다.",
             "Real items have the very form that the entity objective trains. Their score alone does not show a better "
             "language model; "
-            "gold, relation extraction and coreference resolution are the outside checks.",
+            "relation extraction and coreference resolution are the outside checks.",
         )
     ]
-    if not any("gold_word" in entry.evaluation.estimates for entry in study.entries):
-        out.append(say("gold는 평가되지 않았습니다.", "Gold was not run here."))
     if not study.relation:
         out.append(
             say(

@@ -198,12 +198,6 @@ def family(found: Sequence[Versus | None], say: Say, *, primary: bool = False) -
     if len(firm) < 2:
         return ""
     count, alone = len(firm), sum(one.alone for one in firm)
-    if all(one.adjusted is None for one in firm):
-        return say(
-            f" 개별 검정 {count}건이며 다중비교 보정은 하지 않았습니다: 실제 차이가 없어도 스무 건에 한 건쯤은 '확인'이 됩니다.",
-            f" {count} individual tests without correction for multiple comparisons: where nothing differs, about one in twenty "
-            "is shown all the same.",
-        )
     told = (
         say(
             f" 주 판정 {count}건을 Holm 방법으로 다중비교 보정했습니다.",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from coref_automl.records import Estimate, Record
-from coref_automl.statistics.closed_forms import LEVEL, POWER, t_cdf, t_quantile
+from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, t_cdf, t_quantile
 from coref_automl.statistics.intervals import concentration, detectable, difference_intervals, standard_error
 from coref_automl.statistics.resampling import Floats, Part
 
@@ -38,6 +38,16 @@ class MethodVerdict(Record):
     shown: bool
     detectable: float | None = None
     over_both: Estimate | None = None
+    p_both: float | None = None
+
+    @property
+    def p(self) -> float:
+        """The largest of the three: under 0.05 where none of them explains the difference by chance. 1 without a spread."""
+        if self.p_seeds is None or self.p_both is None:
+            return 1.0
+        reach = (self.over_documents.high - self.over_documents.low) / 2
+        by_documents = 2 * (1 - NORMAL.cdf(NORMAL.inv_cdf((1 + LEVEL) / 2) * abs(self.difference) / reach)) if reach > 0 else 0.0
+        return max(self.p_seeds, self.p_both, by_documents)
 
     @property
     def interval(self) -> Estimate:
@@ -102,8 +112,8 @@ def method_verdict(
     together = _student(mean, both, degrees, over_documents.n)
     shown = all(interval.low > 0 or interval.high < 0 for interval in (seeds, over_documents, together))
     could = max(_showable(by_seeds, k - 1), _showable(both, degrees), detectable(error, concentration=held) or 0.0)
-    p = 2 * (1 - t_cdf(abs(mean) / by_seeds, k - 1))
-    return MethodVerdict(mean, seeds, over_documents, p, shown, could if k > 2 else None, together)
+    p, p_both = (2 * (1 - t_cdf(abs(mean) / one, each)) for one, each in ((by_seeds, k - 1), (both, degrees)))
+    return MethodVerdict(mean, seeds, over_documents, p, shown, could if k > 2 else None, together, p_both)
 
 
 def _both(by_seeds: float, seed_degrees: int, by_documents: float, held: float) -> tuple[float, int]:

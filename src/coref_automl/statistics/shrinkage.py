@@ -17,9 +17,9 @@ from coref_automl.statistics.closed_forms import NORMAL, POWER
 from coref_automl.statistics.intervals import Bounds
 from coref_automl.statistics.resampling import Floats, Part, gather
 
-_SPREADS = (0.0, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
+_SPREADS = (0.0, 0.001, 0.004, 0.016, 0.064, 0.256)
 """How far methods, and runs of one method, may differ: from not at all to a quarter of all items."""
-_OWN = (0.0005, 0.002, 0.008, 0.032)
+_OWN = (0.0005, 0.004, 0.032)
 """What a checkpoint may have that neither its neighbours nor the other seeds share: a twentieth of a point to three points."""
 _QUARTER = 0.25
 _MOST = 100.0

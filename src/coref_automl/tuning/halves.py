@@ -11,7 +11,7 @@ disk.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import TypedDict
 
@@ -58,7 +58,8 @@ def half_set(evalset: EvalSet, folder: Path, half: Half, metric: str | None = No
     tasks = tasks_of(metric) if metric else tuple(evalset.items)
     source = fingerprint(evalset.fingerprint, half, metric, limit)
     if not is_done(folder) or _made_from(folder) != source:
-        kept = {task: _some(evalset.items[task], half, limit) for task in tasks}
+        mine = {cluster for cluster, of in evalset.halves.items() if of == half}
+        kept = {task: _some(evalset.items[task], mine, limit) for task in tasks}
         if empty := [task for task, items in kept.items() if not items]:
             raise RecipeError(
                 f"No {empty[0]} item of {evalset.folder} falls into its {half} half: the set is too small for that."
@@ -73,9 +74,9 @@ def half_set(evalset: EvalSet, folder: Path, half: Half, metric: str | None = No
     return EvalSet.open(folder)
 
 
-def _some(items: Sequence[ClozeItem], half: Half, limit: int | None) -> list[ClozeItem]:
-    """Whole documents, in an order that has nothing to do with their content, until there are enough items."""
-    wanted = [item for item in items if item.half == half]
+def _some(items: Sequence[ClozeItem], clusters: Set[str], limit: int | None) -> list[ClozeItem]:
+    """Whole documents among these, in an order that has nothing to do with their content, until there are enough items."""
+    wanted = [item for item in items if item.cluster in clusters]
     if limit is None or len(wanted) <= limit:
         return wanted
     order = sorted({item.cluster for item in wanted}, key=lambda cluster: fingerprint("tuning", cluster))

@@ -59,7 +59,7 @@ def _results(study: Subject, runs: Sequence[CoreferenceRun]) -> Table:
         say("실행", "run"), say("인코더", "encoder"), say("시드", "seeds"), say("정답 언급 CoNLL %", "gold-mention CoNLL %"),
         say("예측 언급 CoNLL %", "found-mention CoNLL %"), "MUC", "B-cubed", "CEAF-e", say("분할", "split"),
     )  # fmt: skip
-    return Table(head, tuple(lines), frozenset(range(2, 8)))
+    return Table(head, tuple(lines), frozenset(range(2, 8)), shows="all")
 
 
 def _differences(found: Sequence[CoreferenceAnswer], study: Subject) -> Table:
@@ -83,7 +83,7 @@ def _differences(found: Sequence[CoreferenceAnswer], study: Subject) -> Table:
         say("차이", "difference"), "p (BH)", say("차이, 예측 언급", "difference, found mentions"), say("판정", "verdict"),
     )  # fmt: skip
     caption = say("정답 언급 CoNLL의 차이 (점)", "differences in gold-mention CoNLL (points)")
-    return Table(head, lines, frozenset(range(2, 8)), caption)
+    return Table(head, lines, frozenset(range(2, 8)), caption, "all")
 
 
 def _cell(one: CoreferenceAnswer, study: Subject) -> Cell:

@@ -32,8 +32,8 @@ def draw(study: Subject) -> Section | None:
     first = lead(_own(told), say) if told else no_equal_training(study.say)
     answer = f"{first} {label}, {kinds} - mlm ({say('점', 'points')}): {by_length(told or judged, study)}."
     form = say(
-        "Real은 entity가 학습하는 형식 그대로입니다. 바깥의 확인은 gold, 관계 추출, 상호참조 해결입니다.",
-        "Real has the very form that entity trains; gold, relation extraction and coreference are the outside checks.",
+        "Real은 entity가 학습하는 형식 그대로입니다. 외부 확인은 관계 추출과 상호참조 해결입니다.",
+        "Real has the very form that entity trains; relation extraction and coreference are the outside checks.",
     )
     rows = versus_rows([((a.name, b.name, training_text(a, b, study)), one) for (a, b), one in judged], say)
     head = versus_head((kinds, "mlm", say("학습량", "training")), kinds, "mlm", say)

@@ -22,7 +22,6 @@ _TASKS = (
     ("real1_strict", "real_word"),
     ("real_far1_strict", "real_far_word"),
     ("lambada_top1_strict", "lambada_word"),
-    ("gold_word", "gold_word"),
 )
 """The metric of each task, and the one that holds across tokenizers."""
 _MOST = 4

@@ -44,7 +44,7 @@ def draw(study: Subject) -> Section | None:
         say("원래 모델과의 차이", "difference from base"), say("판정", "verdict"),
     )  # fmt: skip
     count = sum(answer is not None for answer in answers)
-    family = say(f" Holm 보정, 실행 {count}개.", f", Holm over {count} {'run' if count == 1 else 'runs'}") if count else ""
+    family = say(f" max-T 보정, 실행 {count}개.", f", max-T over {count} {'run' if count == 1 else 'runs'}") if count else ""
     ko, en = (
         "최고는 선택용 절반에서 찾고 값과 차이는 확인용 절반의 것입니다.",
         ("The best is found on the select half; values and differences are on confirm"),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, speaking_of, versus
 from coref_automl.comparison.corrections import corrected_columns
-from coref_automl.evaluation.metrics import METRICS, Rule
+from coref_automl.evaluation.metrics import DESCRIPTIVE, METRICS, Rule
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.report.method_pairs import alike_pairs
 from coref_automl.report.page import Block, Cell, Section, Table, Text, question, row
@@ -34,7 +34,8 @@ def draw(study: Subject) -> Section | None:
         return None
     several = study.group.tokenizers > 1
     rules: tuple[Rule, ...] = ("word",) if several else ("strict", "word")
-    metrics = [name for task in TASKS if (name := next(filter(None, (_first(task, rule) for rule in rules)), None))]
+    asked = [task for task in TASKS if task not in DESCRIPTIVE]
+    metrics = [name for task in asked if (name := next(filter(None, (_first(task, rule) for rule in rules)), None))]
     speak = speaking_of(pairs)
     hits = corrected_columns({metric: versus(study, pairs, metric, speak=speak) for metric in metrics})
     ranks = corrected_columns({metric: versus(study, pairs, metric, speak=speak, outcome="ranks") for metric in metrics})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coref_automl.comparison.arms import OBJECTIVES, Versus
+from coref_automl.comparison.corrections import corrected
 from coref_automl.comparison.relation_methods import PAIRS, began_from, compare_methods, label_of
 from coref_automl.comparison.relation_runs import RelationRun, paired
 from coref_automl.comparison.scores import Entry
@@ -21,25 +22,27 @@ def draw(study: Subject) -> Section | None:
     if not runs:
         return None
     by_method = compare_methods(study, runs)
-    methods = [one.verdict for one in by_method]
     checkpoints, asked = _judged(study, runs, {names for one in by_method for names in one.rests})
+    judged = [one for one in corrected([*(one.verdict for one in by_method), *checkpoints]) if one is not None]
+    methods, checkpoints = judged[: len(by_method)], judged[len(by_method) :]
+    first_kind = [found for one, found in zip(by_method, methods, strict=True) if one.asked == by_method[0].asked]
+    first_kind = first_kind or checkpoints[:asked]
     blocks: list[Block] = [_results(study, runs)]
     if methods:
         caption = say(
-            "방법 사이의 micro-F1 차이, 사전학습의 시드와 문장으로 짝지음",
-            "between methods: differences in micro-F1, paired by the seed of pretraining and by sentence",
+            "방법 사이의 micro-F1 차이, 사전학습의 시드와 문장으로 짝지음, 모든 문장",
+            "between methods: differences in micro-F1, paired by the seed of pretraining and by sentence, all sentences",
         )
         blocks.append(_differences(methods, caption, study))
     if checkpoints:
         caption = say(
-            "체크포인트 사이의 micro-F1 차이, 관계 추출의 시드와 문장으로 짝지음",
-            "between checkpoints: differences in micro-F1, paired by the seed of relation training and by sentence",
+            "체크포인트 사이의 micro-F1 차이, 관계 추출의 시드와 문장으로 짝지음, 모든 문장",
+            "between checkpoints: differences in micro-F1, paired by relation seed and by sentence, all sentences",
         )
         blocks.append(_differences(checkpoints, caption, study))
-    judged = [*methods, *checkpoints]
     if judged:
         numbers = "; ".join(f"{one.a} - {one.b} {phrase(one, say)}" for one in (methods or checkpoints)[:3])
-        first = lead([one.verdict for one in by_method if one.asked == by_method[0].asked] or checkpoints[:asked], say)
+        first = lead(first_kind, say)
         if not methods and any(one.seeds > 1 for one in checkpoints[:asked]):
             first += say(" 방법이 아니라 이 체크포인트들에 대한 답입니다.", " That is said of these checkpoints, not of methods.")
         answer = f"{first} micro-F1 ({say('점', 'points')}), {numbers}."
@@ -52,7 +55,6 @@ def draw(study: Subject) -> Section | None:
     )
     title = say("관계 추출로 이어지는가?", "Does it carry over to relation extraction?")
     short = say("관계 추출", "relation extraction")
-    first_kind = [one.verdict for one in by_method if one.asked == by_method[0].asked] or checkpoints[:asked]
     told = check(short, "relation", first_kind) if judged else Check(short, "relation", "open")
     return question("relation", title, answer, blocks, short, checks=[told])
 
@@ -141,7 +143,8 @@ def _results(study: Subject, runs: Sequence[RelationRun]) -> Table:
         say("실행", "run"), say("시작 모델", "from"), say("시드", "seeds"), "micro-F1", "AUPRC", say("정확도", "accuracy"),
         say("시드 표준편차", "spread over seeds"), say("분할", "split"),
     )  # fmt: skip
-    return Table(head, tuple(lines), frozenset({2, 3, 4, 5, 6}))
+    caption = say("실행마다 그 분할의 모든 문장", "all sentences of each run's split")
+    return Table(head, tuple(lines), frozenset({2, 3, 4, 5, 6}), caption)
 
 
 def _with_interval(result: dict[str, object], key: str) -> str:

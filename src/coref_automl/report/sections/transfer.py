@@ -1,4 +1,4 @@
-"""Does a gain carry over? In: a Subject. Out: differences on every source, on far items, LAMBADA and gold."""
+"""Does a gain carry over? In: a Subject. Out: differences on every source, on far items and LAMBADA; gold beside them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from coref_automl.comparison.arms import Among, Arm, Versus, arms, base_of, equa
 from coref_automl.comparison.corrections import corrected_columns
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.speaking import Speaking
-from coref_automl.evaluation.metrics import METRICS
+from coref_automl.evaluation.metrics import DESCRIPTIVE, METRICS
 from coref_automl.report.language import Say, points
 from coref_automl.report.method_pairs import at_length
-from coref_automl.report.page import Block, Check, Section, Table, Text, question, row
+from coref_automl.report.page import Block, Cell, Check, Section, Table, Text, question, row
 from coref_automl.report.subject import Subject
 from coref_automl.report.verdicts import check, lead, phrase, rule, short_cell, shows
 
@@ -40,9 +40,19 @@ class Measure:
     documents: int
     among: Among = None
 
+    @property
+    def descriptive(self) -> bool:
+        return METRICS[self.metric].task in DESCRIPTIVE
+
+    def cell(self, one: Versus | None, say: Say) -> Cell:
+        if not self.descriptive or one is None:
+            return short_cell(one, say)
+        return Cell(points(one.answer.interval), "quiet", estimate=one.answer.interval)
+
     def counted(self, say: Say) -> str:
         items, documents = f"{self.items:,}", f"{self.documents:,}"
-        return f"{self.label} ({say(f'문서 {documents}개, 문항 {items}개', f'{items} items, {documents} documents')})"
+        held = say(f"문서 {documents}개, 문항 {items}개", f"{items} items, {documents} documents")
+        return f"{self.label} ({held}{say(', 참고용', ', descriptive') if self.descriptive else ''})"
 
 
 def draw(study: Subject) -> Section | None:
@@ -58,12 +68,13 @@ def draw(study: Subject) -> Section | None:
     told, checks = "", []
     found_on = {("mlm", n): versus(study, pairs, one.metric, among=one.among, speak=speak) for n, one in enumerate(measures)}
     found_on |= {("base", n): versus(study, asked, one.metric, among=one.among, speak=speak) for n, one in enumerate(measures)}
-    columns = corrected_columns(found_on)
+    judged = corrected_columns({key: column for key, column in found_on.items() if not measures[key[1]].descriptive})
+    columns = {**found_on, **judged}
     if pairs:
         table = [columns["mlm", number] for number in range(len(measures))]
         head = (say("방법", "methods"), *(measure.counted(say) for measure in measures))
         lines = tuple(
-            row(f"{a.name} - {b.method}", *(short_cell(column[number], say) for column in table))
+            row(f"{a.name} - {b.method}", *(one.cell(column[number], say) for one, column in zip(measures, table, strict=True)))
             for number, (a, b) in enumerate(pairs)
         )
         caption = say("같은 양의 mlm과의 차이 (점)", "difference from the same amount of mlm (points)")
@@ -73,14 +84,23 @@ def draw(study: Subject) -> Section | None:
         blocks.append(_against_base(study, asked, measures, [columns["base", number] for number in range(len(measures))], speak))
     if not blocks:
         return None
-    blocks.append(rule([one for column in columns.values() for one in column], say))
-    if "gold_word" not in {measure.metric for measure in measures}:
-        blocks.append(Text(say("gold는 평가되지 않았습니다.", "Gold was not run here."), "quiet"))
+    blocks.append(rule([one for column in judged.values() for one in column], say))
+    if any(measure.descriptive for measure in measures):
+        blocks.append(Text(_why_descriptive(say), "quiet"))
     title = say(
-        "다른 데이터 소스, 먼 문항, LAMBADA, gold로 이어지는가?", "Does it carry over to other sources, to LAMBADA and to gold?"
+        "다른 데이터 소스, 먼 문항, LAMBADA로 이어지는가?", "Does it carry over to other sources, to far items and to LAMBADA?"
     )
     told = told or say("같은 양의 mlm과 짝지을 실행이 없습니다.", "No run to pair with as much mlm.")
     return question("transfer", title, told, blocks, say("다른 과제로", "carrying over"), checks=checks)
+
+
+def _why_descriptive(say: Say) -> str:
+    return say(
+        "gold 빈칸은 참고용이며 판정하지 않습니다: 마스크의 개수가 답의 길이를 알려 주고, 그 정보의 값어치는 학습에 따라 "
+        "달라집니다. 그 자리의 외부 확인은 상호참조 해결입니다.",
+        "Gold cloze is descriptive and has no verdict: the number of masks tells how long the answer is, and training changes "
+        "what that is worth. Coreference resolution is the outside check in its place.",
+    )
 
 
 def _measures(study: Subject, speak: Speaking) -> list[Measure]:
@@ -125,7 +145,7 @@ def _pairs(found: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
 
 
 def _checks(measures: Sequence[Measure], pairs: Sequence[tuple[Arm, Arm]], table: Sequence[list[Versus | None]]) -> list[Check]:
-    """LAMBADA and gold, which the entity objective does not train: the pairs of the first method and base, by length."""
+    """LAMBADA, which the entity objective does not train: the pairs of the first method and base, by length."""
     first = pairs[0][0]
     own = sorted(
         (n for n, (a, _) in enumerate(pairs) if (a.objective, a.base) == (first.objective, first.base)),
@@ -134,7 +154,7 @@ def _checks(measures: Sequence[Measure], pairs: Sequence[tuple[Arm, Arm]], table
     out = []
     for measure, column in zip(measures, table, strict=True):
         found = [one for n in own if (one := column[n]) is not None]
-        if measure.among is None and METRICS[measure.metric].task in ("lambada", "gold") and found:
+        if measure.among is None and METRICS[measure.metric].task == "lambada" and found:
             out.append(check(METRICS[measure.metric].label, "transfer", found))
     return out
 
@@ -149,7 +169,7 @@ def _answer(
     told = []
     for measure, column in zip(measures, table, strict=True):
         found = [(pairs[n][0], one) for n in chosen if (one := column[n]) is not None]
-        if measure.among is None and measure.metric != study.metric and found:
+        if measure.among is None and measure.metric != study.metric and found and not measure.descriptive:
             own = pairs[chosen[0]][0].base
             numbers = "; ".join(f"{at_length(a, own, say)} {phrase(one, say)}" for a, one in found)
             first = lead([one for a, one in found if a.base == own], say).rstrip(".")
@@ -161,7 +181,8 @@ def _answer(
         f"{measure.label}, {pairs[n][0].name} - {pairs[n][1].method} {points(one.answer.interval)}"
         for measure, column in zip(measures, table, strict=True)
         for n, one in enumerate(column)
-        if measure.among is None and n not in chosen and one and one.seeds > 1 and one.shown and one.answer.difference < 0
+        if measure.among is None and n not in chosen and not measure.descriptive
+        if one and one.seeds > 1 and one.shown and one.answer.difference < 0
     ]
     return answer + (say(" 하락 확인: ", " Shown worse: ") + "; ".join(lost) + "." if lost else "")
 
@@ -176,7 +197,8 @@ def _against_base(
     """Every arm against its base."""
     say = study.say
     lines = tuple(
-        row(arm.name, *(short_cell(column[number], say) for column in columns)) for number, (arm, _) in enumerate(asked)
+        row(arm.name, *(one.cell(column[number], say) for one, column in zip(measures, columns, strict=True)))
+        for number, (arm, _) in enumerate(asked)
     )
     head = (say("방법과 길이", "method, length"), *(measure.counted(say) for measure in measures))
     caption = say("시작한 모델과의 차이 (점)", "difference from the model it began from (points)")

@@ -1,0 +1,123 @@
+"""Data that hardly say anything: compare and report answer, or refuse in a sentence, and never print a NaN."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coref_automl.cli.app import run as command
+from coref_automl.records import ItemScore
+from coref_automl.report import charts
+from tests.comparison.conftest import Model, make_scores, write_evaluation
+
+SKILLS = {"mlm": -0.6, "entity": 0.6}
+Change = Callable[[ItemScore], ItemScore]
+
+
+def write(root: Path, change: Change, *, seeds: dict[str, Sequence[int]] | None = None, copies: bool = False) -> Path:
+    """A base and two methods of three seeds with a curve each, every item changed alike for all."""
+    models = [Model("base", 0, -1.0)]
+    for objective, skill in SKILLS.items():
+        for seed in (seeds or {}).get(objective, range(3)):
+            models += [
+                Model(f"{objective}-s{seed}", step, skill - 0.3 * (step < 200), objective=objective, seed=seed)
+                for step in (100, 200)
+            ]
+    for number, model in enumerate(models):
+        own = 10 * model.step + len(model.objective) if copies else number
+        scores = make_scores(model, documents=40, tasks=("real", "lambada", "gold"), own=own)
+        write_evaluation(root, model, [change(score) for score in scores])
+    return root
+
+
+@pytest.fixture
+def said(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What compare, compare --json and report in both languages say of a folder, all of it."""
+    monkeypatch.setattr(charts, "runtime", lambda: None)
+
+    def make(root: Path, *, compared: int = 0) -> str:
+        assert command(["compare", str(root)]) == compared
+        assert command(["compare", str(root), "--json"]) == compared
+        for lang in ("ko", "en"):
+            assert command(["report", str(root), "--out", str(tmp_path / lang), "--lang", lang]) == 0
+        pages = [(tmp_path / lang / name).read_text("utf-8") for lang in ("ko", "en") for name in ("report.md", "results.csv")]
+        out = "\n".join([*capsys.readouterr(), *pages])
+        assert not re.search(r"(?<![A-Za-z])(?:nan|NaN|-?inf|Infinity)(?![A-Za-z])", out)
+        return out
+
+    return make
+
+
+def advice(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
+    assert command(["compare", str(root), "--json"]) == 0
+    found: dict[str, dict[str, object]] = json.loads(capsys.readouterr().out)["recommendation"]
+    return found
+
+
+def test_one_document_shows_nothing(tmp_path: Path, said: Callable[..., str]) -> None:
+    told = said(write(tmp_path / "runs", lambda score: replace(score, cluster="alone")), compared=2)
+    assert "The confirm half has no item that all of these share, so nothing can be compared on real1_strict." in told
+    assert "Use entity 128" in told
+    assert "It is not shown better than any other method here." in told
+    assert "나은 것으로 확인되었" not in told
+
+
+def test_one_document_that_holds_half_of_all_items_is_no_crowd(
+    tmp_path: Path, said: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same hits are shown when spread over documents, and are not when most of them are one document's."""
+    spread = write(tmp_path / "spread", lambda score: score)
+    lumped = write(
+        tmp_path / "lumped",
+        lambda score: replace(score, cluster="large") if int(score.item.split("-")[2]) < 25 else score,
+    )
+    said(lumped)
+    assert advice(spread, capsys)["use"]["status"] == "shown"
+    assert advice(lumped, capsys)["use"]["status"] != "shown"
+
+
+def test_runs_that_are_copies_show_nothing_about_a_method(tmp_path: Path, said: Callable[..., str]) -> None:
+    told = said(write(tmp_path / "runs", lambda score: score, copies=True))
+    part = told.split("## Is entity training better than the same amount of mlm?")[1].split("\n## ")[0]
+    assert "| not shown" in part
+
+
+def test_seeds_that_do_not_match_are_crossed_all_the_same(tmp_path: Path, said: Callable[..., str]) -> None:
+    told = said(write(tmp_path / "runs", lambda score: score, seeds={"mlm": (5, 6, 7), "entity": (0, 1)}))
+    part = told.split("## Is entity training better than the same amount of mlm?")[1].split("\n## ")[0]
+    assert "| entity 128 | mlm 128 | equal, 200k | 2 |" in part
+
+
+@pytest.mark.parametrize("rank", [1, 50])
+def test_all_hits_or_none_are_the_same_on_every_item(tmp_path: Path, said: Callable[..., str], rank: int) -> None:
+    told = said(write(tmp_path / "runs", lambda score: replace(score, strict_rank=rank, lenient_rank=rank, word_rank=rank)))
+    assert "Nothing here is shown to beat the base model base (difference +0.0 [+0.0, +0.0] points)." in told
+    assert "the same on every item" in told
+    assert "Use mlm 128, trained on 100k tokens" in told  # the earliest of equals
+
+
+def test_an_outcome_that_some_items_lack_is_judged_on_the_others(
+    tmp_path: Path, said: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Word ranks were run on a part of the items (--words with a limit): the rest counts for that metric, and it is said."""
+    root = write(tmp_path / "runs", lambda score: replace(score, word_rank=None) if score.item.endswith("-1") else score)
+    said(root)
+    assert command(["compare", str(root), "--metric", "real_word", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"][1]["comparison"]["difference"]["n"] > 10
+
+
+def test_items_that_one_evaluation_lacks_are_refused_or_left_out_by_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write(tmp_path / "runs", lambda score: score)
+    path = next(root.glob("entity-s1/evaluations/*/checkpoint-200/items.jsonl"))
+    path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:-30]), "utf-8")
+    assert command(["compare", str(root), "--metric", "gold_word"]) == 2
+    assert "items are missing from some of these evaluations" in capsys.readouterr().err
+    assert command(["compare", str(root), "--metric", "gold_word", "--common"]) == 0
+    assert "left out)" in capsys.readouterr().out
