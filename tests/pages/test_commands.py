@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 
+from coref_automl.errors import RecipeError
 from coref_automl.cli.app import TyperException, load_commands
 from tests.pages.markdown import DOCS, ROOT, blocks, pages, prose
 
@@ -58,7 +59,7 @@ def test_every_command_of_a_page_parses(page: Path) -> None:
         for line in lines:
             try:
                 parse(line)
-            except (TyperException, AssertionError) as error:
+            except (TyperException, RecipeError, AssertionError) as error:
                 if whole or not str(error).startswith("Missing"):
                     wrong.append(f"coref-automl {line}: {error}")
     assert wrong == []
