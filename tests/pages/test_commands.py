@@ -59,9 +59,9 @@ def test_every_command_of_a_page_parses(page: Path) -> None:
         for line in lines:
             try:
                 parse(line)
-            except RecipeError as error:  # a page may leave out with "..." what a recipe needs
-                assert str(error).startswith("Missing: ")
-            except (TyperException, AssertionError) as error:
+            except (TyperException, RecipeError, AssertionError) as error:
+                if str(error).startswith("Missing: "):  # a page may leave out with "..." what a recipe needs
+                    continue
                 if whole or not str(error).startswith("Missing"):
                     wrong.append(f"coref-automl {line}: {error}")
     assert wrong == []
