@@ -29,6 +29,7 @@ def test_compare_prints_a_table_and_a_recommendation(runs: Path, capsys: pytest.
     assert "the reference" in shown
     assert "better" in shown
     assert "Use checkpoint-" in shown
+    assert "Next time, train" in shown
     assert shown.rstrip().endswith(f"Next: coref-automl report {runs} --out report")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -54,7 +53,7 @@ def written(entry: str, kind: Kind) -> str:
     return decoders.ByteLevel().decode([entry]).strip() if kind == "byte-bpe" else entry.removeprefix("▁")
 
 
-@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize("kind", ["bpe", "byte-bpe"])
 def test_nouns_learned_apart_are_entries_and_no_entry_joins_one_with_its_particle(kind: Kind) -> None:
     pytest.importorskip("kiwipiepy", reason="kiwipiepy is not installed")
     together, apart = (

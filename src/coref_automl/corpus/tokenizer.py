@@ -25,7 +25,7 @@ LEAST_VOCABULARY, MOST_VOCABULARY = 1_000, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class TokenizerRecipe:
-    """`nouns` learns nouns apart from their particles (Kiwi cuts the words).
+    """`nouns` learns nouns apart from their particles (Kiwi cuts the words); a unigram model needs no help with that.
 
     `alphabet` bounds the single characters, `tails` the entries for what may follow a noun (WordPiece alone). `byte_fallback` is
     for bpe and unigram; byte-bpe needs none, and WordPiece has no such thing.
@@ -46,7 +46,7 @@ HELP = {
     "sources": "Named source or local:PATH; repeatable.",
     "kind": "wordpiece, bpe, byte-bpe or unigram.",
     "vocab_size": "Vocabulary size.",
-    "nouns": "Learn nouns separately from the particles after them.",
+    "nouns": "Learn nouns separately from the particles after them; unigram does so by itself.",
     "byte_fallback": "Spell unknown characters with 256 byte entries, so that no text is unknown (bpe, unigram).",
     "alphabet": "Maximum number of single characters in the vocabulary.",
     "tails": "Entries for what follows a noun. Default 6% of the vocabulary.",
@@ -92,7 +92,8 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
     if not texts:
         raise SourceError(f"No document of {', '.join(recipe.sources)} can be used; see the reasons with `coref-automl prepare`.")
     progress.note(f"Learning {recipe.vocab_size:,} entries from {len(texts):,} documents.")
-    tagger = Tagger(default_cache()) if recipe.nouns else None
+    nouns = recipe.nouns and recipe.kind != "unigram"
+    tagger = Tagger(default_cache()) if nouns else None
     size, alphabet = recipe.vocab_size, recipe.alphabet
     if recipe.kind == "wordpiece":
         tokenizer = train_tokenizer(texts, vocab_size=size, tagger=tagger, alphabet=alphabet, tails=recipe.tails)
@@ -105,7 +106,7 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
         documents=len(texts),
         characters=sum(map(len, texts)),
         vocab_size=len(tokenizer),
-        nouns=recipe.nouns,
+        nouns=nouns,
         fingerprint=tokenizer_fingerprint(tokenizer),
         kind=recipe.kind,
         byte_fallback=recipe.byte_fallback,

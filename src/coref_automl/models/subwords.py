@@ -36,8 +36,10 @@ def train_subwords(
     alphabet: int = 3000,
     byte_fallback: bool = False,
 ) -> PreTrainedTokenizerFast:
-    """A tokenizer of a kind. With a tagger no entry joins a noun with its particle; using the tokenizer needs none.
+    """A tokenizer of a kind. With a tagger no pair joins a noun with its particle; using the tokenizer needs none.
 
+    A unigram model is learned from whole words: its trainer begins with what several words share, which leaves particles apart,
+    and would lose nouns that are cut out of all their words.
     `alphabet` bounds the single characters to a quarter of the entries at most. `byte_fallback` spends 256 entries on bytes,
     which spell what the alphabet lacks; byte-level pairs have them anyway.
     """
@@ -47,7 +49,11 @@ def train_subwords(
     by_bytes = kind == "byte-bpe"
     spare = 0 if by_bytes or not byte_fallback else len(_BYTES)
     lines = [text.replace(_CUT, " ") for text in texts]
-    lines = lines if tagger is None else [_apart(text, tags) for text, tags in zip(lines, tagger.tag(lines), strict=True)]
+    lines = (
+        lines
+        if tagger is None or kind == "unigram"
+        else [_apart(text, tags) for text, tags in zip(lines, tagger.tag(lines), strict=True)]
+    )
     if not by_bytes:
         lines = _without_rare(lines, min(alphabet, vocab_size // 4))
     tokenizer = Tokenizer(_model(kind))
