@@ -32,7 +32,7 @@ def pages(lang: str) -> dict[Path, str]:
 
 def headline(text: str) -> str:
     """Of a report's Markdown: methods side by side; where methods have several seeds, those and their base at their lengths."""
-    table = re.search(r"^\| [^|]+ \| [^|]+ \| [^|]+ \| Real@1.*\n(?:^\|.*\n)+", text, re.MULTILINE)
+    table = re.search(r"^\| [^|]+ \| (?:seeds|시드) \| (?:tokens|토큰) \| Real@1.*\n(?:^\|.*\n)+", text, re.MULTILINE)
     if table is None:
         return ""
     head, rule, *rows = table.group().splitlines()

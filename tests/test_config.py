@@ -84,6 +84,10 @@ def test_every_recipe_of_the_project_loads(path: Path) -> None:
         from coref_automl.relation.grid import GridRecipe
 
         assert read_recipe(path, GridRecipe)
+    elif path.stem.endswith("-study"):
+        from coref_automl.study.recipe import StudyRecipe
+
+        assert read_recipe(path, StudyRecipe).methods
     elif path.stem.startswith("coref"):
         from coref_automl.coreference.recipe import CoreferenceRecipe
 

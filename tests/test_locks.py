@@ -24,7 +24,7 @@ from tests.relation.conftest import make_raw_rows
 
 MINI = "bundled:ko-mini"
 ROOT = Path(__file__).parents[1]
-TABLE = ROOT / "docs" / "seed" / "checkpoints.csv"
+TABLE = ROOT / "docs" / "kf-deberta-study" / "checkpoints.csv"
 
 
 @pytest.fixture(scope="module")

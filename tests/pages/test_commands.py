@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from coref_automl.cli.app import TyperException, load_commands
-from coref_automl.errors import CorefError
+from coref_automl.errors import RecipeError
 from tests.pages.markdown import DOCS, ROOT, blocks, pages, prose
 
 GENERATED = {DOCS / "cli.md", ROOT / "CHANGELOG.md"}  # the commands' own words; what older versions had
@@ -61,7 +61,7 @@ def test_every_command_of_a_page_parses(page: Path) -> None:
         for line in lines:
             try:
                 parse(line)
-            except (TyperException, CorefError, AssertionError) as error:
+            except (TyperException, RecipeError, AssertionError) as error:
                 if whole or not str(error).startswith("Missing"):
                     wrong.append(f"coref-automl {line}: {error}")
     assert wrong == []

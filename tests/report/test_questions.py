@@ -314,7 +314,7 @@ def test_what_stands_only_alone_is_marked_and_counts_for_nothing(study: Subject)
 def test_every_question_has_its_sentence_badge_and_bar(study: Subject) -> None:
     found = {section.id: section.verdict for section in draw_sections(study) if section.verdict is not None}
     assert {name: verdict.badge for name, verdict in found.items()} == {
-        "base": "part", "entity-or-mlm": "shown", "mix": "part", "lengths": "part", "over-fitting": "open",
+        "base": "part", "entity-or-mlm": "shown", "mix": "part", "lengths": "part", "over-fitting": "open", "recommended": "part",
     }  # fmt: skip
     assert found["entity-or-mlm"].sentence == "entity is better at 128, 1,024 tokens."
     assert found["mix"].sentence == "No difference from mlm shown, worse than entity."

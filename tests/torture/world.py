@@ -14,7 +14,7 @@ from coref_automl.cli.app import run
 from tests.corpus.conftest import rows
 from tests.relation.conftest import make_raw_rows
 
-TABLE = Path(__file__).parents[2] / "docs" / "seed" / "checkpoints.csv"
+TABLE = Path(__file__).parents[2] / "docs" / "kf-deberta-study" / "checkpoints.csv"
 OUT = "out"
 """The folder that every line of WRITES writes, beside the world's own."""
 

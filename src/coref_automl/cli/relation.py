@@ -231,7 +231,7 @@ def report(
     ],
     data: Annotated[str, typer.Option("--data", help=f"The rows that the runs were scored on: {FILE}.")],
     skip_bad: SkipBad = False,
-    lang: Annotated[str, typer.Option("--lang", help="Language of tables and page: ko or en.")] = "ko",
+    lang: LangOption = None,
     out: OptionalOut = None,
     as_json: AsJson = False,
 ) -> None:
@@ -240,19 +240,16 @@ def report(
     Tests the five reasons for entity markers on runs with --scheme none, plain and typed, a label mask and hard negatives, over
     two or more seeds. Runs that differ in their seed alone are put together.
     """
-    from coref_automl.config import choose
     from coref_automl.relation.assessment import assess
     from coref_automl.relation.data import read_relations
-    from coref_automl.report.language import LANGUAGES
     from coref_automl.report.relation_page import assessment_lines, write_assessment
 
-    language = choose(lang, LANGUAGES, "language")
     found = assess(paths, read_relations(data, skip_bad=skip_bad))
-    page = write_assessment(found, out, lang=language) if out else None
+    page = write_assessment(found, out, lang=language(lang)) if out else None
     if as_json:
         print_json({**found.to_json(), "page": str(page) if page else None})
     else:
-        print("\n".join([*assessment_lines(found, language), *([str(page)] if page else [])]))
+        print("\n".join([*assessment_lines(found, language(lang)), *([str(page)] if page else [])]))
 
 
 def show_result(result: RelationResult, as_json: bool, *, labels: bool = False) -> None:
