@@ -47,6 +47,7 @@ KOREAN = {
     "marking": "표지 삽입",
     "grid": "격자 실험",
     "trials": "시도",
+    "study": "연구",
     "finalists": "결선",
     "reading": "읽기",
     "resolving": "상호참조 해결",

@@ -39,6 +39,16 @@ _AND_FROM_ITS_MODEL = (
 _RECIPES = {
     "train.yaml": {"model": "model", "dataset": "data", "epochs": 1, "batch": 8, "device": "cpu"},
     "relation.yaml": {"model": "model", "train": "relations.json", "seeds": 1, "epochs": 1, "batch_size": 16, "device": "cpu"},
+    "study.yaml": {
+        "model": "model",
+        "datasets": ["data"],
+        "lengths": [64],
+        "methods": {"mlm": {}, "combined": {}},
+        "seeds": 1,
+        "train": {"max_tokens": 2000, "batch": 8},
+        "evaluate": {"sets": ["set"]},
+        "device": "cpu",
+    },
     "grid.yaml": {"models": ["model"], "train": "relations.json", "epochs": [1], "settings": {"device": "cpu", "seeds": 1}},
     "chains.yaml": {
         "model": "model", "data": "chains.jsonl", "holdout": 0.3, "epochs": 1, "size": 16, "window": 64, "device": "cpu",
@@ -121,6 +131,7 @@ LINES = {
         "--object-type LOC --device cpu",
         ("relation",),
     ),
+    "re report": Line(f"re report relation --data relations.jsonl --out {OUT}", ("relation", "relations.jsonl"), seconds=4),
     "re grid": Line(f"re grid --recipe grid.yaml --out {OUT}", ("grid.yaml", "model", "relations.json")),
     "coref explore": Line("coref explore chains.jsonl --model model", ("chains.jsonl", "model")),
     "coref train": Line(f"coref train --recipe chains.yaml --out {OUT}", ("chains.yaml", "chains.jsonl", "model"), seconds=4),
@@ -135,6 +146,7 @@ LINES = {
     ),
     "adapt": Line(f"adapt --recipe line.yaml --out {OUT}", ("line.yaml", "model", "set"), heavy=True, seconds=8),
     "demo": Line(f"demo --quick --out {OUT}", heavy=True, seconds=8),
+    "study": Line(f"study --recipe study.yaml --out {OUT}", ("study.yaml", "model", "data", "set"), heavy=True, seconds=8),
     "tune": Line(f"tune --recipe tune.yaml --out {OUT}", ("tune.yaml", "model", "data", "set"), heavy=True, seconds=8),
     "tune plan": Line(f"tune --dry-run --recipe tune.yaml --out {OUT}", ("tune.yaml", "model", "data", "set")),
     "tune probe": Line(
