@@ -21,9 +21,11 @@ TOOL = r"(?:coref-automl|(?:accelerate launch|torchrun)[^\n;|`]* -m coref_automl
 
 
 def commands(text: str) -> list[str]:
-    """What a page tells its reader to type: lines of its blocks, loops unrolled once."""
+    """What a page tells its reader to type: lines of its blocks, variables filled in, loops unrolled once."""
     shell = "\n".join(block for language, block in blocks(text) if language in ("", "bash", "sh", "console"))
-    shell = re.sub(r"\$\{?(\w+)\}?", lambda found: VALUES.get(found.group(1), found.group()), shell.replace("\\\n", " "))
+    shell = shell.replace("\\\n", " ")
+    values = VALUES | dict(re.findall(r"""^(\w+)=["']?([^"'\n]*)""", shell, re.MULTILINE))
+    shell = re.sub(r"\$\{?(\w+)\}?", lambda found: values.get(found.group(1), found.group()), shell)
     typed = re.findall(rf"^\s*(?:[A-Z_]+=\S+ )*{TOOL}([^\n;|>]*)", shell, re.MULTILINE)
     return [line.replace(" ...", "").strip() for line in typed]
 
