@@ -1,4 +1,4 @@
-"""How often are equal methods told apart, and unequal ones? In: a count of simulated sets. Out: the tables of docs/statistics.md.
+"""False verdicts and power of the crossed test. In: a count of simulated sets. Out: the tables of docs/statistics.md.
 
 python benchmarks/crossed_verdicts.py --sets 2000        some minutes on one core
 
@@ -28,7 +28,7 @@ KEPT, REACH = 0.28, 2.2
 MOVES = KEPT / (2 * REACH)
 """What a run that is better by 1 gains in hits."""
 EFFECT = 3.0
-"""The difference whose power is told, in true standard errors."""
+"""The difference at which power is measured, in true standard errors."""
 
 
 def lognormal(documents: int, spread: float, middle: int) -> Floats:
@@ -121,7 +121,7 @@ def judged(rng: np.random.Generator, sizes: Floats, sets: int, seeds: int, cell:
 def three_intervals(found: Crossed, pairs: Floats, documents: int) -> Floats:
     """The rule before this one: Student's interval over the pairs of runs, that over documents, and that of both variances.
 
-    The document bootstrap is told by the t interval that it follows.
+    The document bootstrap is represented by the t interval that it follows.
     """
     seeds = pairs.shape[1]
     over = pairs.var(axis=1, ddof=1) / seeds

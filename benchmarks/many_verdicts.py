@@ -67,7 +67,7 @@ def table(group: Group, rng: np.random.Generator, sets: int) -> Floats:
 
 
 def levels(group: Group, rng: np.random.Generator, sets: int) -> dict[str, list[float]]:
-    """How often equal methods are told apart by hits and by reciprocal ranks: the first five pairs on every task."""
+    """False verdicts between equal methods, by hits and by reciprocal ranks: the first five pairs on every task."""
     out: dict[str, list[float]] = {"hit@1": [], "MRR": []}
     for metric in METRICS:
         rows = group.items.facts["task"] == TASKS[metric].task
@@ -85,7 +85,7 @@ def levels(group: Group, rng: np.random.Generator, sets: int) -> dict[str, list[
 
 
 def checkpoints(group: Group, rng: np.random.Generator, sets: int) -> tuple[float, float]:
-    """How often any of many equal checkpoints is told from the base: Holm, and step-down max-T."""
+    """How often any of many equal checkpoints is shown to differ from the base: Holm, and step-down max-T."""
     base = next(one for one in group.entries if not one.trained and one.evaluation.seq_len == 2048)
     trained = [one for one in group.entries if one.trained and one.evaluation.seq_len == 2048 and "deberta" not in one.run]
     part = group.columns("real1_strict", half="confirm", entries=[base, *trained]).differences(0)[0]

@@ -4,6 +4,8 @@ A link to the same page in the other language goes (the header has a switch); a 
 """
 
 import re
+from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 LANGUAGES = re.compile(r"^\[(?:한국어|English)\]\([\w./-]+\.md\)\n+", re.MULTILINE)
@@ -28,3 +30,10 @@ def on_post_page(output: str, page: Any, **_: Any) -> str:
     """The language switch of the first pages, relative to the page instead of `/` and `/ko/`: a site may lie in any folder."""
     root = "../" * page.url.count("/") or "./"
     return re.sub(r'href="/((?:ko/)?)" hreflang', rf'href="{root}\1" hreflang', output)
+
+
+def on_post_build(config: Any) -> None:
+    """The language switch asks for a sitemap in the folder of each language."""
+    site = Path(config["site_dir"])
+    if (site / "ko").is_dir():
+        copyfile(site / "sitemap.xml", site / "ko" / "sitemap.xml")

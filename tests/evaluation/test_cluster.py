@@ -18,6 +18,7 @@ from coref_automl.records import Evaluation
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint
 
 pytestmark = [
+    pytest.mark.journey,
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # ray leaves its own sockets and pipes open
 ]

@@ -39,7 +39,7 @@ def test_wrong_calls_are_one_sentence(
         return capsys.readouterr().err
 
     assert "is not a folder" in said(str(tmp_path / "nowhere"))
-    assert "speaks ko and en" in said(str(tmp_path), "--lang", "fr")
+    assert "told in ko and en" in said(str(tmp_path), "--lang", "fr")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "pass another --port" in said(str(tmp_path), "--port", str(taken.getsockname()[1]))
     monkeypatch.delitem(sys.modules, "coref_automl.studio.server")

@@ -59,6 +59,14 @@ def test_different_sets_are_refused_with_the_reason(visit: Visitor, made: Path) 
     assert "different items" in text_of(page.body)
 
 
+def test_another_set_shows_its_own_models(visit: Visitor, made: Path) -> None:
+    """As the form sends it: the set has been changed, A and B still name evaluations of the one before."""
+    marks = dict.fromkeys(re.findall(r"/items\?set=([^&\"]+)", visit.get("/").body))
+    counts = {count_of(visit.ready("/items", set=mark, a=key(made, RUN), b=key(made, "mlm")).body) for mark in marks}
+    assert counts == {72, 24}
+    assert all(visit.ready("/compare", set=mark, a=key(made, RUN), b=key(made, "mlm")).status == 200 for mark in marks)
+
+
 def test_methods_of_one_seed_show_nothing(visit: Visitor) -> None:
     found: list[str] = []
     while len(found) < 4:  # two methods to choose as A, and as B; they come when they are computed

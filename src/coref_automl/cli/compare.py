@@ -38,8 +38,8 @@ def compare(
 ) -> None:
     """Compare evaluated checkpoints on the same items: differences with intervals, adjusted p-values, verdicts.
 
-    Verdicts use the half of the items that was not used for selection. The last lines recommend one of the trained checkpoints
-    and, if the paths include coreference runs, say what this outside check shows.
+    Verdicts use the half of the items that was not used for selection. The last lines say what to use, how long to train next
+    time and, if the paths include coreference runs, what this outside check shows.
     """
     from coref_automl.comparison.differences import require_two
     from coref_automl.comparison.groups import choose_group, choose_metric

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from coref_automl.cli.app import app
+from coref_automl.cli.options import LangOption
+from coref_automl.say import language
 
 
 @app.command(epilog="Example: coref-automl studio runs evalsets")
@@ -22,22 +24,19 @@ def studio(
         "127.0.0.1"
     ),
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
-    lang: Annotated[str, typer.Option("--lang", help="Language of the pages: ko or en; each page can change it.")] = "ko",
+    lang: LangOption = None,
 ) -> None:
     """Watch runs, compare checkpoints, explore every item and try models, in a local web page.
 
     It reads the given folders, nothing outside them, and writes into none. Ctrl-C ends it.
     """
     from coref_automl.errors import InputError, RecipeError
-    from coref_automl.report.language import LANGUAGES
     from coref_automl.studio.safety import is_loopback
 
     try:
         from coref_automl.studio.server import serve
     except ModuleNotFoundError as error:
         raise RecipeError(f"The studio needs {error.name}; run: pip install 'coref-automl[studio]'") from error
-    if lang not in LANGUAGES:
-        raise RecipeError(f"The studio speaks ko and en, not {lang!r}.")
     folders = paths or [Path()]
     for path in folders:
         if not path.is_dir():
@@ -54,6 +53,6 @@ def studio(
             webbrowser.open(address)
 
     try:
-        serve(folders, host=host, port=port, lang=LANGUAGES[lang], on_ready=ready)
+        serve(folders, host=host, port=port, lang=language(lang), on_ready=ready)
     except KeyboardInterrupt:
         return

@@ -76,12 +76,13 @@ def inspect(
     from coref_automl.report.tokenizer_inspection import inspect_tokenizers
     from coref_automl.report.tokenizer_page import write_inspection
 
+    tongue = language(lang)
     progress = Progress(shown=not as_json)
     found = inspect_tokenizers(
         models, data=data or (), sources=source or (), eval_sets=eval_set or (), limit=limit, progress=progress
     )
-    page = write_inspection(found, out, lang=language(lang)) if out else None
+    page = write_inspection(found, out, lang=tongue) if out else None
     if as_json:
         print_json({**found.to_json(), "page": str(page) if page else None})
     else:
-        print("\n".join([*found.lines(language(lang)), *([str(page)] if page else [])]))
+        print("\n".join([*found.lines(tongue), *([str(page)] if page else [])]))

@@ -7,6 +7,7 @@ The page sets colours, fonts and axes, because it knows whether it is dark.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -39,6 +40,23 @@ def runtime() -> str | None:
     except ImportError:
         return None
     return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace("</script", "<\\/script")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A chart that a notebook shows as a picture, where the drawing library is installed."""
+
+    spec: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"a chart of {len(self.spec['data']['values'])} rows; {HOW_TO_GET} draws it in a notebook"
+
+    def _repr_png_(self) -> bytes | None:
+        try:
+            import vl_convert
+        except ImportError:
+            return None
+        return bytes(vl_convert.vegalite_to_png({**self.spec, "width": 460, "background": "white"}, scale=1.5))
 
 
 def learning_curve(
@@ -165,7 +183,8 @@ def forest(rows: Rows, say: Say) -> dict[str, Any]:
             "encoding": {"x": {**x, "field": "high"}, "y": y, **within, "text": {"field": "name"}, "color": color},
         },
     ]
-    return _spec(rows, layers if len(names) > 1 else layers[:-1], height=max(300, 24 * len(rows)))
+    told = any(row["name"] != row["task"] for row in rows) and len(names) > 1
+    return _spec(rows, layers if told else layers[:-1], height=max(300 if told else 120, 24 * len(rows)))
 
 
 def gains(rows: Rows, say: Say, *, axis: str) -> dict[str, Any]:

@@ -11,14 +11,16 @@ from typing import Any, Literal
 
 from coref_automl.comparison.coreference_methods import pretraining_in
 from coref_automl.comparison.coreference_runs import find_coreference
-from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, compare_group, finding, require_two
+from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, Finding, compare_group, finding, require_two
 from coref_automl.comparison.groups import choose_group, choose_metric
 from coref_automl.comparison.recommendation import POINTS, Recommendation, checked_margin, choose_entry
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.config import as_paths, typed_options
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.report import charts
 from coref_automl.report.coreference_verdicts import judge, outside_check
 from coref_automl.report.language import Lang, Say, language, p_text
+from coref_automl.report.page import in_percent
 from coref_automl.report.sentences import recommendation_sentence, verdict
 from coref_automl.report.verdicts import which_documents
 from coref_automl.tabular import Tabular
@@ -48,6 +50,15 @@ class PrintedComparison(Tabular, ComparisonTable):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per checkpoint: value and difference in percent and points, with their intervals."""
         return [_row(row) for row in self.rows]
+
+    def plot(self) -> charts.Drawing:
+        """Every difference with its interval, green or red if it is shown."""
+        judged = [(row, row.comparison) for row in self.rows if row.comparison is not None]
+        rows = [
+            {"task": row.name, "name": row.name, **in_percent(one.difference), "finding": _plotted(finding(one))}
+            for row, one in judged
+        ]
+        return charts.Drawing(charts.forest(rows, self.say))
 
     def heading(self) -> str:
         label, items, documents = METRICS[self.metric].label, f"{self.items:,}", f"{self.documents:,}"
@@ -236,6 +247,10 @@ def printed_recommendation(
 ) -> PrintedRecommendation:
     found = choose_entry(group, metric, margin=margin, seed=seed, notes=notes).recommendation
     return PrintedRecommendation(**{**_values(found), "sentence": recommendation_sentence(found, lang)})
+
+
+def _plotted(found: Finding) -> Finding:
+    return "not shown" if found == "same" else found
 
 
 def _row(row: ComparisonRow) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class MethodVerdict(Record):
     `over_both` the one that adds both variances; the difference is shown if none of them holds 0.
 
     `over_seeds` is None for one pair of runs, and where the others are copies of it: without a spread nothing is shown.
-    `detectable` is about the true difference that would be shown four times in five; None under three pairs of runs.
+    `detectable` is about the true difference that is detected with 80% power; None under three pairs of runs.
     """
 
     difference: float

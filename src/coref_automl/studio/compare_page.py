@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from coref_automl.comparison.arms import Arm, arms, last
 from coref_automl.comparison.recommendation import MARGIN
@@ -12,7 +13,7 @@ from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.studio.pages import COLORS, Address, Pages
 from coref_automl.studio.pair import Shown, Side, compare
-from coref_automl.studio.shelf import Board, Members, Pending, Shelf, not_here
+from coref_automl.studio.shelf import Board, Members, Pending, Shelf
 
 METHOD = "method:"
 
@@ -25,12 +26,11 @@ class ComparePage:
         say = address.say
         members = self._members(address)
         board = self._shelf.board(members)
-        study = self._study(members, board, address.get("metric"))
+        study, waiting = self._study(members, board, address.get("metric"))
         methods = {METHOD + arm.name: arm for arm in arms(study)} if study else {}
-        sides = tuple(self._side(address, name, board, methods) for name in ("a", "b"))
-        if any(side is None for side in sides):
-            raise Pending  # a method that is not known yet
-        a, b = (side for side in sides if side is not None)
+        if waiting and any(address.get(name).startswith(METHOD) for name in ("a", "b")):
+            raise Pending
+        a, b = (self._side(address.get(name), board, methods, number) for number, name in enumerate(("a", "b")))
         if a.color == b.color:
             b = replace(b, color=COLORS[(COLORS.index(a.color) + 1) % len(COLORS)])
         shown = self._comparison(address, members, board, study, a, b)
@@ -43,7 +43,7 @@ class ComparePage:
             sets=self._shelf.sets(),
             board=board,
             methods=methods,
-            waiting=study is None,
+            waiting=waiting,
             a=a,
             b=b,
             metric=shown.metric,
@@ -53,46 +53,32 @@ class ComparePage:
         )
 
     def _members(self, address: Address) -> Members:
-        """The set that the address names, or that of A; a B of another set is refused with the reason."""
+        """The set that the address names, or that of A and B; two of different sets are refused with the reason."""
         sets = self._shelf.sets()
         of = {key: mark for mark, members in sets.items() for key in members.stored}
         found = [of[key] for name in ("a", "b") if (key := address.get(name)) in of]
         if len(set(found)) > 1:
             one, other = (sets[mark] for mark in found)
             raise ComparisonError(address.say(*_different_sets(one, other)))
-        mark = address.get("set") or (found[0] if found else "")
-        if found and found[0] != mark:
-            mark = found[0]
-        return self._shelf.members(mark)
+        return self._shelf.members(address.get("set") or (found[0] if found else ""))
 
-    def _study(self, members: Members, board: Board, metric: str) -> Study | None:
-        """Methods need a study, which takes seconds with many checkpoints: None until it is there, or if it cannot be."""
+    def _study(self, members: Members, board: Board, metric: str) -> tuple[Study | None, bool]:
+        """Methods need a study, which takes seconds with many checkpoints; None and whether it is still being made."""
         chosen = metric if metric in board.metrics else None
         try:
-            return self._shelf.made(
-                ("study", members.mark, members.state, chosen),
-                lambda: study_of(board.group, metric=chosen, margin=MARGIN, seed=0),
-            )
-        except (Pending, ComparisonError):
-            return None
+            make = partial(study_of, board.group, metric=chosen, margin=MARGIN, seed=0)
+            return self._shelf.made(("study", members.mark, members.state, chosen), make, worker=self._shelf.slow), False
+        except Pending:
+            return None, True
+        except ComparisonError:  # nothing that all of them ran
+            return None, False
 
-    def _side(self, address: Address, name: str, board: Board, methods: Mapping[str, Arm]) -> Side | None:
-        key = address.get(name)
-        colors = board.colors
-        if key.startswith(METHOD):
-            if key not in methods:
-                if methods:
-                    raise not_here(key)
-                return None
-            arm = methods[key]
+    def _side(self, asked: str, board: Board, methods: Mapping[str, Arm], number: int) -> Side:
+        if (arm := methods.get(asked)) is not None:
             ends = tuple(last(entries) for entries in arm.runs.values())
-            return Side(key, arm.name, ends, colors[ends[0].run], arm)
-        if not key:
-            key = board.usual[name == "b"]
-        if key not in board.entries:
-            raise not_here(key)
-        entry = board.entries[key]
-        return Side(key, entry.name, (entry,), colors[entry.run])
+            return Side(asked, arm.name, ends, board.colors[ends[0].run], arm)
+        entry = board.entries[key := self._shelf.key(asked, board, number)]
+        return Side(key, entry.name, (entry,), board.colors[entry.run])
 
     def _comparison(self, address: Address, members: Members, board: Board, study: Study | None, a: Side, b: Side) -> Shown:
         """Computed once a pair, metric and language."""

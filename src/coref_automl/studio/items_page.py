@@ -60,7 +60,8 @@ class ItemsPage:
         say = address.say
         members = self._shelf.members(address.get("set"))
         board = self._shelf.board(members)
-        a, b = (_model(address, name, board) for name in ("a", "b"))
+        asked = ("" if (key := address.get(name)).startswith(METHOD) else key for name in ("a", "b"))
+        a, b = (self._shelf.key(key, board, number) for number, key in enumerate(asked))
         state = {name: address.get(name) for name in ("task", "source", "distance", "tag")}
         which, rule = address.get("which"), address.get("rule")
         rule = rule if rule in RULES else RULES[0]
@@ -112,15 +113,6 @@ class ItemsPage:
             members=members,
             fault=_fault(board, say),
         )
-
-
-def _model(address: Address, name: str, board: Board) -> str:
-    key = address.get(name)
-    if not key or key.startswith(METHOD):
-        return board.usual[name == "b"]
-    if key not in board.entries:
-        raise not_here(key)
-    return key
 
 
 def _matching(board: Board, a: str, b: str, which: str, rule: str, state: dict[str, str], text: str) -> Mask:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import Arm, means, versus
-from coref_automl.comparison.differences import compare_group, finding
+from coref_automl.comparison.differences import Finding, compare_group, finding
 from coref_automl.comparison.groups import choose_metric
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.study import Study
@@ -21,7 +21,7 @@ from coref_automl.records import Estimate, Half
 from coref_automl.report import charts
 from coref_automl.report.language import Say, p_text, percent, points
 from coref_automl.report.page import Charts, Section, Text, Tone, in_percent
-from coref_automl.report.verdicts import lead, phrase, rule, which_documents
+from coref_automl.report.verdicts import lead, rule, which_documents
 from coref_automl.statistics.closed_forms import t_quantile
 from coref_automl.statistics.intervals import standard_error
 from coref_automl.studio.shelf import Board
@@ -31,6 +31,13 @@ _FEWEST = 20
 _MANY, _NORMAL = 100, 1.96
 """Documents from which Student's quantile is the normal one."""
 _GREY = "#8a94a6"
+_SAID: dict[Finding, tuple[str, str]] = {
+    "better": ("A가 B보다 낫습니다", "A is better than B"),
+    "worse": ("A가 B보다 못합니다", "A is worse than B"),
+    "same": ("A와 B는 모든 문항에서 같습니다", "A and B are the same on every item"),
+    "not shown": ("A와 B의 유의한 차이는 확인되지 않았습니다", "No difference between A and B is shown"),
+}
+_TONES: dict[Finding, Tone] = {"better": "good", "worse": "bad", "same": "", "not shown": ""}
 Mask = NDArray[np.bool_]
 
 
@@ -96,12 +103,6 @@ def _of_checkpoints(group: Group, a: Side, b: Side, metric: str, say: Say) -> Ve
         raise ComparisonError("These two cannot be compared.")
     found, label = finding(answer), METRICS[metric].label
     change = f"{label} {points(answer.difference)}{say('점', ' points')}, p {p_text(answer.p)}"
-    said = {
-        "better": say("A가 B보다 낫습니다", "A is better than B"),
-        "worse": say("A가 B보다 못합니다", "A is worse than B"),
-        "same": say("A와 B는 모든 문항에서 같습니다", "A and B are the same on every item"),
-        "not shown": say("A와 B의 유의한 차이는 확인되지 않았습니다", "No difference between A and B is shown"),
-    }[found]
     which = which_documents(pair.judging, say)
     lines = [
         f"A {a.name} {percent(table.rows[1].value)} · B {b.name} {percent(table.rows[0].value)}",
@@ -114,8 +115,7 @@ def _of_checkpoints(group: Group, a: Side, b: Side, metric: str, say: Say) -> Ve
         ),
         *_conditions(pair, metric, say),
     ]
-    tone: Tone = "good" if found == "better" else "bad" if found == "worse" else ""
-    return Verdict(f"{said}: {change}.", tone, tuple(lines), pair.judging)
+    return Verdict(f"{say(*_SAID[found])}: {change}.", _TONES[found], tuple(lines), pair.judging)
 
 
 def _conditions(pair: Group, metric: str, say: Say) -> list[str]:
@@ -137,12 +137,13 @@ def _of_methods(study: Study, a: Arm, b: Arm, metric: str, say: Say) -> Verdict:
         raise ComparisonError(
             f"{METRICS[metric].label} was not run by both methods, or they share no seed, so they cannot be compared."
         )
-    tone: Tone = "" if not found.shown else "good" if found.answer.difference > 0 else "bad"
+    word: Finding = "not shown" if not found.shown else "better" if found.answer.difference > 0 else "worse"
     values = f"A {a.name} {100 * found.values[0]:.1f}% · B {b.name} {100 * found.values[1]:.1f}%"
     could = [_detectable(found.answer.detectable, say)] if found.answer.detectable else []
-    sentence = f"{lead([found], say)} A - B: {METRICS[metric].label} {phrase(found, say)}."
+    change = f"{METRICS[metric].label} {points(found.answer.interval)}{say('점', ' points')}"
+    sentence = f"{say(*_SAID[word])}: {change}." if found.seeds > 1 else f"{lead([found], say)} A - B: {change}."
     half = found.speaking.half if found.speaking else None
-    return Verdict(sentence, tone, (values, *could, rule([found], say).text), half)
+    return Verdict(sentence, _TONES[word], (values, *could, rule([found], say).text), half)
 
 
 def _detectable(value: float, say: Say) -> str:

@@ -122,7 +122,7 @@ class Members:
 
 
 class Shelf:
-    """Keeps boards and whatever is computed from them, the least used one dropped first."""
+    """Keeps boards and what is computed from them, the least used dropped first. `slow` works beside, for what takes long."""
 
     def __init__(self, folders: Folders) -> None:
         self._folders = folders
@@ -131,6 +131,7 @@ class Shelf:
         self._sets: tuple[Found | None, dict[str, Members]] = (None, {})
         self._lock = threading.Lock()
         self._worker = ThreadPoolExecutor(1, "studio-shelf")
+        self.slow = ThreadPoolExecutor(1, "studio-slow")
 
     def sets(self) -> dict[str, Members]:
         """The sets under the folders by mark, the largest first; worked out once a look."""
@@ -163,6 +164,14 @@ class Shelf:
         if mark not in sets:
             raise not_here(mark)
         return sets[mark]
+
+    def key(self, asked: str, board: Board, other: int) -> str:
+        """The key of A (0) or B (1): the asked one; the usual one where none is asked, or one of another set."""
+        if asked in board.entries:
+            return asked
+        if asked and not any(asked in members.stored for members in self.sets().values()):
+            raise not_here(asked)
+        return board.usual[other]
 
     def board(self, members: Members) -> Board:
         """The loaded set; the one from before while a new checkpoint is read."""
@@ -201,7 +210,8 @@ class Shelf:
         return result
 
     def stop(self) -> None:
-        self._worker.shutdown(wait=False, cancel_futures=True)
+        for worker in (self._worker, self.slow):
+            worker.shutdown(wait=False, cancel_futures=True)
 
 
 def set_key(items: str, scorer: str) -> str:

@@ -110,7 +110,7 @@ class StudyRecipe:
     jobs: int = 1
     engine: Engine = "local"
     device: str = "auto"
-    lang: Literal["ko", "en"] = "ko"
+    lang: Literal["ko", "en"] | None = None
     title: str = ""
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, duration, quiet
-from coref_automl.store import remove, write_json, write_text
+from coref_automl.store import claim_folder, remove, write_json, write_text
 from coref_automl.study.recipe import KINDS, StudyRecipe
 from coref_automl.study.state import NAN, Failure, State, StudyResult
 from coref_automl.study.steps import BASE, COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan
@@ -46,6 +46,7 @@ def run_study(
         plan = open_plan(recipe, out, progress)
         state = State.of(plan)
         if todo := state.needed(only or KINDS):
+            claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
             launcher = launcher or launcher_of(recipe.engine, recipe.jobs, recipe.device)
             Runner(plan, state, launcher, progress, ends, wait).run(todo)
         result = state.result()

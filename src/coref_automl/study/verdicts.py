@@ -22,7 +22,7 @@ from coref_automl.comparison.relation_runs import RelationRun, find_relation, ov
 from coref_automl.comparison.scores import Entry, Group, runs_of
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.records import Estimate, Record
-from coref_automl.report.language import Say, p_text
+from coref_automl.report.language import Say, language, p_text
 from coref_automl.report.verdicts import phrase
 from coref_automl.statistics.crossed import CrossedVerdict
 from coref_automl.statistics.ratios import ratio_verdict
@@ -64,7 +64,7 @@ def verdicts(plan: Plan) -> list[Verdict]:
     pairs: list[Pair] = [(a, b) for b, a in combinations(plan.arms, 2) if a.length == b.length]
     pairs += [(arm, None) for arm in plan.arms]
     found = [*_evaluated(plan, pairs), *_related(plan, pairs), *_coreferent(plan, pairs)]
-    say = Say(plan.recipe.lang)
+    say = Say(language(plan.recipe.lang))
     out = []
     for outcome, several in found:
         told = corrected([one for _, _, one in several])
