@@ -20,9 +20,6 @@ from coref_automl.cli.app import run as command
 from coref_automl.corpus.synthetic.statements import relation_rows
 from coref_automl.models.build import train_tokenizer
 
-pytest.importorskip("starlette", reason="the studio extra is not installed")
-pytest.importorskip("uvicorn", reason="the studio extra is not installed")
-
 MARKUP = "<script>window.hacked = 1</script>"
 RUN = "entity <img src=x onerror=hacked()> & '\"실행"
 """A run's name as bad as a file system allows."""
@@ -116,6 +113,8 @@ class Visitor:
 @contextmanager
 def serving(*paths: Path, **options: Any) -> Iterator[Visitor]:
     """A studio over folders, served as the command serves it."""
+    for name in ("starlette", "uvicorn"):
+        pytest.importorskip(name, reason="the studio extra is not installed")
     from coref_automl.studio.server import Studio, bound, server_of
 
     with bound("127.0.0.1", 0) as listening:

@@ -13,6 +13,9 @@ import pytest
 
 from coref_automl.cli.app import run as command
 
+pytest.importorskip("starlette", reason="the studio extra is not installed")
+pytest.importorskip("uvicorn", reason="the studio extra is not installed")
+
 
 def test_it_prints_its_address_answers_and_ends_at_ctrl_c(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "coref_automl.cli", "studio", str(tmp_path), "--port", "0", "--no-open"]

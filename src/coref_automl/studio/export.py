@@ -10,11 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from coref_automl.comparison.groups import group_of, rename_bases
-from coref_automl.report.checkpoint_report import checkpoint_page
 from coref_automl.report.language import Lang, Say
-from coref_automl.report.rendering import render_html
-from coref_automl.report.subject import read_subject
 from coref_automl.studio.folders import Folders
 from coref_automl.studio.pages import Address
 from coref_automl.studio.shelf import Members, Shelf, not_here
@@ -50,5 +46,10 @@ class Export:
 
 
 def write(paths: Sequence[str], sets: Sequence[Members], metric: str | None, lang: Lang) -> str:
+    from coref_automl.comparison.groups import group_of, rename_bases
+    from coref_automl.report.checkpoint_report import checkpoint_page
+    from coref_automl.report.rendering import render_html
+    from coref_automl.report.subject import read_subject
+
     groups = [group_of(rename_bases(list(one.stored.values())), one.items, one.scorer) for one in sets]
     return render_html(checkpoint_page(read_subject(paths, Say(lang), metric=metric, groups=groups)))

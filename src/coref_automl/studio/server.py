@@ -6,8 +6,9 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -18,16 +19,18 @@ from starlette.routing import Route
 
 from coref_automl.errors import CorefError, RecipeError
 from coref_automl.report.language import Lang
-from coref_automl.studio.compare_page import ComparePage
 from coref_automl.studio.export import Export
 from coref_automl.studio.folders import Folders, in_words
-from coref_automl.studio.items_page import ItemsPage
 from coref_automl.studio.pages import Address, Pages, static_file
 from coref_automl.studio.play_page import PlayPage, progress
 from coref_automl.studio.player import Player
 from coref_automl.studio.runs_page import RunsPage, changed
 from coref_automl.studio.safety import LONGEST, App, Guard
 from coref_automl.studio.shelf import Gone, Pending, Shelf
+
+if TYPE_CHECKING:
+    from coref_automl.studio.compare_page import ComparePage
+    from coref_automl.studio.items_page import ItemsPage
 
 _LIVE = 32
 """Pages that may follow runs at once."""
@@ -48,14 +51,25 @@ class Studio:
         self._lang = lang
         self._shelf = Shelf(self.folders)
         self._runs = RunsPage(self.folders, self._pages)
-        self._compare = ComparePage(self._shelf, self._pages)
-        self._items = ItemsPage(self._shelf, self._pages)
         self._play = PlayPage(self.folders, self._pages)
         self._player = Player()
         self._export = Export(self.folders, self._shelf)
         self._live = 0
         self._stopping = False
         self.app: App = Guard(self._routes(), host)
+
+    @cached_property
+    def _compare(self) -> ComparePage:
+        """Imported when it is asked for: the first page comes sooner."""
+        from coref_automl.studio.compare_page import ComparePage
+
+        return ComparePage(self._shelf, self._pages)
+
+    @cached_property
+    def _items(self) -> ItemsPage:
+        from coref_automl.studio.items_page import ItemsPage
+
+        return ItemsPage(self._shelf, self._pages)
 
     def start(self) -> None:
         self.folders.start()
@@ -72,9 +86,9 @@ class Studio:
             routes=[
                 Route("/", self._shown(self._runs.page)),
                 Route("/live", self._follow),
-                Route("/compare", self._shown(self._compare.page)),
-                Route("/items", self._shown(self._items.page)),
-                Route("/item", self._shown(self._items.item)),
+                Route("/compare", self._shown(lambda address: self._compare.page(address))),
+                Route("/items", self._shown(lambda address: self._items.page(address))),
+                Route("/item", self._shown(lambda address: self._items.item(address))),
                 Route("/export", self._shown(self._export.report, _MAKING, _DOWNLOAD)),
                 Route("/play", self._shown(self._play.page)),
                 Route("/play/run", self._run),
