@@ -102,6 +102,7 @@ def test_a_question_opens_its_section_and_the_path_is_copied(page: Any) -> None:
     page.find_element("css selector", ".answer-table a").click()
     until(page, "return document.querySelector(location.hash + ' > details').open")
     button = page.find_element("css selector", "[data-copy=keep-path]")
+    page.execute_script("arguments[0].scrollIntoView({behavior: 'instant', block: 'center'})", button)
     button.click()
     until(page, "return document.querySelector('[data-copy=keep-path]').textContent === '복사됨'")
 

@@ -23,7 +23,7 @@
   function draw(places) {
     if (!window.vegaEmbed) return Promise.resolve();
     const config = look();
-    return Promise.all(Array.from(places).filter(function (place) { return place.offsetWidth > 0; }).map(function (place) {
+    return Promise.all(Array.from(places).filter(function (place) { return place.offsetWidth > 0 && !place.closest("details:not([open])"); }).map(function (place) {
       drawn.add(place);
       const spec = data.charts[Number(place.id.slice("chart-".length))];
       return window.vegaEmbed(place, spec, { ast: true, renderer: "svg", actions: false, config: config, tooltip: { theme: "custom" } });
