@@ -159,7 +159,7 @@ def test_last_checkpoints_are_judged_on_all_documents_and_without_training_nothi
     real = len(EvalSet.open(tmp_path / "line" / "evalset").items["real"])
     assert (table.half, table.items) == ("all", real)
     page = Path(result.report).read_text("utf-8")
-    assert '<div class="headline">Not shown to beat the base</div>' in page
+    assert '<h1 class="headline">Nothing here is shown to beat the base</h1>' in page
 
 
 def test_a_folder_that_holds_something_else_is_refused(recipe: LineRecipe, tmp_path: Path) -> None:

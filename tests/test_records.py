@@ -58,7 +58,7 @@ def test_nested_records_survive_json() -> None:
     ("data", "message"),
     [
         ({"id": "a", "source": "b", "text": "c", "colour": "red"}, "colour"),
-        ({"id": "a"}, "the key .source. is missing"),
+        ({"id": "a"}, "the keys .source., .text. are missing"),
         ([1, 2], "object"),
     ],
 )

@@ -167,7 +167,7 @@ def test_screening_sees_one_half_and_the_dev_documents_alone(bench: Bench, recip
     wanted = recipe(seeds=2, methods={"mlm": {}}, coreference=judge, evaluate=stage)
     assert run_study(wanted, launcher=InlineLauncher()).failures == ()
     out = Path(wanted.out)
-    halves = {score.half for one in find_evaluations([out / "evaluations"]) for score in one.scores()}
+    halves = {one.evaluation.half for one in find_evaluations([out / "evaluations"])}
     assert halves == {"select"}
     found = find_coreference([str(out / "coreference")])
     assert [len(run.documents.marks) for run in found] == [1] * 3

@@ -120,7 +120,7 @@ def test_a_new_task_goes_through_prepare_eval_and_evaluate(added: Path, tmp_path
     told = run(added, *EVALUATE, "--lang", "en", at=tmp_path)
     assert "Last noun@1" in told
     assert "Marked@1" in told
-    (result,) = json.loads(run(added, *EVALUATE, "--json", at=tmp_path))
+    result = json.loads(run(added, *EVALUATE, "--json", at=tmp_path))
     assert set(result["estimates"]) == {
         "last_noun1", "last_noun1_strict", "last_noun_word", "marked1", "marked1_strict", "marked_word",
     }  # fmt: skip
