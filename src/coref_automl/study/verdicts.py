@@ -29,7 +29,7 @@ from coref_automl.statistics.ratios import ratio_verdict
 from coref_automl.statistics.resampling import Floats
 from coref_automl.study.steps import BASE, COREFERENCE, EVALUATIONS, RELATION, Arm, Plan
 
-_OUTCOMES = (PRIMARY, "real_far1_strict", "lambada_top1_strict", "gold_word")
+_OUTCOMES = (PRIMARY, "real_far1_strict", "lambada_top1_strict")
 Pair = tuple[Arm, Arm | None]
 """Two arms; None is the base."""
 
