@@ -45,6 +45,7 @@ def evaluate(name: str, out: str) -> list[str]:
     return ["evaluate", name, "--eval-set", "set", "--device", "cpu", "--words", "none", "--out", out, "--json"]
 
 
+@pytest.mark.journey
 def test_a_model_is_fetched_once_and_then_needs_no_hub(place: Path, hub: Hub, model: dict[str, bytes]) -> None:
     """A connection that breaks once on the way is no matter."""
     hub.models["owner/tiny"] = Repository(model, cuts={WEIGHTS: 1})

@@ -81,6 +81,7 @@ def test_the_line_ends_with_a_recommendation_and_redoes_nothing(
     assert {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")} == stamps
 
 
+@pytest.mark.journey
 @pytest.mark.slow
 def test_annotated_texts_send_the_base_and_the_chosen_checkpoint_through_coreference(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -116,6 +117,7 @@ def test_annotated_texts_send_the_base_and_the_chosen_checkpoint_through_corefer
     assert state(Path("line")) == before
 
 
+@pytest.mark.journey
 @pytest.mark.slow
 def test_an_interrupted_line_ends_with_the_same_numbers(
     recipe: LineRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,7 @@ def test_the_notebook_holds_text_and_one_picture() -> None:
     assert "/tmp" not in KEPT.read_text("utf-8")
 
 
+@pytest.mark.journey
 @pytest.mark.slow
 def test_every_cell_runs_and_says_as_much_as_is_kept(tmp_path: Path) -> None:
     pytest.importorskip("vl_convert", reason="the report extra is not installed")

@@ -103,6 +103,7 @@ def test_a_worker_sees_its_own_device_only() -> None:
     assert {outcome.value for outcome in outcomes} <= {"0", "1"}
 
 
+@pytest.mark.journey
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # ray leaves its own sockets and pipes open
 def test_ray_keeps_order_answers_and_the_job_of_a_killed_worker(ray_cluster: None, tmp_path: Path) -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from coref_automl.errors import InputError
 
 
-class Tabular:
+class Tabular(ABC):
     """A result that can be listed: `to_rows()` as dictionaries, `to_frame()` as a pandas table."""
 
     __slots__ = ()
 
-    def to_rows(self) -> list[dict[str, Any]]:
-        raise NotImplementedError
+    @abstractmethod
+    def to_rows(self) -> list[dict[str, Any]]: ...
 
     def to_frame(self) -> Any:
-        """The rows as a pandas DataFrame; pandas is no requirement of this package."""
+        """The rows as a pandas DataFrame; install pandas for it, the package does not."""
         try:
             import pandas
         except ImportError:

@@ -63,6 +63,7 @@ else:
 """
 
 
+@pytest.mark.journey
 @pytest.mark.slow
 def test_the_commands_of_the_guide_work_as_written(place: Path) -> None:
     shutil.rmtree(place / RUN / "checkpoint-130")  # one process less

@@ -177,6 +177,7 @@ def test_near_duplicates_without_the_package_end_before_the_work(
     prepare(recipe(tokenizer_folder, path, near_duplicates=False), tmp_path / "out")
 
 
+@pytest.mark.journey
 @pytest.mark.slow
 def test_one_worker_and_two_give_the_same_bytes(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
     sources = [write_rows(f"{name}.jsonl", rows(15, first=100 * n)) for n, name in enumerate("abc")]

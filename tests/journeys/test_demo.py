@@ -43,6 +43,7 @@ def use_page(browser: Any, report: Path) -> Any:
     return page
 
 
+@pytest.mark.journey
 def test_the_quick_demo_runs_to_a_report_whose_controls_work(shell: Shell, browser: Any) -> None:
     said = shell("coref-automl demo --quick --out quick --lang en")
     result = read_back(shell, said, "quick")

@@ -46,6 +46,7 @@ def check(shell: Shell, family: str) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.journey
 def test_adapt_a_bert_from_a_folder(shell: Shell, models: None) -> None:
     result = check(shell, "bert")
     before = {path: path.stat().st_mtime_ns for path in (shell.folder / "out-bert").rglob("model.safetensors")}

@@ -23,6 +23,7 @@ def rows(shell: Shell, texts: list[str]) -> Shell:
     return shell
 
 
+@pytest.mark.journey
 def test_rows_are_explored_trained_on_and_new_ones_labelled(rows: Shell) -> None:
     shell = rows
     shell(

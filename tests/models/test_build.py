@@ -41,6 +41,7 @@ def test_an_unknown_shape_names_the_nearest() -> None:
         build_masked_lm("ko-mni", train_tokenizer(TEXTS, vocab_size=300), seq_len=64)
 
 
+@pytest.mark.journey
 def test_the_same_texts_give_the_same_tokenizer_in_every_process() -> None:
     code = (
         "import hashlib; from coref_automl.corpus.synthetic.writer import documents;"

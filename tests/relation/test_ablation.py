@@ -74,6 +74,7 @@ def test_only_the_marked_section_of_a_document_is_replaced() -> None:
         fill_section("nothing", "results", "new")
 
 
+@pytest.mark.journey
 def test_two_workers_give_the_same_table_as_one_and_a_failing_run_stops_no_other(
     base: RelationRecipe, dev_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +109,7 @@ def test_runs_are_paired_by_the_seed_they_share(base: RelationRecipe, dev_file: 
     assert 100 * lines[1].verdict.difference == pytest.approx(f1[1] - f1[0])
 
 
+@pytest.mark.journey
 def test_one_command_trains_schemes_on_one_model_and_the_reference_on_others(
     base: RelationRecipe, tmp_path: Path, encoder_folder: Path
 ) -> None:

@@ -105,6 +105,7 @@ def test_the_two_published_recipes_differ_in_base_rates_and_jobs_alone() -> None
     assert alike == {name: getattr(large, name) for name in alike}
 
 
+@pytest.mark.journey
 @pytest.mark.slow
 def test_a_dry_run_measures_every_kind_of_step_and_leaves_nothing(
     bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -51,6 +51,13 @@ READ_BY = {
     "coreference/seed-0/result.json": "coref train",
     "coreference/seed-0/model/coreference.json": "coref predict",
 }
+SLOW = {
+    "kept/a/evaluations/*/*/result.json",
+    "runs/a/checkpoint-*_eval_results.json",
+    "relation/manifest.json ",
+    "coreference/seed-0/result.json",
+}
+"""Read by the same code as others of the list, through commands that take longer."""
 WRONG: tuple[Any, ...] = (None, [], {"a": [1]}, "x", 10**400, float("nan"), [[[[1]]]], True)
 WHOLE = ("[]", '"text"', "{}", "[" * 100_000, '{"schema": ' + "9" * 5_000 + "}", "")
 
@@ -76,7 +83,7 @@ def ended(line: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> Ended:
     return Ended(tuple(words), status, out, err, 0.0, 0.0)
 
 
-@pytest.mark.parametrize("name", READ_BY)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.journey) if name in SLOW else name for name in READ_BY])
 def test_an_edited_file_gives_a_sentence(name: str, world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = shutil.copytree(world, tmp_path / "copy")
     path = next(folder.glob(name.strip()))

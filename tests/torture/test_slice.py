@@ -131,12 +131,12 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a model that reads infinitely many tokens": (
         "re check",
         lambda at: _with(at / "model/config.json", max_position_embeddings=float("inf")),
-        "config.json has a max_position_embeddings of inf, which is no whole number; correct it.",
+        "config.json has a max_position_embeddings of inf, which is not a whole number; correct it.",
     ),
     "a model that reads a list of tokens": (
         "re check",
         lambda at: _with(at / "model/config.json", max_position_embeddings=[64], model_type="roberta"),
-        "config.json has a max_position_embeddings of [64], which is no whole number; correct it.",
+        "config.json has a max_position_embeddings of [64], which is not a whole number; correct it.",
     ),
     "a tokenizer without a length": (
         "re predict text",

@@ -41,6 +41,7 @@ def step_losses(run: Path) -> list[float]:
     return [row["loss"] for row in rows if row["event"] == "step"]
 
 
+@pytest.mark.journey
 @pytest.mark.slow
 def test_an_interrupted_run_ends_with_130_and_can_go_on(dataset: Path, tokenizer_folder: Path, tmp_path: Path) -> None:
     """Started with SIGINT ignored, as a shell starts the background jobs of a script."""
@@ -67,7 +68,7 @@ def test_an_interrupted_run_ends_with_130_and_can_go_on(dataset: Path, tokenizer
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("objective", "epochs"), [("combined", 2), ("copy+link", 1)])
+@pytest.mark.parametrize(("objective", "epochs"), [pytest.param("combined", 2, marks=pytest.mark.journey), ("copy+link", 1)])
 def test_two_processes_follow_the_loss_of_one_with_twice_the_batch(
     dataset: Path, chained_dataset: Path, tokenizer_folder: Path, tmp_path: Path, objective: Objective, epochs: int
 ) -> None:

@@ -43,6 +43,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.journey
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are watched through /proc")
 def test_a_killed_study_leaves_no_process_behind_and_goes_on(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
     wanted = recipe(epochs=20, trials=2, seeds=1, prune=False)
@@ -63,6 +64,7 @@ def test_a_killed_study_leaves_no_process_behind_and_goes_on(recipe: Callable[..
     assert "Resuming from checkpoint-" in text
 
 
+@pytest.mark.journey
 def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
     wanted = recipe(epochs=20)
     problem = open_masked(wanted, tmp_path / "study", quiet())
@@ -94,6 +96,7 @@ def test_more_workers_than_gpus_share_them_in_turn(monkeypatch: pytest.MonkeyPat
     assert [two.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(2)] == ["5", "7"]
 
 
+@pytest.mark.journey
 def test_a_trial_forked_from_a_process_that_touched_a_gpu_starts_anew(
     recipe: Callable[..., TuneRecipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,7 @@ def test_the_same_command_again_trains_nothing(finished: tuple[TuneRecipe, Study
     assert {path: path.stat().st_mtime_ns for path in Path(recipe.out).glob(runs)} == before
 
 
+@pytest.mark.journey
 def test_a_trial_that_gave_up_its_weights_can_still_become_a_finalist(
     finished: tuple[TuneRecipe, StudyResult, InlineLauncher],
 ) -> None:

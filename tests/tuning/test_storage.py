@@ -111,6 +111,7 @@ def postgres() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.journey
 def test_two_processes_share_a_postgresql_study_and_no_trial_is_lost(tmp_path: Path, postgres: str) -> None:
     both = [
         search(tmp_path / owner, storage=postgres, trials=8, study="shared", owner=owner, sampler="random")[0]

@@ -157,7 +157,7 @@ def _relation_alone(paths: Sequence[str]) -> str:
 def _bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     """The base models of the checkpoints, if evaluated on the same items at the same length.
 
-    An archive brings its own: evaluations elsewhere on this machine are no part of it.
+    An archive brings its own: evaluations elsewhere on this machine do not belong to it.
     """
     held = {one.folder.resolve() for one in stored}
     found: dict[Path, StoredEvaluation] = {}

@@ -183,7 +183,7 @@ class Group:
     def rows(
         self, metric: str, *, half: Half | None, entries: Sequence[Entry], among: NDArray[np.bool_] | None = None
     ) -> NDArray[np.bool_]:
-        """The items behind `columns` of a metric that is no composite: those that every entry has."""
+        """The items behind `columns` of a metric that is not a composite: those that every entry has."""
         part = METRICS[metric]
         rows = self._of(part) & (True if half is None else self.items.halves == half) & (True if among is None else among)
         return np.asarray(rows & np.all([entry.ranks[part.rule] != NOT_RUN for entry in entries], axis=0))

@@ -83,7 +83,7 @@ def _whole(known: dict[str, Any], key: str, usual: int) -> int:
         return usual if value is None else int(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise ModelError(
-            f"The model's config.json has a {key} of {shown(value)}, which is no whole number; correct it."
+            f"The model's config.json has a {key} of {shown(value)}, which is not a whole number; correct it."
         ) from error
 
 

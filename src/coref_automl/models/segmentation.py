@@ -100,7 +100,7 @@ class SpanFacts:
 
 
 def span_facts(text: str, pieces: Pieces, spans: Sequence[tuple[int, int]], unknown: int | None) -> SpanFacts:
-    """What the pieces of a text make of its spans; blanks at a span's edges are no part of it."""
+    """What the pieces of a text make of its spans; blanks at a span's edges do not count."""
     solid = [trimmed(text, *span) for span in spans]
     placed = place(pieces, solid)
     shared = pieces.starts[1:] < pieces.ends[:-1]

@@ -40,7 +40,7 @@ class PrintedComparison(Tabular, ComparisonTable):
         return Say(self.lang)
 
     def to_json(self) -> dict[str, Any]:
-        """As a ComparisonTable: the language is no part of the result."""
+        """As a ComparisonTable: the language is not part of the result."""
         return {name: value for name, value in ComparisonTable.to_json(self).items() if name != "lang"}
 
     def __repr__(self) -> str:

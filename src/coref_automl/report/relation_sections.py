@@ -10,6 +10,7 @@ from coref_automl.relation.reasons import Finding, Reasons
 from coref_automl.relation.row_groups import MANY_PIECES, TokenizerColumns
 from coref_automl.report.language import Say, interval, p_text, points
 from coref_automl.report.page import Block, Cell, Points, Section, Table, Text, Tone, question, row
+from coref_automl.report.verdicts import before_correction
 from coref_automl.statistics.crossed import CrossedVerdict
 
 _TONES: dict[int, Tone] = {1: "good", -1: "bad", 0: "quiet"}
@@ -126,7 +127,7 @@ def _not_shown(verdict: CrossedVerdict, say: Say) -> str:
     if verdict.reason == "one seed":
         return say("시드 하나, 판정 없음", "one seed, no verdict")
     if verdict.shown:
-        return say("따로 볼 때만", "only alone")
+        return before_correction(say)
     could = verdict.detectable
     limit = say(f" (검출 가능한 차이 {100 * could:.1f}점)", f" (detectable {100 * could:.1f})") if could else ""
     return say("유의한 차이 미확인", "no difference shown") + limit
@@ -200,7 +201,7 @@ def _word(one: Finding, say: Say) -> str:
 
 def _more_word(one: Finding, say: Say) -> str:
     alone = one.more is not None and one.more.shown
-    nothing = say("따로 볼 때만", "only alone") if alone else say("미확인", "not shown")
+    nothing = before_correction(say) if alone else say("미확인", "not shown")
     return {1: say("더 큼", "more"), -1: say("더 작음", "less"), 0: nothing}[one.sign_more]
 
 
@@ -235,7 +236,7 @@ def _compared(one: Finding, say: Say) -> str:
 
 def _clause(one: Finding, say: Say) -> str:
     where = f"{about(one.about, say)} " if one.about not in ("all", "no_relation") else ""
-    nothing = say("따로 볼 때만", "only alone") if one.here.shown else say("차이 미확인", "no difference shown")
+    nothing = before_correction(say) if one.here.shown else say("차이 미확인", "no difference shown")
     word = {1: say("더 좋음", "better"), -1: say("더 나쁨", "worse"), 0: nothing}[one.sign]
     more = {
         1: say(" (다른 행에서보다 큼)", " (more than on other rows)"),

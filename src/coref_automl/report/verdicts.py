@@ -78,7 +78,7 @@ def phrase(found: Versus, say: Say) -> str:
     if found.seeds < 2:
         return f"{change} " + say("(시드 하나)", "(one seed)")
     if found.alone:
-        return f"{change}, " + _alone(say)
+        return f"{change}, " + before_correction(say)
     if answer.shown:
         return f"{change}, " + (say("더 좋음", "better") if answer.difference > 0 else say("더 나쁨", "worse"))
     return (
@@ -95,7 +95,7 @@ def verdict_cell(found: Versus | None, say: Say) -> Cell:
     if found.seeds < 2:
         return Cell(say("시드 하나", "one seed"), "quiet")
     if found.alone:
-        return Cell(_alone(say), "quiet")
+        return Cell(before_correction(say), "quiet")
     if found.answer.shown:
         return Cell(say("더 좋음", "better"), "good") if found.answer.difference > 0 else Cell(say("더 나쁨", "worse"), "bad")
     could = found.answer.detectable
@@ -112,11 +112,12 @@ def short_cell(found: Versus | None, say: Say) -> Cell:
     if found.seeds < 2:
         return Cell(f"{text} " + say("시드 하나", "one seed"), "quiet", estimate=held)
     tone: Tone = "quiet" if not found.shown else "good" if found.answer.difference > 0 else "bad"
-    word = say(" 확인", " shown") if found.shown else f" {_alone(say)}" if found.alone else ""
+    word = say(" 확인", " shown") if found.shown else f" {before_correction(say)}" if found.alone else ""
     return Cell(text + word, tone, estimate=held)
 
 
-def _alone(say: Say) -> str:
+def before_correction(say: Say) -> str:
+    """The mark of a verdict that is significant by itself and not within its family."""
     return say("보정 전에만", "before correction only")
 
 

@@ -70,6 +70,8 @@ class Guard:
             named.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         if len(named.get("host", ())) != 1 or not self._is_ours(named["host"][0]):
             return 421, "This address is not one the studio was started under; open the one it printed."
+        if scope["http_version"] not in ("1.0", "1.1"):
+            return 505, "The studio speaks HTTP/1.0 and HTTP/1.1."
         if scope["method"] not in ("GET", "HEAD"):
             return 405, "The studio only reads: GET and HEAD."
         if sum(len(name) + len(value) for name, value in scope["headers"]) > _HEADERS:

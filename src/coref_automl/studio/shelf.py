@@ -187,7 +187,7 @@ class Shelf:
             self._boards.move_to_end(mark)
             left = self._boards.popitem(last=False)[0] if len(self._boards) > _BOARDS else ""
             for key in [key for key in self._made if key[1] == left or (key[1] == mark and key[2] != members.state)]:
-                del self._made[key]  # of a board that is no longer kept
+                del self._made[key]  # its board has left the cache
         return board
 
     def made(self, key: Key, make: Callable[[], T], *, worker: Executor | None = None) -> T:

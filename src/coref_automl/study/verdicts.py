@@ -1,7 +1,7 @@
 """What a study shows. In: a plan and what its steps left. Out: a verdict for each pair of methods on each outcome, over seeds.
 
 Later methods of the recipe minus earlier ones at the same length, and every method minus the base, at the last checkpoints.
-The p-values of one outcome are corrected together (Benjamini-Hochberg); relation extraction has intervals alone.
+The p-values of one outcome are corrected together (Benjamini-Hochberg).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.records import Estimate, Record
 from coref_automl.report.language import Say, language, p_text
 from coref_automl.report.verdicts import phrase
-from coref_automl.statistics.crossed import CrossedVerdict
 from coref_automl.statistics.ratios import ratio_verdict
 from coref_automl.statistics.resampling import Floats
 from coref_automl.study.steps import BASE, COREFERENCE, EVALUATIONS, RELATION, Arm, Plan
@@ -38,7 +37,7 @@ Pair = tuple[Arm, Arm | None]
 class Verdict(Record):
     """`a` minus `b` on one outcome. Values and interval are fractions; `seeds` are the runs of both sides, of `asked` each.
 
-    `p` is corrected for the pairs of this outcome; None for relation extraction.
+    `p` is corrected for the pairs of this outcome; None with one seed, which shows nothing.
     """
 
     outcome: str
@@ -80,7 +79,6 @@ Found = tuple[str, list[tuple[Pair, tuple[int, int], Versus]]]
 
 def _verdict(plan: Plan, outcome: str, pair: Pair, seeds: tuple[int, int], one: Versus, say: Say) -> Verdict:
     answer = one.answer
-    p = one.adjusted if one.adjusted is not None else answer.p if isinstance(answer, CrossedVerdict) else None
     return Verdict(
         outcome=outcome,
         a=str(pair[0]),
@@ -89,7 +87,7 @@ def _verdict(plan: Plan, outcome: str, pair: Pair, seeds: tuple[int, int], one: 
         asked=plan.recipe.seeds,
         values=one.values,
         difference=answer.interval,
-        p=p,
+        p=one.adjusted,
         shown=one.shown,
         detectable=answer.detectable,
         told=phrase(one, say),

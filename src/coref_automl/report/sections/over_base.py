@@ -114,7 +114,7 @@ def _named(study: Subject) -> str:
 
 
 def _chosen_beside(study: Subject, better: Sequence[Entry]) -> str:
-    """Why the recommended checkpoint may not be among those shown better; and that this is no verdict about methods."""
+    """Why the recommended checkpoint may not be among those shown better; and why this does not judge methods."""
     say, name, out = study.say, study.recommendation.name, ""
     if better and study.chosen not in better and study.chosen in study.against_base():
         judge = ("모든 문서", "that of all documents") if study.group.judging is None else ("확인용 절반", "the confirm half's")
@@ -126,6 +126,6 @@ def _chosen_beside(study: Subject, better: Sequence[Entry]) -> str:
     if better and one_seed(study):
         out += say(
             " 체크포인트에 대한 말이며, 시드가 하나인 방법에 대한 판정은 아닙니다.",
-            " That is said of checkpoints; of a method with one seed it is no verdict.",
+            " These verdicts are about checkpoints; one seed is too few to judge a method.",
         )
     return out
