@@ -1,4 +1,5 @@
-"""Write the published results: an archive of runs, docs/results.* from it, and the headline of both READMEs.
+"""Write the published results: an archive of runs, docs/results.* from it, the headline of both READMEs, and docs/carry-over.md's
+tables from the archive of its study.
 
 python scripts/write_results.py RUNS...    keep the numbers of these runs in results/experiment, then write the pages
 python scripts/write_results.py            write the pages again from what is kept
@@ -10,11 +11,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from coref_automl.comparison.archive import archive
+from coref_automl.decoder import decode
 from coref_automl.report.checkpoint_report import report
+from coref_automl.store import read_json
+from coref_automl.study.verdicts import Verdict, markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "results" / "experiment"
+STUDY = ROOT / "results" / "carry-over"
 DOCS = ROOT / "docs"
+CARRY_OVER = DOCS / "carry-over.md"
 TITLES = {"en": "Results: which objective, which length, how many epochs", "ko": "결과: 어느 목표, 어느 길이, 몇 에폭"}
 READMES = {"en": ROOT / "README.md", "ko": ROOT / "README.ko.md"}
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -50,16 +56,38 @@ def headline(text: str) -> str:
 
 
 def with_headline(readme: str, text: str) -> str:
-    """A README with the part between its markers made anew; one without them is left as it is."""
-    if BEGIN not in readme or END not in readme:
-        return readme
-    before, _, rest = readme.partition(BEGIN)
-    return f"{before}{BEGIN}\n{headline(text)}\n{rest[rest.index(END) :]}"
+    """A README with the methods side by side of a report's Markdown."""
+    return between_markers(readme, headline(text))
+
+
+def between_markers(page: str, made: str) -> str:
+    """A page with the part between its markers made anew; one without them is left as it is."""
+    if BEGIN not in page or END not in page:
+        return page
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n{made}\n{rest[rest.index(END) :]}"
+
+
+def study_tables() -> str:
+    """The verdicts of the kept study, and what each kind of step cost."""
+    found = decode(list[Verdict], read_json(STUDY / "verdicts.json"))
+    kinds: dict[str, list[dict[str, float]]] = {}
+    for label, facts in read_json(STUDY / "costs.json").items():
+        kind, _, name = label.partition(" ")
+        kinds.setdefault(f"{kind} {name.split('pct')[0]}%" if kind == "relation" else kind, []).append(facts)
+    rows = [
+        f"| {kind} | {len(several)} | {sum(one['seconds'] for one in several):,.0f} | "
+        f"{max(one['peak_gigabytes'] for one in several):.1f} |"
+        for kind, several in kinds.items()
+    ]
+    head = "| step | how many | seconds, added up | most GPU memory of one (GB) |\n| --- | ---: | ---: | ---: |"
+    return "\n".join([markdown(found), head, *rows])
 
 
 def main(runs: list[str]) -> None:
     if runs:
         print(archive(runs, out=KEPT), file=sys.stderr)
+    CARRY_OVER.write_text(between_markers(CARRY_OVER.read_text("utf-8"), study_tables()), "utf-8")
     for lang, readme in READMES.items():
         found = pages(lang)
         found[readme] = with_headline(readme.read_text("utf-8"), next(iter(found.values())))

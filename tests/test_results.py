@@ -14,6 +14,7 @@ import pytest
 from coref_automl.report import charts
 
 ROOT = Path(__file__).resolve().parent.parent
+INTERVAL = r"[-+\d.]+ \[[-+\d.]+, [-+\d.]+\]"
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +44,21 @@ def test_the_pages_come_from_the_kept_evaluations(writer: ModuleType, lang: str)
         assert (without_library(held) == without_library(text)) if path.suffix == ".html" else (held == text)
 
 
+def test_the_carry_over_page_has_the_verdicts_of_the_kept_study(writer: ModuleType) -> None:
+    page = writer.CARRY_OVER.read_text("utf-8")
+    assert writer.between_markers(page, writer.study_tables()) == page
+    said = re.findall(INTERVAL, page.split(writer.BEGIN)[0])  # by sentences that no script writes
+    assert said
+    assert set(said) <= set(re.findall(INTERVAL, (writer.STUDY / "verdicts.json").read_text("utf-8")))
+
+
 @pytest.mark.parametrize("lang", ["en", "ko"])
 def test_the_readme_says_what_the_results_say(writer: ModuleType, lang: str) -> None:
     readme = writer.READMES[lang].read_text("utf-8")
     page = (writer.DOCS / {"en": "results.md", "ko": "results.ko.md"}[lang]).read_text("utf-8")
     assert writer.with_headline(readme, page) == readme
-    page += (writer.DOCS / "coreference.md").read_text("utf-8")
-    numbers = [set(re.findall(r"[-+\d.]+ \[[-+\d.]+, [-+\d.]+\]", text)) for text in (readme, page.replace("\\-", "-"))]
+    page += (writer.DOCS / "carry-over.md").read_text("utf-8")
+    numbers = [set(re.findall(INTERVAL, text)) for text in (readme, page.replace("\\-", "-"))]
     assert len(numbers[0]) > 20
     assert numbers[0] <= numbers[1]  # its sentences too, which no script writes
 

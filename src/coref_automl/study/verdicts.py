@@ -202,5 +202,12 @@ def _row(one: Verdict) -> tuple[str, ...]:
         f"{100 * change.value:+.2f} [{100 * change.low:+.2f}, {100 * change.high:+.2f}]",
         p_text(one.p),
         f"{100 * one.detectable:.1f}" if one.detectable else "–",
-        ("better" if change.value > 0 else "worse") if one.shown else "not shown",
+        _word(one),
     )
+
+
+def _word(one: Verdict) -> str:
+    if one.shown:
+        return "better" if one.difference.value > 0 else "worse"
+    alone = one.p is not None and not one.difference.low <= 0 <= one.difference.high
+    return "before correction only" if alone else "not shown"
