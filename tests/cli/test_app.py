@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import coref_automl
-from coref_automl.cli.app import reference, run
+from coref_automl.cli.app import _MODULES, load_commands, reference, run
 from coref_automl.cli.panels import PANELS
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +41,14 @@ def test_help_imports_neither_torch_nor_transformers() -> None:
         "bench",
     ):
         assert f"\n  {verb} " in done.stdout, verb
+
+
+def test_every_command_is_found_in_the_module_that_is_imported_for_it() -> None:
+    listed = {verb: module for module, verbs in _MODULES.items() for verb in verbs}
+    shown = load_commands()
+    commands = {one.name or getattr(one.callback, "__name__", ""): one for one in shown.registered_commands}
+    commands |= {str(group.name): group.typer_instance.registered_commands[0] for group in shown.registered_groups}
+    assert {verb: one.callback.__module__.rpartition(".")[2] for verb, one in commands.items()} == listed
 
 
 @pytest.mark.parametrize(

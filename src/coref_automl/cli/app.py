@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -31,9 +31,21 @@ _IN_ORDER = (
 )  # fmt: skip
 
 
-_MODULES = (
-    "demo", "prepare", "tokenizer", "train", "evaluate", "compare", "studio", "study", "tune", "relation", "coreference", "bench",
-)  # fmt: skip
+_MODULES: dict[str, tuple[str, ...]] = {
+    "demo": ("demo", "adapt"),
+    "prepare": ("sources", "prepare"),
+    "tokenizer": ("tokenizer",),
+    "train": ("train", "watch"),
+    "evaluate": ("evaluate", "fill"),
+    "compare": ("compare", "report", "archive"),
+    "studio": ("studio",),
+    "study": ("study",),
+    "tune": ("tune",),
+    "relation": ("re",),
+    "coreference": ("coref",),
+    "bench": ("bench",),
+}
+"""The modules beside this one and the commands that each has."""
 
 
 class Verbs(TyperGroup):
@@ -80,9 +92,13 @@ _LONGEST = 1_600
 _INTERRUPTED = "Interrupted. The same command resumes."
 
 
-def load_commands() -> typer.Typer:
-    """The application with every command on it. A new command is a module here and a name in `_MODULES`."""
-    for module in _MODULES:
+def load_commands(arguments: Sequence[str] = ()) -> typer.Typer:
+    """The application with every command on it, or with the one that a command line asks for: the others take time to import.
+
+    A new command is a module here and a line in `_MODULES`.
+    """
+    verb = next((argument for argument in arguments if not argument.startswith("-")), "")
+    for module in [module for module, verbs in _MODULES.items() if verb in verbs] or _MODULES:
         importlib.import_module(f"coref_automl.cli.{module}")
     return laid_out(app)
 
@@ -96,7 +112,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit status. `--debug`, anywhere, shows the stack of an error."""
-    application = load_commands()
+    application = load_commands(arguments)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     with _own_language():
