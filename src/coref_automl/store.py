@@ -296,6 +296,15 @@ def fingerprint_files(paths: Iterable[Path], *, on_bytes: Callable[[int], None] 
     return digest.hexdigest()
 
 
+State = tuple[tuple[str, int, int], ...]
+
+
+def state_of(folder: Path) -> State:
+    """Names, sizes and times of a folder's files: what is kept in memory of it counts as long as they stay."""
+    found = [(path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file()]
+    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
+
+
 def short_names(folders: Iterable[PurePath]) -> dict[PurePath, str]:
     """A unique name for each folder: its own, preceded by as many parent folders as needed."""
     names = {folder: folder.name for folder in folders}

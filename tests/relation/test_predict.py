@@ -262,3 +262,15 @@ def test_a_run_or_a_folder_of_predictions_in_use_is_refused(
     with claimed(out, "relation predictions"):
         assert run(["re", "predict", learned.run, "--data", str(dev_file), "--device", "cpu", "--out", str(out)]) == 2
         assert f"{out} is in use by" in capsys.readouterr().err
+
+
+def test_a_model_stays_loaded_until_its_files_change(learned: RelationResult, tmp_path: Path) -> None:
+    seeds = sorted(Path(learned.run).glob("seed-*/model"))
+    folder = shutil.copytree(seeds[0], tmp_path / "model")
+    asked = (folder, BORN, "이순신", "서울")
+    first = predict_text(*asked, types=("PER", "LOC"), device="cpu")
+    held = predict_module._loaded.cache_info().hits
+    assert predict_text(*asked, types=("PER", "LOC"), device="cpu") == first
+    assert predict_module._loaded.cache_info().hits == held + 1
+    shutil.copytree(seeds[1], folder, dirs_exist_ok=True)
+    assert predict_text(*asked, types=("PER", "LOC"), device="cpu").ranked != first.ranked

@@ -108,3 +108,7 @@ def test_even_checkpoints_end_with_the_run_and_agree_with_the_question_asked_at_
     assert tuple(asked) == even_steps(marks, last)
     assert asked[-1] == last
     assert len(asked) == min(marks, last)
+
+
+def test_more_marks_than_steps_are_all_steps() -> None:
+    assert even_steps(99_999_999_999, 7) == (1, 2, 3, 4, 5, 6, 7)

@@ -20,6 +20,7 @@ from coref_automl.errors import InputError
 from coref_automl.models.load import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
+from coref_automl.store import State, state_of
 
 Span = tuple[int, int]
 
@@ -108,7 +109,8 @@ def resolve_texts(
     from coref_automl.coreference.resolve import read_document, with_found
     from coref_automl.coreference.tokens import lay
 
-    loaded = _loaded(str(models_of(model)[0]), base, pick_device(device))
+    folder = models_of(model)[0]
+    loaded = _loaded(str(folder), base, pick_device(device), state_of(folder))
     tokens = READ_TOKENS[str(loaded.device).split(":")[0]]
     found = []
     for text in texts:
@@ -134,7 +136,7 @@ def _resolved(text: str, found: Any, model: str, settings: Any) -> Resolved:
 
 
 @lru_cache(maxsize=2)
-def _loaded(folder: str, base: str | None, device: str) -> Any:
+def _loaded(folder: str, base: str | None, device: str, _state: State) -> Any:
     from coref_automl.coreference.model import load_model
 
     return load_model(Path(folder), device, base=base)

@@ -11,6 +11,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from coref_automl.relation.results import SeedResult
 from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow, parse_row
 from coref_automl.relation.scoring import rows_fingerprint, run_model, run_settings, settings_of
 from coref_automl.relation.stored import AGAIN, SubmissionManifest
-from coref_automl.store import MANIFEST, fingerprint_files, write_json, write_text
+from coref_automl.store import MANIFEST, State, fingerprint_files, state_of, write_json, write_text
 
 KIND = "relation predictions"
 SUBMISSION = "submission.csv"
@@ -173,14 +174,13 @@ def _coloured(found: TextPrediction) -> list[str]:
 def _predict(
     seeds: list[Path], rows: tuple[RelationRow, ...], skip_bad: bool, device: str, progress: Progress
 ) -> tuple[tuple[RelationRow, ...], NDArray[np.float32], list[Problem]]:
-    from coref_automl.relation.model import load_model
-
     device, cache = pick_device(device), RowCache()
     found: list[Any] = []
     kept: tuple[RelationRow, ...] = rows
     problems: list[Problem] = []
     for seed in seeds:
-        model, marker, settings = load_model(run_settings(seed).parent, device)
+        folder = run_settings(seed).parent
+        model, marker, settings = _loaded(folder, device, state_of(folder))
         kept, marked, problems = cache.mark(rows, marker, progress=progress, skip_bad=skip_bad)
         if not kept:
             raise RelationDataError(
@@ -188,6 +188,14 @@ def _predict(
             )
         found.append(run_model(model, marker, kept, marked, settings, device, progress))
     return kept, np.mean(found, axis=0), problems
+
+
+@lru_cache(maxsize=2)
+def _loaded(folder: Path, device: str, _state: State) -> tuple[Any, Any, Any]:
+    """A model that was used just now is not loaded again, unless its files have changed."""
+    from coref_automl.relation.model import load_model
+
+    return load_model(folder, device)
 
 
 def _refuse_another(out: Path, made_from: dict[str, str]) -> None:

@@ -22,7 +22,7 @@ Kind = Literal["fill", "chains", "relation"]
 Tell = Callable[[str, Any], None]
 """Gets ("loading", model), ("running", model), and at last ("done", answer) or ("failed", sentence)."""
 KEEP = 3
-"""Masked language models that stay loaded; of coreference models, two."""
+"""Masked language models that stay loaded; of coreference and relation models, two each."""
 _WAITING = 8
 _PATIENCE = 300.0
 

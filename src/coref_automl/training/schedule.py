@@ -58,6 +58,7 @@ def crossed_mark(before: float, now: float, marks: int) -> bool:
 
 def even_steps(marks: int, last: int) -> tuple[int, ...]:
     """The first step at or after each mark; fewer than the marks where a step crosses several."""
+    marks = min(marks, last)
     return tuple(sorted({min(last, math.ceil(Fraction(number * last, marks))) for number in range(1, marks + 1)}))
 
 
