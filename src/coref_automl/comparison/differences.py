@@ -159,7 +159,7 @@ def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
         out.append(
             say(
                 f"{names}: 처음부터 학습한 모델이라 원래 모델이 없습니다. --reference NAME은 모두를 하나와 비교합니다.",
-                f"{names} started from random weights and have no base; --reference NAME compares all with one.",
+                f"{names} started from random weights and has no base; --reference NAME compares all with one.",
             )
         )
     return out

@@ -227,7 +227,7 @@ def write_card(folder: Path, recipe: TrainRecipe, made: Provenance) -> None:
         "",
         "```python",
         "from transformers import pipeline",
-        'pipeline("fill-mask", model="PATH/TO/THIS/FOLDER")("서울은 대한민국의 [MASK]이다.")',
+        'pipeline("fill-mask", model="PATH/TO/THIS/FOLDER")("서울은 [MASK]의 수도이다.")',
         "```",
         "",
         say("## 설정", "## Settings"),
