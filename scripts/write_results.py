@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from coref_automl.comparison.archive import archive
 from coref_automl.decoder import decode
 from coref_automl.report.checkpoint_report import report
+from coref_automl.say import speaking
 from coref_automl.store import read_json
 from coref_automl.study.verdicts import Verdict, markdown
 
@@ -81,7 +82,8 @@ def study_tables() -> str:
         for kind, several in kinds.items()
     ]
     head = "| step | how many | seconds, added up | most GPU memory of one (GB) |\n| --- | ---: | ---: | ---: |"
-    return "\n".join([markdown(found), head, *rows])
+    with speaking("en"):
+        return "\n".join([markdown(found), head, *rows])
 
 
 def main(runs: list[str]) -> None:

@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 from coref_automl.errors import FolderError, InputError
 from coref_automl.progress import duration
 from coref_automl.records import Record
+from coref_automl.say import say
 from coref_automl.store import (
     HOLDER,
     LOCK,
@@ -132,7 +133,7 @@ def _acquired(folder: Path, on_wait: Callable[[str], None] | None) -> FileLock:
         if on_wait is None:
             raise FolderError(why)
         if not announced:
-            on_wait(f"Waiting: {why}")
+            on_wait(say(f"기다리는 중: {why}", f"Waiting: {why}"))
             announced = True
         time.sleep(0.2)
 

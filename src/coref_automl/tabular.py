@@ -1,8 +1,10 @@
-"""Results as tables. In: a result that lists its rows. Out: a pandas frame, where pandas is there."""
+"""Results as tables. In: rows. Out: aligned lines for a terminal; a pandas frame, where pandas is there."""
 
 from __future__ import annotations
 
+import unicodedata
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 from coref_automl.errors import InputError
@@ -23,3 +25,21 @@ class Tabular(ABC):
         except ImportError:
             raise InputError("to_frame() needs pandas, which is not installed; pip install pandas, or use to_rows().") from None
         return pandas.DataFrame(self.to_rows())
+
+
+def align(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
+    """Rows with their columns aligned, all but the first to the right if asked; a Hangul syllable is two cells wide."""
+    if not rows:
+        return []
+    widths = [max(cells_of(row[at]) for row in rows) for at in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        blanks = [" " * (width - cells_of(cell)) for cell, width in zip(row, widths, strict=True)]
+        shown = [blank + cell if right and at else cell + blank for at, (cell, blank) in enumerate(zip(row, blanks, strict=True))]
+        lines.append("  ".join(shown).rstrip())
+    return lines
+
+
+def cells_of(text: str) -> int:
+    """The columns of a terminal that a text takes."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)

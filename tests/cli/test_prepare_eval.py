@@ -28,7 +28,7 @@ def test_counts_drops_and_the_fingerprint_are_printed(
     shown = capsys.readouterr().out
     held = EvalSet.open(tmp_path / "set")
     assert held.fingerprint in shown
-    assert f"real: {len(held.items['real'])} items in 4 clusters" in shown
+    assert f"real: {len(held.items['real'])} items of 4 documents" in shown
     assert "dropped: " in shown
 
 

@@ -78,7 +78,7 @@ def test_compare_sets_each_beside_its_own_base_and_says_which(two: Path) -> None
     against = table.titles().index("against") - 1
     assert [cells[f"{run}/checkpoint-100"][against] for run in "abc"] == ["1", "2", ""]
     assert "(1 strong, 2 weak); --reference NAME" in str(table).replace("\n", " ")
-    assert "What c began from was not evaluated" in str(table)
+    assert "The base of c was not evaluated" in str(table)
     assert "<th>against</th>" in table._repr_html_()
 
 
@@ -211,7 +211,7 @@ def test_random_weights_are_no_base_that_could_be_evaluated(tmp_path: Path) -> N
         write_json(path, held)
     table = compare(root)
     assert table.unjudged == {"n/checkpoint-100", "n/checkpoint-200"}
-    assert "There is no base of n, begun as new models; --reference NAME compares all with one." in table.notes
+    assert "n started from random weights and has no base; --reference NAME compares all with one." in table.notes
     assert "no base: a new model" in str(table)
     assert "evaluated" not in str(table)
     for lang, said, wrong in (

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.records import Record
+from coref_automl.say import say
 
 _STATM = Path("/proc/self/statm")
 _PAGE = 4096
@@ -31,7 +32,11 @@ class BenchResult(Record):
         return self.ours / self.usual
 
     def closing_line(self) -> str:
-        return f"ratio {self.ratio:.1f} (ours {self.ours:.1f} {self.unit}, usual way {self.usual:.1f} {self.unit})"
+        ours, usual = f"{self.ours:.1f} {self.unit}", f"{self.usual:.1f} {self.unit}"
+        return say(
+            f"비율 {self.ratio:.1f} (이 패키지 {ours}, 일반적인 방법 {usual})",
+            f"ratio {self.ratio:.1f} (ours {ours}, usual way {usual})",
+        )
 
 
 class PeakMemory:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coref_automl.cli.app import app
-from coref_automl.cli.options import AsJson, LangOption, OptionalOut, RecipeFile, options_from, print_json
+from coref_automl.cli.options import AsJson, LangOption, OptionalOut, RecipeFile, options_from, print_json, speak
 from coref_automl.errors import RecipeError
 from coref_automl.line import LineRecipe
 from coref_automl.say import Say, language
@@ -88,6 +88,7 @@ def adapt(
     from coref_automl.progress import Progress
 
     wanted = line_recipe(recipe, {**given, **({"lang": lang} if lang else {})})
+    speak(wanted.lang)
     if out is None:
         raise RecipeError("Name the output folder with --out.")
     _show(run_line(wanted, out, progress=Progress()), since, as_json)

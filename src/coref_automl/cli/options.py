@@ -21,7 +21,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from coref_automl.config import from_mapping, read_yaml
-from coref_automl.say import VARIABLE, language
+from coref_automl.say import LANGUAGE, VARIABLE, language
 
 T = TypeVar("T")
 
@@ -31,8 +31,8 @@ Out = Annotated[Path, typer.Option(*_OUT, help=_FOLDER)]
 OptionalOut = Annotated[Path | None, typer.Option(*_OUT, help=_FOLDER)]
 
 
-def _speak(value: str | None) -> str | None:
-    """Settle the language for the whole process, its progress and its workers included."""
+def speak(value: str | None) -> str | None:
+    """Settle the language for the whole command, its progress and its workers included."""
     if value is not None:
         os.environ[VARIABLE] = language(value)
     return value
@@ -40,9 +40,7 @@ def _speak(value: str | None) -> str | None:
 
 LangOption = Annotated[
     str | None,
-    typer.Option(
-        "--lang", callback=_speak, is_eager=True, help=f"Language of results: ko or en. Default: ${VARIABLE}, or the locale."
-    ),
+    typer.Option("--lang", callback=speak, is_eager=True, help=LANGUAGE),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
@@ -83,6 +81,27 @@ def options_from(
         return called
 
     return decorate
+
+
+def with_language(command: Callable[..., T]) -> Callable[..., T]:
+    """The command with --lang, if it has none of its own: the option speaks by its callback, the command need not know of it."""
+    parameters = list(inspect.signature(command, eval_str=True).parameters.values())
+    names = [one.name for one in parameters]
+    if "lang" in names:
+        return command
+
+    @wraps(command)
+    def called(**values: Any) -> T:
+        values.pop("lang")
+        return command(**values)
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    lang = inspect.Parameter("lang", kind, annotation=LangOption, default=None)
+    parameters.insert(names.index("as_json") if "as_json" in names else len(names), lang)
+    parameters = [one.replace(kind=kind) for one in parameters]
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    return called
 
 
 def recipe_from(recipe: type[T], given: Mapping[str, Any], where: str, file: Path | None = None) -> T:

@@ -1,4 +1,4 @@
-"""How a command's help is laid out. In: its options. Out: panels for long helps, one error for all missing options."""
+"""What every command has. In: its options. Out: --lang, panels for long helps, one error for all missing options."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from coref_automl.cli.options import with_language
 from coref_automl.errors import RecipeError
 
 MANY = 15
@@ -79,9 +80,11 @@ class Panelled(TyperCommand):
 
 
 def laid_out(app: typer.Typer) -> typer.Typer:
-    """Every command of an application, and of the applications on it, panelled."""
+    """Every command of an application, and of the applications on it: panelled, and with --lang."""
     for command in app.registered_commands:
         command.cls = Panelled
+        if command.callback is not None:
+            command.callback = with_language(command.callback)
     for group in app.registered_groups:
         if group.typer_instance is not None:
             laid_out(group.typer_instance)

@@ -14,6 +14,7 @@ from coref_automl.corpus.recipe import HELP, PrepareRecipe
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.prepare import EvalRecipe
 from coref_automl.evaluation.tasks import TASKS
+from coref_automl.say import say
 
 
 @app.command(epilog="Example: coref-automl sources --check local:news.jsonl.xz kowiki")
@@ -37,7 +38,8 @@ def sources(
             print_json([entry.to_json() for entry in found])
         else:
             for entry in found:
-                print(f"{'readable' if entry.readable else 'NOT READABLE':13} {entry.name} [{entry.field}] {entry.message}")
+                state = say("읽을 수 있음", "readable") if entry.readable else say("읽을 수 없음", "NOT READABLE")
+                print(f"{state}  {entry.name} [{entry.field}] {entry.message}")
         return 1 if names and not all(entry.readable for entry in found) else 0
     for name in chosen:
         inputs_of(name)
@@ -65,13 +67,13 @@ def _described(name: str) -> dict[str, str]:
 
 def _listed(rows: list[dict[str, str]]) -> list[str]:
     """A line per source in a hundred columns: name, rows, licence, place; below it what else there is to know."""
-    from coref_automl.corpus.card import aligned
+    from coref_automl.tabular import align
 
-    cells = [("name", "rows", "licence", "hub id")]
+    cells = [tuple(say("이름/행/라이선스/허브 id", "name/rows/licence/hub id").split("/"))]
     for row in rows:
         where, _, licence = row["licence"].rpartition(", ") if not row["hub"] else (row["hub"], "", row["licence"].split(";")[0])
         cells.append((row["name"], row["rows"] or "–", licence, where))
-    lines = aligned(cells, right=False)
+    lines = align(cells)
     out = lines[:1]
     for line, row in zip(lines[1:], rows, strict=True):
         out.append(line.rstrip())
@@ -151,7 +153,9 @@ def _prepare(mode: Mode, out: Path, merge: list[Path] | None, as_json: bool, giv
     elif "blocks" in manifest:
         print(f"{counts_table(manifest)}\n{out}: {summary(manifest)}")
     else:
-        print(f"{out}: share {manifest['settings']['shard']} is finished; combine all shares with --merge")
+        shard = manifest["settings"]["shard"]
+        told = f"몫 {shard} 완료. 모두 끝나면 --merge로 합치세요.", f"share {shard} is finished; combine all shares with --merge"
+        print(f"{out}: {say(*told)}")
 
 
 EVAL_HELP = {
@@ -197,4 +201,5 @@ def evaluation(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
     if as_json:
         print_json(built.manifest)
         return
-    print("\n".join([*lines(built.manifest), f"{out}: {sum(map(len, built.items.values())):,} items, frozen"]))
+    count = f"{sum(map(len, built.items.values())):,}"
+    print("\n".join([*lines(built.manifest), f"{out}: " + say(f"문항 {count}개 고정", f"{count} items, frozen")]))

@@ -22,7 +22,7 @@ from coref_automl.cli.options import (
     recipe_from,
 )
 from coref_automl.relation.recipe import FILE, GRID_HELP, HELP, GridRecipe, RelationRecipe
-from coref_automl.say import language
+from coref_automl.say import language, say
 
 if TYPE_CHECKING:
     from coref_automl.relation.results import RelationResult
@@ -162,7 +162,8 @@ def predict(
             return
         for problem in made.problems:
             print(problem, file=sys.stderr)
-        print(f"{made.path}: {made.rows:,} rows, seeds {', '.join(map(str, made.seeds))}")
+        seeds = ", ".join(map(str, made.seeds))
+        print(f"{made.path}: " + say(f"행 {made.rows:,}개, 시드 {seeds}", f"{made.rows:,} rows, seeds {seeds}"))
         return
     if text is None or subject is None or object_ is None:
         raise InputError(f"Say what to label: {ways}.")
@@ -215,7 +216,8 @@ def grid(
         print_json(result.to_json())
     else:
         for cell in sorted(result.cells, key=lambda cell: -cell.validation):
-            scores = f"micro-F1 {cell.result.micro_f1:.2f}, validation {cell.validation:.2f}" if cell.result else ""
+            chosen = say("에폭을 고른 검증 점수", "validation")
+            scores = f"micro-F1 {cell.result.micro_f1:.2f}, {chosen} {cell.validation:.2f}" if cell.result else ""
             print(f"{cell.name}: {cell.error or scores}")
         print(Path(result.out) / "results.html")
     if any(cell.error for cell in result.cells):

@@ -10,7 +10,7 @@ import typer
 
 from coref_automl.cli.app import app
 from coref_automl.cli.options import LangOption
-from coref_automl.say import language
+from coref_automl.say import language, say
 
 
 @app.command(epilog="Example: coref-automl studio runs evalsets")
@@ -44,9 +44,14 @@ def studio(
 
     def ready(address: str) -> None:
         print(address, flush=True)
-        print(f"Shows {', '.join(str(path.resolve()) for path in folders)}. Ctrl-C ends it.", file=sys.stderr)
+        shown = ", ".join(str(path.resolve()) for path in folders)
+        print(say(f"폴더: {shown}. 끝내려면 Ctrl-C.", f"Shows {shown}. Ctrl-C ends it."), file=sys.stderr)
         if not is_loopback(host):
-            print("Anyone who can reach this machine on the network can read these folders here.", file=sys.stderr)
+            told = (
+                "네트워크에서 이 기계에 닿는 누구나 이 폴더들을 읽을 수 있습니다.",
+                "Anyone who can reach this machine on the network can read these folders here.",
+            )
+            print(say(*told), file=sys.stderr)
         if browser:
             import webbrowser
 

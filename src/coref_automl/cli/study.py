@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from coref_automl.cli.app import app
-from coref_automl.cli.options import AsJson, RecipeFile, options_from, print_json, recipe_from
+from coref_automl.cli.options import AsJson, RecipeFile, options_from, print_json, recipe_from, speak
 from coref_automl.study.recipe import FLAGS, HELP, KINDS, StudyRecipe, with_methods
 
 
@@ -46,6 +46,7 @@ def study(
     for kind in only or ():
         choose(kind, dict.fromkeys((*KINDS, "report")), "kind of step")
     wanted = with_methods(recipe_from(StudyRecipe, given, "study", recipe), method or ())
+    speak(wanted.lang)
     progress = Progress(shown=not as_json)
     if dry_run:
         planned = budget(wanted, progress=progress)

@@ -11,7 +11,7 @@ from coref_automl.cli.app import Verbs, app
 from coref_automl.cli.options import AsJson, LangOption, OptionalOut, Out, options_from, print_json, recipe_from
 from coref_automl.corpus.tokenizer import HELP, TokenizerRecipe
 from coref_automl.errors import RecipeError
-from coref_automl.say import language
+from coref_automl.say import language, say
 
 
 class _LearnByDefault(Verbs):
@@ -47,7 +47,12 @@ def learn(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
     if as_json:
         print_json(card.to_json())
     else:
-        print(f"{out}: {card.vocab_size:,} entries from {card.documents:,} documents ({card.characters:,} characters)")
+        size, documents, characters = (f"{count:,}" for count in (card.vocab_size, card.documents, card.characters))
+        told = (
+            f"문서 {documents}개({characters}자)에서 어휘 {size}개",
+            f"{size} entries from {documents} documents ({characters} characters)",
+        )
+        print(f"{out}: {say(*told)}")
 
 
 @tokenizer_app.command(

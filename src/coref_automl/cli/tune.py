@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from coref_automl.cli.app import app
-from coref_automl.cli.options import AsJson, RecipeFile, options_from, print_json, recipe_from
+from coref_automl.cli.options import AsJson, RecipeFile, options_from, print_json, recipe_from, speak
 from coref_automl.training.recipe import HELP as TRAIN_HELP
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.tuning.recipe import HELP, TuneRecipe
@@ -58,6 +58,7 @@ def tune(
     from coref_automl.tuning.run import read_tune_recipe, recipe_text, run_study, settled
 
     wanted = read_tune_recipe(recipe, given)
+    speak(wanted.lang)
     progress = Progress(shown=not as_json)
     if dry_run:
         print(recipe_text(settled(wanted, progress)), end="")

@@ -37,6 +37,7 @@ from coref_automl.evaluation.results import (
 )
 from coref_automl.locks import claimed
 from coref_automl.records import Evaluation, Record
+from coref_automl.say import say
 from coref_automl.store import contents, fingerprint, natural_order, remove, write_json
 
 KIND = "archive"
@@ -56,9 +57,13 @@ class Archive(Record):
     coreference_runs: int = 0
 
     def __str__(self) -> str:
-        runs = f" and {self.relation_runs:,} relation runs" if self.relation_runs else ""
-        runs += f" and {self.coreference_runs:,} coreference runs" if self.coreference_runs else ""
-        told = f"{self.evaluations:,} evaluations{runs} in {self.folder}, {self.megabytes:.2f} MB, without any text"
+        kept = [say(f"평가 {self.evaluations:,}개", f"{self.evaluations:,} evaluations")]
+        if count := self.relation_runs:
+            kept.append(say(f"관계 추출 실행 {count:,}개", f"{count:,} relation runs"))
+        if count := self.coreference_runs:
+            kept.append(say(f"상호참조 실행 {count:,}개", f"{count:,} coreference runs"))
+        size = say(f"{self.megabytes:.2f} MB, 글 없이 수치만 보관", f"{self.megabytes:.2f} MB, without any text")
+        told = f"{self.folder}: {', '.join(kept)}, {size}"
         return f"{told}\n{nothing_under(self.not_evaluated)}" if self.not_evaluated else told
 
 

@@ -21,6 +21,7 @@ from coref_automl.comparison.scores import Entry, is_equal_training, model_label
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.records import Provenance, Record
+from coref_automl.say import say
 from coref_automl.statistics.corrections import benjamini_hochberg
 from coref_automl.statistics.crossed import CrossedVerdict
 from coref_automl.statistics.ratios import ratio_verdict
@@ -156,13 +157,23 @@ def methods_of(runs: Sequence[CoreferenceRun], made: Made) -> tuple[list[Method]
         key, method, seed = _placed(start, run, run.weights in bases)
         method = held.setdefault(key, method)
         if method.seeds.setdefault(seed, run.weights) != run.weights:
-            told.append(f"{run.name} is left out: {method.name} has another start of seed {seed}.")
+            told.append(
+                say(
+                    f"{run.name} 제외: {method.name}에 시드 {seed}의 다른 시작 모델이 있습니다.",
+                    f"{run.name} is left out: {method.name} has another start of seed {seed}.",
+                )
+            )
             continue
         columns = method.starts.setdefault(run.weights, [])
         taken = {one.seeds[column] for column, one in columns}
         columns += [(column, run) for column, seed in enumerate(run.seeds) if seed not in taken]
         if taken & set(run.seeds):
-            told.append(f"{run.name} repeats coreference seeds from the same encoder; each counts once.")
+            told.append(
+                say(
+                    f"{run.name}: 같은 인코더의 상호참조 시드가 겹쳐 한 번만 셉니다.",
+                    f"{run.name} repeats coreference seeds from the same encoder; each counts once.",
+                )
+            )
     ordered = sorted(held.values(), key=lambda method: (_rank(method.objective), method.name))
     names = [method.name for method in ordered]
     return [replace(m, name=f"{m.name} ({model_label(m.first.model)})") if names.count(m.name) > 1 else m for m in ordered], told
@@ -184,25 +195,28 @@ def _placed(start: Provenance | None, run: CoreferenceRun, is_base: bool) -> tup
 
 def _unfair(a: Method, b: Method, methods: Sequence[Method]) -> str:
     """Why two methods are not compared; empty if they are."""
-    both = f"{a.name} and {b.name} are not compared"
+    both = say(f"{a.name} - {b.name}: 비교하지 않습니다", f"{a.name} and {b.name} are not compared")
     if not a.objective and not b.objective:
-        return f"{both}: neither is trained from the other."
+        return both + say(" (어느 쪽도 다른 쪽에서 학습하지 않음).", ": neither is trained from the other.")
     if not b.objective:
         bases = [method for method in methods if not method.objective]
         if a.made is None:
-            return "" if len(bases) == 1 else f"{both}: no record says which encoder {a.name} began from."
+            unknown = say(f" ({a.name}의 시작 인코더 기록 없음).", f": no record says which encoder {a.name} started from.")
+            return "" if len(bases) == 1 else both + unknown
         begun = model_label(a.made.base) == model_label(b.first.model)
         if a.made.base_bytes and b.first.weights:
             begun = a.made.base_bytes == b.first.weights
-        return "" if begun else f"{both}: {a.name} began from another encoder."
+        return "" if begun else both + say(f" ({a.name}의 시작 인코더가 다름).", f": {a.name} started from another encoder.")
     if a.made is None or b.made is None:
         return ""
     if (a.made.base_bytes or a.made.base) != (b.made.base_bytes or b.made.base):
-        return f"{both}: they began from different encoders."
+        return both + say(" (시작 인코더가 다름).", ": they started from different encoders.")
     if a.made.seq_len != b.made.seq_len:
-        return f"{both}: they were trained at different lengths."
+        return both + say(" (학습 길이가 다름).", ": they were trained at different lengths.")
     if not is_equal_training(a.made.tokens, b.made.tokens):
-        return f"{both}: they were trained on {a.made.tokens:,} and {b.made.tokens:,} tokens."
+        counts = f"{a.made.tokens:,}", f"{b.made.tokens:,}"
+        told = f" (학습 토큰 {counts[0]}개와 {counts[1]}개).", f": they were trained on {counts[0]} and {counts[1]} tokens."
+        return both + say(*told)
     return ""
 
 

@@ -16,6 +16,7 @@ from coref_automl.comparison.scores import Columns, Entry, Group
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Correction, Estimate, Record
+from coref_automl.say import say
 from coref_automl.statistics.closed_forms import mcnemar_exact
 from coref_automl.statistics.corrections import step_down_max_t
 from coref_automl.statistics.intervals import (
@@ -104,10 +105,16 @@ def compare_group(
         where = f"The {half} half has" if half else "There is"
         raise ComparisonError(f"{where} no item that all of these share, so nothing can be compared on {metric}.")
     if common:
-        told.append(f"Compared on the {columns.items:,} items that all have ({columns.dropped:,} left out).")
+        told.append(
+            say(
+                f"모든 평가에 있는 문항 {columns.items:,}개로 비교했습니다 ({columns.dropped:,}개 제외).",
+                f"Compared on the {columns.items:,} items that all have ({columns.dropped:,} left out).",
+            )
+        )
     lengths = sorted({entry.evaluation.seq_len for entry in group.entries})
     if len(lengths) > 1:
-        told.append(f"Window lengths differ: {', '.join(map(str, lengths))} tokens.")
+        listed = ", ".join(map(str, lengths))
+        told.append(say(f"창 길이가 서로 다릅니다: {listed}토큰.", f"Window lengths differ: {listed} tokens."))
     first = reference if isinstance(reference, Entry) else group.entries[find_reference(group.entries, reference)]
     if own is None:
         own = references(group.entries, first) if reference is None else [first] * len(group.entries)
@@ -132,14 +139,29 @@ def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
     out = []
     if len(table.references) > 1:
         listed = ", ".join(f"{number} {name}" for number, name in enumerate(table.references, 1))
-        out.append(f"Each is compared with the model it began from ({listed}); --reference NAME compares all with one.")
+        out.append(
+            say(
+                f"각 체크포인트를 그 원래 모델과 비교했습니다 ({listed}). --reference NAME은 모두를 하나와 비교합니다.",
+                f"Each is compared with its own base model ({listed}); --reference NAME compares all with one.",
+            )
+        )
     unjudged = [entry for entry, row in zip(group.entries, table.rows, strict=True) if row.name in table.unjudged]
     if lost := dict.fromkeys(entry.run for entry in unjudged if not entry.scratch):
+        names = ", ".join(lost)
         out.append(
-            f"What {', '.join(lost)} began from was not evaluated here in windows as long: evaluate it, or pass --reference."
+            say(
+                f"{names}: 원래 모델이 같은 창 길이로 평가되지 않았습니다. 평가하거나 --reference를 주세요.",
+                f"The base of {names} was not evaluated in windows of that length: evaluate it, or pass --reference.",
+            )
         )
     if new := dict.fromkeys(entry.run for entry in unjudged if entry.scratch):
-        out.append(f"There is no base of {', '.join(new)}, begun as new models; --reference NAME compares all with one.")
+        names = ", ".join(new)
+        out.append(
+            say(
+                f"{names}: 처음부터 학습한 모델이라 원래 모델이 없습니다. --reference NAME은 모두를 하나와 비교합니다.",
+                f"{names} started from random weights and has no base; --reference NAME compares all with one.",
+            )
+        )
     return out
 
 

@@ -34,12 +34,14 @@ from coref_automl.evaluation.results import (
 )
 from coref_automl.models.model_files import weights_fingerprint
 from coref_automl.records import Evaluation, Provenance, halves_of
+from coref_automl.say import say
 from coref_automl.store import short_names
 
 
 def choose_group(paths: Sequence[str], *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
     """The group with an evaluation of every path; different fingerprints and scorer versions are refused by name."""
-    groups, notes = read_groups(paths, common=common), [f"Left out: {wrong}" for wrong in left_out(paths)]
+    notes = [say(f"읽을 수 없어 제외: {wrong}", f"Left out: {wrong}") for wrong in left_out(paths)]
+    groups = read_groups(paths, common=common)
     if missing := not_evaluated(paths):
         raise ComparisonError(nothing_under(missing))
     paths = [path for path in paths if evaluations_under([path])]  # the others are relation runs
@@ -55,7 +57,10 @@ def choose_group(paths: Sequence[str], *, common: bool = False, evalset: str | N
     chosen = whole[0]
     left = [group for group in groups if group is not chosen]
     notes += [
-        f"{len(group.entries)} evaluations on {group.evalset} (items {group.fingerprint[:8]}) are not in this table."
+        say(
+            f"{group.evalset}(문항 {group.fingerprint[:8]})의 평가 {len(group.entries)}개는 이 표에 없습니다.",
+            f"{len(group.entries)} evaluations on {group.evalset} (items {group.fingerprint[:8]}) are not in this table.",
+        )
         for group in left
     ]
     return chosen, notes
@@ -80,7 +85,9 @@ def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
             "No metric was run by all of these; where tokenizers differ, run: coref-automl evaluate --words all"
         )
     if several:
-        return usable[0], [f"Tokenizers differ, so {METRICS[usable[0]].label} is compared and nothing else."]
+        label = METRICS[usable[0]].label
+        told = f"토크나이저가 서로 달라 {label}만 비교합니다.", f"Tokenizers differ, so only {label} is compared."
+        return usable[0], [say(*told)]
     return (PRIMARY if PRIMARY in usable else usable[0]), []
 
 
@@ -313,7 +320,12 @@ def drop_replaced_weights(stored: Sequence[StoredEvaluation]) -> tuple[list[Stor
         if _weights(one) == now[_place(one)]:
             kept.append(one)
         else:
-            told.append(f"{one.folder} was scored with other weights than {one.evaluation.checkpoint} has now")
+            told.append(
+                say(
+                    f"{one.folder}: {one.evaluation.checkpoint}의 가중치가 평가한 뒤에 바뀌었습니다.",
+                    f"{one.folder} was scored with other weights than {one.evaluation.checkpoint} has now",
+                )
+            )
     return kept, told
 
 
@@ -334,8 +346,12 @@ def keep_one_dtype(stored: Sequence[StoredEvaluation], named: set[Path]) -> tupl
             kept.append(one)
         else:
             told.append(
-                f"{one.folder} is in {evaluation.dtype}, and {evaluation.checkpoint} stands here in {first.evaluation.dtype} "
-                "(pass the folders themselves to compare the two)"
+                say(
+                    f"{one.folder}: {evaluation.dtype} 평가입니다. {evaluation.checkpoint}는 {first.evaluation.dtype} 평가를 "
+                    "씁니다 (둘을 비교하려면 두 폴더를 직접 주세요)",
+                    f"{one.folder} is in {evaluation.dtype}; {evaluation.checkpoint} is shown in {first.evaluation.dtype} "
+                    "(pass both folders to compare the two)",
+                )
             )
     return kept, told
 

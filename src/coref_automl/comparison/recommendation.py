@@ -17,6 +17,7 @@ from coref_automl.comparison.references import bases_of, own_base
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.errors import ComparisonError
 from coref_automl.records import Comparison, Estimate, Record
+from coref_automl.say import say
 from coref_automl.statistics.closed_forms import holm
 from coref_automl.statistics.intervals import composite, simultaneous_bounds
 
@@ -116,7 +117,12 @@ def choose_entry(group: Group, metric: str, *, margin: float = MARGIN, seed: int
     told = list(notes)
     if not select.items:
         select = group.columns(metric, entries=eligible)
-        told.append("The select half is empty on this small set: all items served to choose, so nothing is confirmed.")
+        told.append(
+            say(
+                "세트가 작아 선택용 절반이 비었습니다. 모든 문항으로 골랐으므로 확인된 것은 없습니다.",
+                "The select half of this small set is empty: all items served to choose, so nothing is confirmed.",
+            )
+        )
     bounds = simultaneous_bounds(select.parts, seed=seed)
     values = composite(select.parts, seed=seed)
     believed = beliefs(select, eligible)

@@ -36,7 +36,9 @@ from coref_automl.korean import KINDS, Tagger
 from coref_automl.models.load import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
+from coref_automl.say import language, say, skipped
 from coref_automl.store import is_done, kind_of_folder
+from coref_automl.tabular import align
 
 Span = tuple[int, int]
 DISTANCES = (50, 200, 1_000)
@@ -177,13 +179,16 @@ def evaluate_coreference(
         name, documents = f"{name}-{side}", chosen.side(side, documents)
     seen = {mark for model in models for mark in _learned_from(model)}
     kept = tuple(document for document in documents if text_mark(document.text) not in seen)
-    notes = [f"{len(read.problems):,} bad rows of {read.name} were skipped."] if read.problems else []
+    notes = [skipped(len(read.problems), read.name)] if read.problems else []
     if not kept:
         raise CoreferenceDataError(
             f"No document of {name} is left to score: {run} learned from all of them; pass other documents."
         )
     if len(kept) < len(documents):
-        notes.append(f"{len(documents) - len(kept)} documents that {run} learned from were left out.")
+        left = len(documents) - len(kept)
+        notes.append(
+            say(f"{run}의 학습에 쓰인 문서 {left}개를 제외했습니다.", f"{left} documents that {run} learned from were left out.")
+        )
     answers = [_answers(model, name, kept, device, base, progress) for model in models]
     seeds = tuple(_seed(model) for model in models)
     from coref_automl.coreference.model import SETTINGS, HeadSettings
@@ -210,13 +215,15 @@ def grouped(documents: tuple[CorefDocument, ...], answers: list[Answer]) -> dict
 
 def group_lines(groups: dict[str, dict[str, Group]]) -> list[str]:
     """One row per group: gold mentions, found, share of the chain recovered under both modes."""
-    shown = [f"{'gold mentions that are':<46}{'n':>7}{'found':>8}{'gold':>8}{'found':>8}   (share of the chain recovered)"]
+    head = ("정답 언급의 종류", "n", "찾음 %", "사슬 복원 % (정답 언급)", "사슬 복원 % (찾은 언급)")
+    rows: list[tuple[str, ...]] = [
+        head if language() == "ko" else ("gold mentions", "n", "found %", "chain recovered %, gold", "chain recovered %, found")
+    ]
     for name, group in groups["gold"].items():
         other = groups["found"][name]
-        shown.append(
-            f"{name:<46}{group.mentions:>7,}{100 * other.found:>8.1f}{100 * group.recovered:>8.1f}{100 * other.recovered:>8.1f}"
-        )
-    return shown
+        shares = (other.found, group.recovered, other.recovered)
+        rows.append((name, f"{group.mentions:,}", *(f"{100 * share:.1f}" for share in shares)))
+    return align(rows, right=True)
 
 
 def _answers(

@@ -11,6 +11,7 @@ from coref_automl.coreference.tokens import Edges, edges, lay
 from coref_automl.korean import is_hangul
 from coref_automl.models.load import load_tokenizer
 from coref_automl.records import Record
+from coref_automl.say import say
 
 _PARTICLES = frozenset("은는이가을를의에께와과도만로아야")
 """Syllables that are a particle, or begin one."""
@@ -42,19 +43,38 @@ class Exploration(Record):
         return "left out" if self.followed > 0.3 else "counted in" if self.ending > 0.3 else "unclear from these mentions"
 
     def lines(self) -> list[str]:
+        behind = f"{100 * self.followed:.1f}%"
+        korean = {"left out": "언급에서 제외", "counted in": "언급에 포함"}.get(self.particles, "불분명")
         shown = [
-            f"{self.name}: {self.documents:,} documents, {self.characters:,} characters, {self.mentions:,} mentions of "
-            f"{self.entities:,} entities ({self.singletons:,} mentioned once, longest chain {self.longest_chain:,})",
-            f"nested mentions {self.nested:,}, crossing {self.crossing:,}",
-            f"particles are {self.particles}: one is written behind {100 * self.followed:.1f}% of the mentions",
+            say(
+                f"{self.name}: 문서 {self.documents:,}개, 글자 {self.characters:,}개, 개체 {self.entities:,}개의 언급 "
+                f"{self.mentions:,}개 (한 번만 언급된 개체 {self.singletons:,}개, 가장 긴 사슬 {self.longest_chain:,}개)",
+                f"{self.name}: {self.documents:,} documents, {self.characters:,} characters, {self.mentions:,} mentions of "
+                f"{self.entities:,} entities ({self.singletons:,} mentioned once, longest chain {self.longest_chain:,})",
+            ),
+            say(
+                f"중첩된 언급 {self.nested:,}쌍, 교차하는 언급 {self.crossing:,}쌍",
+                f"nested mentions {self.nested:,}, crossing {self.crossing:,}",
+            ),
+            say(
+                f"조사: {korean} (언급의 {behind} 뒤에 조사가 옴)",
+                f"particles: {self.particles} (one follows {behind} of the mentions)",
+            ),
         ]
         for model, found in self.edges.items():
+            share, reach = f"{100 * found.share:.1f}%", f"{100 * found.reach:.1f}%"
             shown.append(
-                f"{model}: {100 * found.share:.1f}% of the mentions begin and end where tokens do; "
-                f"{100 * found.reach:.1f}% can be found with the end cut inside the last token ({found.tokens:,} tokens)"
+                say(
+                    f"{model}: 토큰 {found.tokens:,}개. 토큰 경계와 일치하는 언급 {share}, 끝을 토큰 안에서 자르면 {reach}",
+                    f"{model}: {found.tokens:,} tokens; {share} of the mentions start and end on token boundaries, "
+                    f"{reach} if the end may fall inside the last token",
+                )
             )
-            shown += [f"  not reached: {count:,} {reason}" for reason, count in found.lost.items()]
-        return [*shown, *self.notes, *(f"problem: {problem}" for problem in self.problems)]
+            shown += [
+                say(f"  찾을 수 없음: {count:,} {reason}", f"  out of reach: {count:,} {reason}")
+                for reason, count in found.lost.items()
+            ]
+        return [*shown, *self.notes, *(say(f"문제: {problem}", f"problem: {problem}") for problem in self.problems)]
 
 
 def explore(data: CorefData, models: Sequence[str]) -> Exploration:

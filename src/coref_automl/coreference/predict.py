@@ -20,6 +20,7 @@ from coref_automl.errors import InputError
 from coref_automl.models.load import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
+from coref_automl.say import say
 from coref_automl.store import State, state_of
 
 Span = tuple[int, int]
@@ -62,7 +63,11 @@ class Resolved(Record):
 
     def lines(self, *, colour: bool = False) -> list[str]:
         marked = in_colour(self.text, self.chains) if colour else in_brackets(self.text, self.chains)
-        return [marked, "", *(chain_lines(self.text, self.chains, colour=colour) or ["no chains found"])]
+        return [
+            marked,
+            "",
+            *(chain_lines(self.text, self.chains, colour=colour) or [say("찾은 사슬이 없습니다.", "No chains found.")]),
+        ]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -16,8 +16,11 @@ from coref_automl.comparison.coreference_runs import RESULTS as RESULTS
 from coref_automl.coreference.data import CorefDocument
 from coref_automl.coreference.metrics import METRICS, Ratio, added, estimates, score_document
 from coref_automl.decoder import read_stored_rows
+from coref_automl.progress import duration
 from coref_automl.records import Estimate, Record
+from coref_automl.say import language, say
 from coref_automl.store import write_jsonl
+from coref_automl.tabular import align
 
 VERSION = "resolver 2"
 """How chains are made from scores, and scored; answers of another version are made anew."""
@@ -81,19 +84,33 @@ class CoreferenceResult(Record):
     def lines(self) -> list[str]:
         """A terminal's table: with singletons, then without."""
         count = len(self.seeds)
-        head = f"{self.model} on {self.split}: {self.documents} documents, {self.mentions:,} mentions"
-        shown = [f"{head}, {count} seed{'s' if count > 1 else ''}", " " * 36 + "".join(f"{name:>10}" for name in SHOWN.values())]
+        modes = {"gold": say("정답 언급", "gold mentions"), "found": say("찾은 언급", "found mentions")}
+        names = [name if name != "mentions" else say("언급", name) for name in SHOWN.values()]
+        rows: list[tuple[str, ...]] = [("F1 (%)", *names)]
         for mode, singletons in WAYS:
             own = self.estimates[way(mode, singletons)]
-            label = f"{mode} mentions" + ("" if singletons else ", without singletons")
-            shown.append(f"{label:<36}" + "".join(f"{100 * own[name].value:10.2f}" for name in SHOWN))
+            label = modes[mode] + ("" if singletons else say(", 단독 언급 제외", ", without singletons"))
+            rows.append((label, *(f"{100 * own[name].value:.2f}" for name in SHOWN)))
+        shown = [
+            say(
+                f"{self.model}, {self.split}: 문서 {self.documents}개, 언급 {self.mentions:,}개, 시드 {count}개",
+                f"{self.model} on {self.split}: {self.documents} documents, {self.mentions:,} mentions, "
+                f"{count} seed{'s' if count > 1 else ''}",
+            ),
+            *align(rows, right=True),
+        ]
         for mode in MODES:
             found = self.estimates[mode]["conll"]
-            interval = f"[{100 * found.low:.2f}, {100 * found.high:.2f}], 95% over documents"
-            shown.append(f"CoNLL, {mode} mentions: {100 * found.value:.2f} {interval}")
+            value = f"CoNLL, {modes[mode]}: {100 * found.value:.2f} [{100 * found.low:.2f}, {100 * found.high:.2f}]"
+            shown.append(value + say(" (문서 단위 95% 신뢰구간)", " (95% confidence interval over documents)"))
         for seed in (one for one in self.seeds if one.seconds):
-            speed = f"{seed.tokens_per_second:,.0f} tokens/s, peak {seed.peak_gigabytes:.2f} GB on {seed.device}"
-            shown.append(f"seed {seed.seed}: {seed.seconds:,.0f} s, {speed}")
+            took, memory = duration(seed.seconds, language()), f"{seed.peak_gigabytes:.2f} GB"
+            shown.append(
+                say(
+                    f"시드 {seed.seed}: {took}, 초당 {seed.tokens_per_second:,.0f}토큰, 최대 메모리 {memory} ({seed.device})",
+                    f"seed {seed.seed}: {took}, {seed.tokens_per_second:,.0f} tokens/s, peak {memory} on {seed.device}",
+                )
+            )
         return [*shown, *self.notes]
 
 

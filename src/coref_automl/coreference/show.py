@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from coref_automl.say import say
+
 Span = tuple[int, int]
 Chains = Sequence[Sequence[Span]]
 _TERMINAL = (46, 43, 42, 45, 44, 41, 106, 103, 102, 105, 104, 101)
@@ -26,14 +28,13 @@ def in_colour(text: str, chains: Chains) -> str:
 
 
 def chain_lines(text: str, chains: Chains, *, colour: bool) -> list[str]:
-    """`1  민수 (3): 민수, 그, 그`: one line per chain, its different surfaces in order."""
+    """`1  언급 3개: 민수, 그`: one line per chain, its different surfaces in order."""
     shown = []
     for number, chain in enumerate(chains):
         forms = list(dict.fromkeys(text[a:b] for a, b in chain))
         label = f"\x1b[30;{_TERMINAL[number % len(_TERMINAL)]}m{number + 1}{_PLAIN}" if colour else str(number + 1)
-        shown.append(
-            f"{label}  {len(chain)} mentions: {', '.join(forms)}" if len(chain) > 1 else f"{label}  1 mention: {forms[0]}"
-        )
+        count = say(f"언급 {len(chain)}개", f"{len(chain)} mention{'s' * (len(chain) > 1)}")
+        shown.append(f"{label}  {count}: {', '.join(forms)}")
     return shown
 
 

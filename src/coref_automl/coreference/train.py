@@ -36,6 +36,7 @@ from coref_automl.locks import claimed
 from coref_automl.models.attention import move
 from coref_automl.models.load import pick_device, weights_fingerprint
 from coref_automl.progress import Progress, quiet
+from coref_automl.say import say, skipped
 from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, write_json, write_text
 from coref_automl.training.folder import check_binding
 
@@ -81,9 +82,8 @@ def _train(work: _Work, progress: Progress, on_epoch: OnEpoch | None) -> Corefer
     for line in (*(str(problem) for problem in work.data.problems), *work.data.notes):
         progress.event("note", text=line)
     if work.data.problems:
-        progress.note(
-            f"{len(work.data.problems):,} bad rows of {work.data.name} were skipped; events.ndjson lists them with reasons."
-        )
+        where = progress.say("사유는 events.ndjson에 있습니다.", "events.ndjson lists them with reasons.")
+        progress.note(f"{skipped(len(work.data.problems), work.data.name)} {where}")
     for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
         for number, split in enumerate(work.splits):
             folder = _folder(work, seed, number)
@@ -272,7 +272,11 @@ def text_mark(text: str) -> str:
 def _notes(work: _Work) -> tuple[str, ...]:
     notes = []
     if work.data.problems:
-        notes.append(f"{len(work.data.problems):,} bad rows of {work.data.name} were skipped.")
+        notes.append(skipped(len(work.data.problems), work.data.name))
     if not work.recipe.folds and not work.splits[0].test:
-        notes.append("The documents scored here also chose the epoch; give a split with test documents for a score of its own.")
+        told = say(
+            "에폭을 고를 때 쓴 문서로 잰 값입니다. 독립적인 측정에는 test 문서가 있는 분할을 주세요.",
+            "The documents scored here also chose the epoch; an independent score needs a split with test documents.",
+        )
+        notes.append(told)
     return tuple(notes)

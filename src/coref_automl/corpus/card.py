@@ -17,6 +17,8 @@ from coref_automl.corpus.shards import Index
 from coref_automl.corpus.sources import SOURCES, licence_of, licence_of_bundled
 from coref_automl.errors import WorkError
 from coref_automl.progress import Progress
+from coref_automl.say import say
+from coref_automl.tabular import align
 
 
 def counts_table(manifest: dict[str, Any], *, sizes: bool = True) -> str:
@@ -25,11 +27,18 @@ def counts_table(manifest: dict[str, Any], *, sizes: bool = True) -> str:
     Characters and tokens are counted last; without `sizes` their columns are left out.
     """
     columns = 6 if sizes else 4
-    rows = [("source", "in", "kept", "dropped", "characters", "tokens")[:columns]]
+    head = (
+        say("데이터 소스", "source"),
+        say("읽음", "in"),
+        say("남음", "kept"),
+        say("제외", "dropped"),
+        say("글자", "characters"),
+    )
+    rows = [(*head, say("토큰", "tokens"))[:columns]]
     for source in [*manifest["sources"], _together(manifest["sources"])]:
         numbers = (source["in"], source["kept"], sum(source["dropped"].values()), source["characters"], source["tokens"])
         rows.append((source["name"], *(f"{number:,}" for number in numbers))[:columns])
-    lines = aligned(rows)
+    lines = align(rows, right=True)
     for source in manifest["sources"]:
         for reason, count in source["dropped"].items():
             lines.append(f"  {source['name']}: {count:,} {reason}")
@@ -37,36 +46,51 @@ def counts_table(manifest: dict[str, Any], *, sizes: bool = True) -> str:
 
 
 def summary(manifest: dict[str, Any]) -> str:
-    return (
-        f"{manifest['blocks']:,} blocks of {manifest['seq_len']:,} tokens, {manifest['tokens']:,} tokens, "
-        f"padding {manifest['padding_share']:.2%}, {manifest['mentions']:,} mentions in {manifest['chains']:,} chains"
+    blocks, length, tokens, mentions, chains = (
+        f"{manifest[name]:,}" for name in ("blocks", "seq_len", "tokens", "mentions", "chains")
+    )
+    padding = f"{manifest['padding_share']:.2%}"
+    return say(
+        f"{length}토큰 블록 {blocks}개, {tokens}토큰, 패딩 {padding}, 사슬 {chains}개의 언급 {mentions}개",
+        f"{blocks} blocks of {length} tokens, {tokens} tokens, padding {padding}, {mentions} mentions in {chains} chains",
     )
 
 
 def card(manifest: dict[str, Any]) -> str:
     """card.md, filled from the manifest alone."""
     settings = manifest["settings"]
+    length, unknown = f"{manifest['seq_len']:,}", f"{manifest['unknown_share']:.3%}"
+    tokenizer, mark = f"`{manifest['tokenizer']}` ({manifest['tokenizer_fingerprint']})", f"`{manifest['fingerprint']}`"
+    inputs = [(entry["label"], f"{entry['rows']:,}", entry["fingerprint"]) for entry in manifest["inputs"]]
     parts = [
-        f"# Dataset `{manifest['mode']}` at {manifest['seq_len']:,} tokens",
-        f"{summary(manifest)}. Tokenizer: `{manifest['tokenizer']}` ({manifest['tokenizer_fingerprint']}); "
-        f"unknown tokens {manifest['unknown_share']:.3%}. Fingerprint of the arrays: `{manifest['fingerprint']}`.",
-        "## Sources\n\n" + _source_table(manifest["sources"]),
-        "## Dropped, and why\n\n" + _reason_table(manifest["sources"]),
-        "## Inputs\n\n"
-        + _markdown(
-            ("input", "rows", "fingerprint"), [(i["label"], f"{i['rows']:,}", i["fingerprint"]) for i in manifest["inputs"]]
+        say(f"# 데이터셋 `{manifest['mode']}`, {length}토큰", f"# Dataset `{manifest['mode']}` at {length} tokens"),
+        f"{summary(manifest)}. "
+        + say(
+            f"토크나이저: {tokenizer}, 미등록 토큰 {unknown}. 배열 지문: {mark}.",
+            f"Tokenizer: {tokenizer}; unknown tokens {unknown}. Fingerprint of the arrays: {mark}.",
         ),
+        say("## 데이터 소스", "## Sources"),
+        _source_table(manifest["sources"]),
+        say("## 제외한 문서와 사유", "## Dropped, and why"),
+        _reason_table(manifest["sources"]),
+        say("## 입력", "## Inputs"),
+        _markdown(say("입력/행/지문", "input/rows/fingerprint").split("/"), inputs),
     ]
     if manifest["missing"]:
-        parts.append("## Could not be read\n\n" + "\n".join(f"- {line}" for line in manifest["missing"]))
-    parts.append("## Evaluation documents\n\n" + _evaluation(manifest))
-    parts.append("## Settings\n\n" + _markdown(("setting", "value"), [(key, f"`{value}`") for key, value in settings.items()]))
-    parts.append("## Versions\n\n" + _markdown(("package", "version"), list(manifest["versions"].items())))
+        parts += [say("## 읽을 수 없었던 것", "## Could not be read"), "\n".join(f"- {line}" for line in manifest["missing"])]
+    parts += [say("## 평가 문서", "## Evaluation documents"), _evaluation(manifest), say("## 설정", "## Settings")]
+    parts.append(_markdown(say("설정/값", "setting/value").split("/"), [(key, f"`{value}`") for key, value in settings.items()]))
+    parts += [
+        say("## 버전", "## Versions"),
+        _markdown(say("패키지/버전", "package/version").split("/"), list(manifest["versions"].items())),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
 def _source_table(sources: Sequence[dict[str, Any]]) -> str:
-    head = ("source", "licence", "documents in", "kept", "characters", "tokens")
+    head = say("데이터 소스/라이선스/읽은 문서/남은 문서/글자/토큰", "source/licence/documents in/kept/characters/tokens").split(
+        "/"
+    )
     rows = [
         (s["name"], s["licence"], f"{s['in']:,}", f"{s['kept']:,}", f"{s['characters']:,}", f"{s['tokens']:,}")
         for s in [*sources, _together(sources)]
@@ -76,47 +100,62 @@ def _source_table(sources: Sequence[dict[str, Any]]) -> str:
 
 def _reason_table(sources: Sequence[dict[str, Any]]) -> str:
     rows = [(s["name"], reason, f"{count:,}") for s in sources for reason, count in s["dropped"].items()]
-    return _markdown(("source", "reason", "documents"), rows) if rows else "Nothing was dropped."
+    head = say("데이터 소스/사유/문서", "source/reason/documents").split("/")
+    return _markdown(head, rows) if rows else say("제외한 문서가 없습니다.", "Nothing was dropped.")
 
 
 def _evaluation(manifest: dict[str, Any]) -> str:
     settings = manifest["settings"]
-    lines = [f"Held out of every source: {settings['holdout']:.1%} of its documents or 300, whichever is more, never over half."]
+    share = f"{settings['holdout']:.1%}"
+    lines = [
+        say(
+            f"데이터 소스마다 문서의 {share}와 300개 가운데 큰 쪽을, 많아도 절반까지 평가용으로 남겨 두었습니다.",
+            f"Held out of every source: {share} of its documents or 300, whichever is more, never over half.",
+        )
+    ]
     for entry in manifest["eval_sets"]:
-        lines.append(f"- excluded: the documents of `{entry['name']}` ({entry['fingerprint']}), by id, by text and by near text")
+        name = f"`{entry['name']}` ({entry['fingerprint']})"
+        lines.append(
+            say(
+                f"- 제외: {name}의 문서 (id, 본문, 비슷한 본문 기준)",
+                f"- excluded: the documents of {name}, by id, by text and by near text",
+            )
+        )
     overlap = manifest["overlap"]
     if overlap is not None:
-        touched = overlap["documents_touched"]
+        runs, documents, found, touched = (
+            f"{overlap[name]:,}" for name in ("runs", "documents", "runs_found", "documents_touched")
+        )
         lines.append(
-            f"\nOf {overlap['runs']:,} runs of 13 words in {overlap['documents']:,} evaluation documents, "
-            f"{overlap['runs_found']:,} stand in the training text as well; {touched:,} documents are touched."
+            say(
+                f"\n평가 문서 {documents}개의 13어절 연쇄 {runs}개 중 {found}개가 학습 글에도 있습니다 (문서 {touched}개).",
+                f"\nOf {runs} 13-word sequences in {documents} evaluation documents, {found} also occur in the training text; "
+                f"{touched} documents are affected.",
+            )
         )
         rows = [
             (e["evaluation_document"], f"{e['training_source']}/{e['training_document']}", e["words"])
             for e in overlap["examples"]
         ]
         if rows:
-            lines.append("\n" + _markdown(("evaluation document", "training document", "shared words"), rows))
+            head = say("평가 문서/학습 문서/겹친 말", "evaluation document/training document/shared words").split("/")
+            lines.append("\n" + _markdown(head, rows))
     return "\n".join(lines)
 
 
 def _together(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
     total = {key: sum(source[key] for source in sources) for key in ("in", "kept", "characters", "tokens")}
-    return {"name": "together", "licence": "", "dropped": {"": sum(sum(s["dropped"].values()) for s in sources)}, **total}
+    return {
+        "name": say("합계", "together"),
+        "licence": "",
+        "dropped": {"": sum(sum(s["dropped"].values()) for s in sources)},
+        **total,
+    }
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-def aligned(rows: Sequence[tuple[str, ...]], *, right: bool = True) -> list[str]:
-    """Lines of a table for the terminal: the first column to the left, the others to the right (or all to the left)."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    first = [row[0].ljust(widths[0]) for row in rows]
-    place = str.rjust if right else str.ljust
-    rest = ["  ".join(place(cell, width) for cell, width in zip(row[1:], widths[1:], strict=True)) for row in rows]
-    return [f"{name}  {numbers}".rstrip() for name, numbers in zip(first, rest, strict=True)]
 
 
 def refuse_empty(index: Index, choice: Choice, recipe: PrepareRecipe, progress: Progress) -> None:
@@ -133,7 +172,7 @@ def refuse_sources(sources: list[dict[str, Any]], recipe: PrepareRecipe, progres
     if not recipe.allow_empty or len(empty) == len(sources):
         progress.note(counts_table({"sources": sources}, sizes=False))
         raise WorkError(f"These sources contribute no document: {named}. Leave them out, relax a filter, or pass --allow-empty.")
-    progress.note(f"No documents from: {named}")
+    progress.note(progress.say(f"문서가 없는 데이터 소스: {named}", f"No documents from: {named}"))
 
 
 def counted(index: Index, choice: Choice, facts: NDArray[np.int64], hub: frozenset[str]) -> list[dict[str, Any]]:

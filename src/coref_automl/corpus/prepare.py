@@ -153,7 +153,12 @@ def _as_it_stands(recipe: PrepareRecipe, out: Path, progress: Progress) -> dict[
     manifest = read_prepared(out)
     held = cast(MadeFrom, manifest)
     if not was_noted(held):
-        progress.note(f"{out} was made by an earlier version, which did not record its inputs; whether they changed is unknown.")
+        progress.note(
+            progress.say(
+                f"{out}: 입력을 기록하지 않던 이전 버전에서 만들어져 입력이 바뀌었는지 알 수 없습니다.",
+                f"{out} was made by an earlier version, which did not record its inputs; whether they changed is unknown.",
+            )
+        )
         return manifest
     parts, _ = readable_parts(recipe, progress, hub=False)
     if changed := difference(held, made_from(recipe, parts, progress)):
@@ -176,7 +181,12 @@ def _begin(recipe: PrepareRecipe, made: MadeFrom, out: Path, progress: Progress)
     work = out / WORK
     inputs: Begun = {**made, "allow_missing": recipe.allow_missing}
     if _begun(out) not in ({}, inputs):
-        progress.note("The inputs have changed since this dataset was started, so it is started again.")
+        progress.note(
+            progress.say(
+                "시작한 뒤 입력이 바뀌어 처음부터 다시 만듭니다.",
+                "The inputs have changed since this dataset was started, so it is started again.",
+            )
+        )
         remove(work)
     write_json(work / SETTINGS, recipe.settings())
     write_json(work / INPUTS, inputs)

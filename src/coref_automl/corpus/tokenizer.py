@@ -91,7 +91,12 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
     texts = _texts(recipe, progress)
     if not texts:
         raise SourceError(f"No document of {', '.join(recipe.sources)} can be used; see the reasons with `coref-automl prepare`.")
-    progress.note(f"Learning {recipe.vocab_size:,} entries from {len(texts):,} documents.")
+    progress.note(
+        progress.say(
+            f"문서 {len(texts):,}개에서 어휘 {recipe.vocab_size:,}개를 학습합니다.",
+            f"Learning {recipe.vocab_size:,} entries from {len(texts):,} documents.",
+        )
+    )
     nouns = recipe.nouns and recipe.kind != "unigram"
     tagger = Tagger(default_cache()) if nouns else None
     size, alphabet = recipe.vocab_size, recipe.alphabet

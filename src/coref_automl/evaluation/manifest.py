@@ -16,6 +16,7 @@ from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
 from coref_automl.evaluation.tasks.lambada import HUB
 from coref_automl.korean import kiwi_version
 from coref_automl.records import ClozeItem, Half, Task, halves_of
+from coref_automl.say import say
 
 if TYPE_CHECKING:
     from coref_automl.evaluation.evalset import SetManifest
@@ -80,22 +81,31 @@ def counts(items: Sequence[ClozeItem], halves: Mapping[str, Half]) -> dict[str, 
 def lines(manifest: SetManifest) -> list[str]:
     """The manifest as a table for the terminal."""
     model = manifest.get("reference", {}).get("model", "unknown")
-    shown = [f"reference tokenizer {model}, fingerprint {manifest['fingerprint']}"]
+    mark = manifest["fingerprint"]
+    shown = [say(f"기준 토크나이저 {model}, 지문 {mark}", f"reference tokenizer {model}, fingerprint {mark}")]
     for source, seen in manifest.get("documents", {}).items():
         shown.append(f"{source}: {', '.join(f'{name} {count:,}' for name, count in seen.items())}")
     for task, held in manifest.get("tasks", {}).items():
         halves = ", ".join(f"{half} {count:,}" for half, count in held["halves"].items())
-        shown.append(f"{task}: {held['items']:,} items in {held['clusters']:,} clusters ({halves})")
-        shown.append(f"  by distance: {', '.join(f'{bucket}: {count:,}' for bucket, count in held['buckets'].items())}")
-        shown.append(f"  by source: {', '.join(f'{source} {count:,}' for source, count in held['sources'].items())}")
-        shown.append(f"  dropped: {reasons(held['drops'])}")
+        items, clusters = f"{held['items']:,}", f"{held['clusters']:,}"
+        shown.append(
+            say(
+                f"{task}: 문서 {clusters}개의 문항 {items}개 ({halves})",
+                f"{task}: {items} items of {clusters} documents ({halves})",
+            )
+        )
+        buckets = ", ".join(f"{bucket}: {count:,}" for bucket, count in held["buckets"].items())
+        sources = ", ".join(f"{source} {count:,}" for source, count in held["sources"].items())
+        shown.append(say(f"  거리별: {buckets}", f"  by distance: {buckets}"))
+        shown.append(say(f"  데이터 소스별: {sources}", f"  by source: {sources}"))
+        shown.append(say("  제외: ", "  dropped: ") + reasons(held["drops"]))
     return shown
 
 
 def reasons(drops: Mapping[str, int]) -> str:
     """Reasons with their counts, most frequent first."""
     ranked = sorted(drops.items(), key=lambda entry: (-entry[1], entry[0]))
-    return ", ".join(f"{reason} {count:,}" for reason, count in ranked) or "none"
+    return ", ".join(f"{reason} {count:,}" for reason, count in ranked) or say("없음", "none")
 
 
 def difference(held: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:

@@ -125,7 +125,7 @@ class _Tally:
     def lose(self, name: str, error: Exception) -> None:
         self.failures[name] = error
         if not self.alone:
-            self.progress.note(f"{name} could not be scored: {error}")
+            self.progress.note(self.progress.say(f"{name}: 채점하지 못했습니다. {error}", f"{name} could not be scored: {error}"))
 
 
 def _evaluate_all(
@@ -199,8 +199,10 @@ def _load(model: str, seq_len: int, device: str, new_head: bool) -> LoadedModel:
 
 def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Progress) -> tuple[Evaluation, list[ItemScore]]:
     """Score what is missing, appending items as they are scored; an interrupted call leaves them for the next one."""
+    from coref_automl.models.attention import ATTENTION
+
     for note in loaded.notes:
-        if not note.startswith("Attention"):  # the kernel does not change scores
+        if not note.startswith(tuple(ATTENTION.values())):  # the kernel does not change scores
             progress.note(f"{slot.target.name}: {note}")
     folder = slot.folder()
     with explained(folder):
@@ -248,7 +250,12 @@ def _evaluate_bases(
         tally = _Tally(progress, alone=True)
         _evaluate_all([bases[name]], sets, replace(recipe, seq_len=length), devices[:1], tally)
         for error in tally.failures.values():
-            progress.note(f"The un-adapted model {name} is left out of the tables: {_first_line(error)}")
+            why = _first_line(error)
+            progress.note(
+                progress.say(
+                    f"원래 모델 {name}을 표에서 뺐습니다: {why}", f"The base model {name} is left out of the tables: {why}"
+                )
+            )
 
 
 def _at_hand(model: str) -> bool:

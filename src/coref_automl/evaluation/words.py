@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from coref_automl.evaluation.windows import MOST_MASKS
 from coref_automl.records import ClozeItem, Estimate, Record, Task
+from coref_automl.say import say
 from coref_automl.statistics.intervals import bootstrap_mean
 
 if TYPE_CHECKING:
@@ -121,9 +122,11 @@ class LeftToRight(Record):
     agreement: float
 
     def __str__(self) -> str:
-        return (
-            f"{self.task}: word by masks {self.masks}, left to right {self.left_to_right}, "
-            f"same answer on {100 * self.agreement:.1f}% of {self.masks.n} items"
+        same = f"{100 * self.agreement:.1f}%"
+        return say(
+            f"{self.task}: 단어 점수 (마스크) {self.masks}, (왼쪽부터) {self.left_to_right}, 문항 {self.masks.n}개의 {same} 일치",
+            f"{self.task}: word by masks {self.masks}, left to right {self.left_to_right}, same answer on {same} of "
+            f"{self.masks.n} items",
         )
 
 

@@ -15,8 +15,11 @@ from torch import Tensor
 from coref_automl.errors import ModelError
 from coref_automl.models.documents import Documents
 from coref_automl.models.families import family
+from coref_automl.say import say
 
 IMPLEMENTATIONS = ("auto", "sdpa", "eager", "flex", "fused")
+ATTENTION = {"ko": "어텐션", "en": "Attention"}
+"""How the note begins that names the implementation."""
 
 
 def use_attention(model: Any, attention: str = "auto") -> list[str]:
@@ -32,7 +35,7 @@ def use_attention(model: Any, attention: str = "auto") -> list[str]:
     chosen = "sdpa" if attention == "auto" and family(model.config.model_type).sdpa else attention
     chosen = "eager" if chosen == "auto" else chosen
     model.set_attn_implementation(chosen)
-    return [f"Attention: {chosen}."]
+    return [_told(chosen)]
 
 
 def move(model: Any, device: str) -> Any:
@@ -109,7 +112,7 @@ def _use_flex_for_modernbert(model: Any, device: str) -> list[str]:
     from coref_automl.models.flex_modernbert import install
 
     install(model)
-    return [f"Attention: flex{_lost_dropout(model.config.attention_dropout)}."]
+    return [_told("flex", _lost_dropout(model.config.attention_dropout))]
 
 
 def _use_for_deberta(model: Any, attention: str) -> list[str]:
@@ -133,7 +136,11 @@ def _use_for_deberta(model: Any, attention: str) -> list[str]:
         _check_cuda(device, "eager")
         flex_deberta.install(model)
         reason += _lost_dropout(model.config.attention_probs_dropout_prob)
-    return [f"Attention: {chosen}{reason}."]
+    return [_told(chosen, reason)]
+
+
+def _told(chosen: str, reason: str = "") -> str:
+    return say(f"{ATTENTION['ko']}: {chosen}{reason}.", f"{ATTENTION['en']}: {chosen}{reason}.")
 
 
 def _check_cuda(device: str, instead: str) -> None:
@@ -142,4 +149,8 @@ def _check_cuda(device: str, instead: str) -> None:
 
 
 def _lost_dropout(share: float) -> str:
-    return f"; its kernel has no dropout, so attention dropout ({share}) does not apply, and eager keeps it" if share else ""
+    told = say(
+        f"; 이 커널에는 드롭아웃이 없어 어텐션 드롭아웃({share})이 적용되지 않으며, eager는 적용합니다",
+        f"; its kernel has no dropout, so attention dropout ({share}) does not apply; eager keeps it",
+    )
+    return told if share else ""

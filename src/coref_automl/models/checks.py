@@ -8,6 +8,7 @@ from typing import Any
 
 from coref_automl.errors import ModelError
 from coref_automl.models.families import LONGEST, family, length_of
+from coref_automl.say import say
 
 _LAYERS = ("num_hidden_layers", "n_layers")
 _TIMES = 3
@@ -37,7 +38,9 @@ def judge(name: str, model: Any, info: dict[str, Any], *, new_head: bool | None)
         raise ModelError(f"{name} lacks weights of the encoder: {inside[0]}{_more(len(inside) - 1)}; copy the checkpoint again.")
     if missing and not new_head:
         raise ModelError(f"{name} has no trained mask head ({missing[0]} is new). Pass a checkpoint with one{or_new(new_head)}.")
-    notes = [f"The mask head is new ({', '.join(missing)}): it knows nothing until it is trained."] if missing else []
+    names = ", ".join(missing)
+    new = say(f"마스크 헤드가 새것입니다({names}). 학습해야 쓸 수 있습니다.", f"The mask head is new ({names}) and untrained.")
+    notes = [new] if missing else []
     surplus = sorted(info["unexpected_keys"])
     foreign = [key for key in surplus if _of_encoder(key, prefix)]
     if foreign:
@@ -46,7 +49,8 @@ def judge(name: str, model: Any, info: dict[str, Any], *, new_head: bool | None)
             f"correct config.json (layers, sizes) or pass another checkpoint."
         )
     if surplus:
-        notes.append(f"Not used from the checkpoint: {', '.join(surplus)}.")
+        unused = ", ".join(surplus)
+        notes.append(say(f"체크포인트에서 쓰지 않은 가중치: {unused}.", f"Not used from the checkpoint: {unused}."))
     return notes
 
 

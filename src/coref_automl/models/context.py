@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from coref_automl.errors import ModelError
 from coref_automl.models.families import family, first_row, length_of, off_by_two
 from coref_automl.models.model_files import position_rows
+from coref_automl.say import say
 
 Policy = Literal["clamp", "rescale"]
 _USUAL = 512
@@ -34,11 +35,11 @@ def lengthen(model: Any, seq_len: int, *, policy: Policy = "clamp") -> list[str]
         return []
     positions = family(config.model_type).positions
     if positions == "rotary":
-        notes = [f"Lengthened from {old:,} to {seq_len:,} tokens: rotary positions need no new rows."]
+        notes = [_lengthened(old, seq_len, "회전 위치 표현이라 새 행이 필요 없습니다", "rotary positions need no new rows")]
     elif positions == "relative":
         notes = _lengthen_relative(model, old, seq_len, policy)
     else:
-        notes = [f"Lengthened from {old:,} to {seq_len:,} tokens: position rows repeated in order; they need training."]
+        notes = [_tiled(old, seq_len)]
     if positions in ("absolute", "offset") or _biased(model):
         _tile_positions(model, old, seq_len)
     config.max_position_embeddings = seq_len + first_row(config)
@@ -53,8 +54,12 @@ def repair_config(config: Any, shapes: dict[str, tuple[int, ...]]) -> list[str]:
         return []
     config.max_position_embeddings = rows
     return [
-        f"config.json says {said:,} positions and the table has {rows:,} rows: the RoBERTa off-by-two fault. "
-        f"Read as {rows:,} rows, {length_of(config):,} tokens; correct max_position_embeddings in config.json."
+        say(
+            f"config.json의 위치는 {said:,}개, 표의 행은 {rows:,}개입니다(RoBERTa의 2행 차이 오류). {rows:,}행, "
+            f"{length_of(config):,}토큰으로 읽습니다. config.json의 max_position_embeddings를 고치세요.",
+            f"config.json says {said:,} positions and the table has {rows:,} rows: the RoBERTa off-by-two fault. "
+            f"Read as {rows:,} rows, {length_of(config):,} tokens; correct max_position_embeddings in config.json.",
+        )
     ]
 
 
@@ -69,8 +74,12 @@ def position_faults(model: Any) -> list[str]:
         if copies >= _COPIES:
             start = len(rows) - copies - first_row(config)
             notes.append(
-                f"The last {copies:,} position rows are copies of one row (the table was lengthened by repeating its last row), "
-                f"so tokens from {start:,} on share one position: lengthen the base model again, or train at full length."
+                say(
+                    f"마지막 행을 반복해 늘린 표라 위치 행 {copies:,}개가 같고, {start:,}번째 토큰부터 위치를 구별하지 못합니다. "
+                    "원래 모델을 다시 늘리거나 전체 길이로 학습하세요.",
+                    f"The last {copies:,} position rows are copies of one row (the table was lengthened by repeating its "
+                    f"last row), so tokens from {start:,} on share one position: lengthen the base again or train it all.",
+                )
             )
     buckets = getattr(config, "position_buckets", -1)
     if (
@@ -79,8 +88,12 @@ def position_faults(model: Any) -> list[str]:
         and 0 < 2 * buckets < config.max_position_embeddings > _USUAL
     ):
         notes.append(
-            f"config.json leaves max_relative_positions at {config.max_relative_positions}, so distances are bucketed over "
-            f"{config.max_position_embeddings:,} tokens; if the weights were trained at {2 * buckets}, write {2 * buckets} there."
+            say(
+                f"config.json의 max_relative_positions가 {config.max_relative_positions}이라 거리 구간이 "
+                f"{config.max_position_embeddings:,}토큰에 걸칩니다. {2 * buckets}로 학습한 가중치라면 {2 * buckets}을 적으세요.",
+                f"config.json leaves max_relative_positions at {config.max_relative_positions}, so distances are bucketed over "
+                f"{config.max_position_embeddings:,} tokens; if the weights were trained at {2 * buckets}, write {2 * buckets}.",
+            )
         )
     return notes
 
@@ -88,7 +101,7 @@ def position_faults(model: Any) -> list[str]:
 def _lengthen_relative(model: Any, old: int, seq_len: int, policy: Policy) -> list[str]:
     config, encoder = model.config, model.base_model.encoder
     if not encoder.relative_attention:
-        return [f"Lengthened from {old:,} to {seq_len:,} tokens: position rows repeated in order; they need training."]
+        return [_tiled(old, seq_len)]
     reach = encoder.max_relative_positions
     if policy == "rescale":
         if encoder.position_buckets < 1:
@@ -96,9 +109,11 @@ def _lengthen_relative(model: Any, old: int, seq_len: int, policy: Policy) -> li
         config.max_relative_positions = encoder.max_relative_positions = seq_len
         for layer in encoder.layer:
             layer.attention.self.max_relative_positions = seq_len
-        return [
-            f"Lengthened from {old:,} to {seq_len:,} tokens: distances are bucketed over the new length, which needs training."
-        ]
+        told = (
+            "거리 구간을 새 길이로 다시 나누었고 학습이 필요합니다",
+            "distances are bucketed over the new length, which needs training",
+        )
+        return [_lengthened(old, seq_len, *told)]
     config.max_relative_positions = reach
     span = encoder.position_buckets if encoder.position_buckets > 0 else reach
     last = _bucket(encoder, old - 1)
@@ -109,7 +124,20 @@ def _lengthen_relative(model: Any, old: int, seq_len: int, policy: Policy) -> li
             rows[: span - last] = rows[span - last].clone()
             rows[span + last + 1 :] = rows[span + last].clone()
     farthest = min(reach, old)
-    return [f"Lengthened from {old:,} to {seq_len:,} tokens: distances of {farthest:,} and more share the last trained row."]
+    told = (
+        f"{farthest:,} 이상의 거리는 학습된 마지막 행을 공유합니다",
+        f"distances of {farthest:,} and more share the last trained row",
+    )
+    return [_lengthened(old, seq_len, *told)]
+
+
+def _lengthened(old: int, new: int, ko: str, en: str) -> str:
+    return say(f"길이를 {old:,}토큰에서 {new:,}토큰으로 늘렸습니다: {ko}.", f"Lengthened from {old:,} to {new:,} tokens: {en}.")
+
+
+def _tiled(old: int, new: int) -> str:
+    told = "위치 행을 순서대로 반복했고 학습이 필요합니다", "position rows repeated in order; they need training"
+    return _lengthened(old, new, *told)
 
 
 def _bucket(encoder: Any, distance: int) -> int:

@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
+from coref_automl.say import say
+
 _FALLBACK = r".*failed, switching to (BLAS gemm|baddbmm)"
 """torch's warning where oneDNN has no bfloat16 product for this CPU; the product it makes instead is as good."""
 
@@ -59,7 +61,10 @@ def rounding_note(device: str, dtype: str) -> str | None:
     """What a person should know before bfloat16 runs on this device, if anything."""
     if dtype != "bfloat16" or torch.device(device).type != "cpu" or _cpu_has_bfloat16():
         return None
-    return "This CPU has no bfloat16 instructions: bfloat16 is computed in software, and float32 is faster and more exact."
+    return say(
+        "이 CPU에는 bfloat16 명령이 없어 소프트웨어로 계산합니다. float32가 더 빠르고 정확합니다.",
+        "This CPU has no bfloat16 instructions: bfloat16 is computed in software, and float32 is faster and more exact.",
+    )
 
 
 def _cpu_has_bfloat16() -> bool:

@@ -17,6 +17,7 @@ from coref_automl.relation.fragmentation import Fragmentation, fragmentation
 from coref_automl.relation.outcomes import Answers, Bools, Outcomes, f1_values, find_answers, level
 from coref_automl.relation.reasons import Reasons, judge_reasons
 from coref_automl.relation.row_groups import RowPieces, TokenizerColumns, long_sentences, many_nouns, same_types
+from coref_automl.say import say
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def _pieces(outcomes: Outcomes) -> tuple[dict[str, RowPieces], list[str]]:
         try:
             found[model] = RowPieces.of(outcomes.data.rows, load_tokenizer(model))
         except ModelError as error:
-            notes.append(f"No tokenizer columns for {model}: {error}")
+            notes.append(say(f"{model}의 토크나이저 열이 없습니다: {error}", f"No tokenizer columns for {model}: {error}"))
     return found, notes
 
 

@@ -21,6 +21,7 @@ from coref_automl.records import Record
 from coref_automl.relation.data import Problem, RelationData
 from coref_automl.relation.markers import MarkedRow, Marker
 from coref_automl.relation.rows import BadRow, Entity, RelationRow
+from coref_automl.say import say
 
 _CAUSES = 20
 
@@ -42,11 +43,16 @@ class CheckResult(Record):
     causes: dict[str, int] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        head = f"{self.split}, {self.scheme}: {self.rows:,} rows checked, {len(self.problems):,} wrong"
-        facts = f"{self.cut:,} cut to fit, {self.unknown:,} with an unknown token, longest {self.longest} tokens"
+        wrong = len(self.problems)
+        head = f"{self.split}, {self.scheme}: " + say(
+            f"행 {self.rows:,}개 검사, 오류 {wrong:,}개, 잘린 행 {self.cut:,}개, 미등록 토큰이 있는 행 {self.unknown:,}개, "
+            f"최대 {self.longest}토큰",
+            f"{self.rows:,} rows checked, {wrong:,} errors, {self.cut:,} truncated, {self.unknown:,} with an unknown token, "
+            f"longest {self.longest} tokens",
+        )
         lacking = " ".join(f"{character} ({count:,})" for character, count in list(self.causes.items())[:_CAUSES])
-        named = [f"  characters that the vocabulary lacks: {lacking}"] if lacking else []
-        return [f"{head}; {facts}", *named, *(f"  {problem}" for problem in self.problems)]
+        named = ["  " + say("어휘에 없는 글자", "characters missing from the vocabulary") + f": {lacking}"] if lacking else []
+        return [head, *named, *(f"  {problem}" for problem in self.problems)]
 
 
 def check_files(

@@ -33,6 +33,7 @@ from coref_automl.relation.scoring import (
     settings_of,
 )
 from coref_automl.relation.stored import AGAIN, RunManifest, read_manifest
+from coref_automl.say import say, skipped
 from coref_automl.store import (
     fingerprint,
     kind_of_folder,
@@ -43,8 +44,14 @@ from coref_automl.store import (
 )
 
 KIND = "relation run"
-UNDER_PRIOR = "Answers are under the label prior that the model estimates on the rows it labels; no gold label entered."
 _LISTED = 20
+
+
+def under_prior() -> str:
+    return say(
+        "라벨 사전 분포는 예측할 행에서 모델이 추정한 것이며, 정답 라벨은 쓰지 않았습니다.",
+        "Predictions use the label prior that the model estimates on the rows it labels; no gold label is used.",
+    )
 
 
 def seeds_of(run: Path) -> list[Path]:
@@ -109,10 +116,10 @@ def list_problems(run: Path | None, data: RelationData, progress: Progress) -> N
     if run is not None:
         path = run / f"bad-rows-{data.split}.jsonl"
         write_jsonl(path, (problem.to_json() for problem in data.problems))
-        where = f"; all of them: {path}"
+        where = progress.say(f" 전체 목록: {path}", f" All of them: {path}")
     for problem in data.problems[:_LISTED]:
-        progress.note(f"skipped {data.split} {problem}")
-    progress.note(f"{len(data.problems):,} bad rows of {data.split} are skipped{where}")
+        progress.note(progress.say(f"제외: {data.split} {problem}", f"skipped: {data.split} {problem}"))
+    progress.note(skipped(len(data.problems), data.split) + where)
 
 
 def keep_result(run: Path, data: RelationData, result: RelationResult) -> None:
@@ -143,9 +150,10 @@ def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> Re
 def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationResult:
     """The scores of one seed's model by itself, with what it knows in place of a run's manifest."""
     settings = settings_of(folder)
-    alone = (
-        f"{folder} is the model of seed {settings['seed']} alone: it does not say what it was trained on, so rows whose sentence "
-        "is in train are not counted."
+    alone = say(
+        f"{folder}: 시드 {settings['seed']} 하나의 모델입니다. 학습 데이터의 기록이 없어 학습 문장과 겹치는 행을 세지 못합니다.",
+        f"{folder} is the model of seed {settings['seed']} alone, without a record of its training data: rows that share a "
+        "sentence with it are not counted.",
     )
     manifest: RunManifest = {
         "model": settings["base"],
@@ -154,7 +162,7 @@ def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationR
         "train": "",
         "train_rows": None,
         "validation_rows": None,
-        "notes": [alone, *([UNDER_PRIOR] if settings.get("prior") else [])],
+        "notes": [alone, *([under_prior()] if settings.get("prior") else [])],
         "binding": None,
         "label_mask": settings.get("label_mask", "off"),
         "mask_bias": settings.get("mask_bias"),
@@ -180,7 +188,11 @@ def _sum_up(
     spread = {name: float(np.std([getattr(one, name) for one in scores], ddof=1)) for name in mean} if len(scores) > 1 else None
     mark_notes = (*manifest["notes"], *_notes(data, manifest, overlap=not chosen_here))
     if chosen_here:
-        mark_notes += ("These rows are the slice of train that also chose the epoch: not an independent measurement.",)
+        told = say(
+            "에폭을 고를 때 쓴 학습 데이터의 일부로 잰 값이므로 독립적인 측정이 아닙니다.",
+            "These rows are the slice of train that also chose the epoch: not an independent measurement.",
+        )
+        mark_notes += (told,)
     return RelationResult(
         run=str(run),
         split=data.split,
@@ -213,17 +225,30 @@ def _notes(data: RelationData, manifest: RunManifest, *, overlap: bool) -> tuple
     """What a reader of numbers on these rows should know."""
     notes = []
     if data.problems:
-        notes.append(f"{len(data.problems):,} bad rows of {data.split} were skipped.")
+        notes.append(skipped(len(data.problems), data.split))
     if manifest["mask_bias"]:
         mask = LabelMask(manifest["label_mask"], np.array(manifest["mask_bias"], np.float32))
         forbidden = int(mask.forbids(data.rows).sum())
-        notes.append(f"The label mask forbids the gold label of {forbidden:,} of the {len(data.rows):,} rows scored.")
+        notes.append(
+            say(
+                f"라벨 마스크가 정답 라벨을 금지하는 행: 평가한 {len(data.rows):,}개 가운데 {forbidden:,}개.",
+                f"The label mask forbids the gold label of {forbidden:,} of the {len(data.rows):,} rows scored.",
+            )
+        )
     if (present := len({row.label for row in data.rows})) < len(LABELS):
-        notes.append(f"AUPRC averages the {present} of {len(LABELS)} labels that {data.split} holds.")
+        notes.append(
+            say(
+                f"AUPRC는 라벨 {len(LABELS)}개 가운데 {data.split}에 있는 {present}개의 평균입니다.",
+                f"AUPRC averages the {present} of {len(LABELS)} labels that occur in {data.split}.",
+            )
+        )
     train = set(manifest["train_sentences"])
     if overlap and (shared := sum(sentence_mark(row.sentence) in train for row in data.rows)):
         notes.append(
-            f"{shared:,} of the {len(data.rows):,} rows of {data.split} have a sentence that occurs in {manifest['train']}."
+            say(
+                f"{data.split}의 행 {len(data.rows):,}개 가운데 {shared:,}개는 문장이 {manifest['train']}에도 있습니다.",
+                f"{shared:,} of the {len(data.rows):,} rows of {data.split} have a sentence that occurs in {manifest['train']}.",
+            )
         )
     return tuple(notes)
 

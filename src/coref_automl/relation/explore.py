@@ -14,6 +14,8 @@ from coref_automl.records import Record
 from coref_automl.relation.data import Problem, RelationData, sentence_key
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.rows import TYPES, RelationRow
+from coref_automl.say import say
+from coref_automl.tabular import align
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
@@ -67,10 +69,17 @@ class Exploration(Record):
         shown = list(chain.from_iterable(_lines(facts) for facts in self.splits))
         if len(self.splits) > 1:
             first, second = self.splits[:2]
+            both = f"{first.split} / {second.split}"
+            labels, pairs = f"{100 * self.label_shift:.1f}%", f"{100 * self.pair_shift:.1f}%"
             shown += [
-                f"{first.split} against {second.split}: labels shift by {100 * self.label_shift:.1f}%, "
-                f"type pairs by {100 * self.pair_shift:.1f}% of the rows",
-                f"{self.shared_rows:,} rows of {second.split} have one of {self.shared_sentences:,} sentences of {first.split}",
+                say(
+                    f"{both}: 분포 차이(총변동거리) 라벨 {labels}, 유형 쌍 {pairs}",
+                    f"{both}: total variation distance of labels {labels}, of type pairs {pairs}",
+                ),
+                say(
+                    f"{second.split}의 행 {self.shared_rows:,}개는 {first.split}와 문장 {self.shared_sentences:,}개가 같습니다.",
+                    f"{self.shared_rows:,} rows of {second.split} share {self.shared_sentences:,} sentences with {first.split}.",
+                ),
             ]
         return shown
 
@@ -161,13 +170,38 @@ def _lines(facts: SplitFacts) -> list[str]:
     def five(values: tuple[float, ...]) -> str:
         return ", ".join(f"{value:.0f}" for value in (values[2], values[4], values[5], values[6])) if values else "-"
 
+    bad = len(facts.problems)
     top = sorted(facts.labels.items(), key=lambda entry: -entry[1])[:5]
-    return [
-        f"{facts.split}: {facts.rows:,} rows, {facts.sentences:,} sentences, {len(facts.problems):,} bad rows",
-        "  labels      " + ", ".join(f"{label} {100 * count / max(1, facts.rows):.1f}%" for label, count in top) + " ...",
-        "  type pairs  " + ", ".join(f"{pair} {count:,}" for pair, count in sorted(facts.pairs.items(), key=lambda e: -e[1])[:6]),
-        f"  characters  median, 90%, 99%, longest: {five(facts.lengths)}; between the entities: {five(facts.distances)}",
-        f"  subject first in {100 * facts.subject_first:.1f}%; nested {facts.nested:,}; "
-        f"rows that ask again {facts.duplicates:,}; questions with different labels {len(facts.conflicts):,}",
-        f"  blanks at an entity's edge {len(facts.blank_edges):,}; not composed (NFC) {len(facts.not_composed):,}",
+    pairs = sorted(facts.pairs.items(), key=lambda entry: -entry[1])[:6]
+    first, conflicts = f"{100 * facts.subject_first:.1f}%", len(facts.conflicts)
+    edges, composed = len(facts.blank_edges), len(facts.not_composed)
+    rows = [
+        (say("라벨", "labels"), ", ".join(f"{label} {100 * count / max(1, facts.rows):.1f}%" for label, count in top) + " ..."),
+        (say("유형 쌍", "type pairs"), ", ".join(f"{pair} {count:,}" for pair, count in pairs)),
+        (
+            say("글자 수", "characters"),
+            say("중앙값, 90%, 99%, 최대: ", "median, 90%, 99%, longest: ")
+            + say(f"{five(facts.lengths)}; 두 개체 사이: ", f"{five(facts.lengths)}; between the entities: ")
+            + five(facts.distances),
+        ),
+        (
+            say("개체", "entities"),
+            say(
+                f"주어가 먼저 {first}, 중첩 {facts.nested:,}개, 경계에 공백 {edges:,}개",
+                f"subject first in {first}, nested {facts.nested:,}, blanks at an edge {edges:,}",
+            ),
+        ),
+        (
+            say("반복", "repeats"),
+            say(
+                f"같은 물음의 행 {facts.duplicates:,}개, 그중 라벨이 서로 다른 물음 {conflicts:,}개",
+                f"repeated questions {facts.duplicates:,}, of which with conflicting labels {conflicts:,}",
+            ),
+        ),
+        (say("문자", "text"), say(f"NFC가 아닌 문장 {composed:,}개", f"sentences not in NFC {composed:,}")),
     ]
+    head = say(
+        f"{facts.split}: 행 {facts.rows:,}개, 문장 {facts.sentences:,}개, 잘못된 행 {bad:,}개",
+        f"{facts.split}: {facts.rows:,} rows, {facts.sentences:,} sentences, {bad:,} bad rows",
+    )
+    return [head, *(f"  {line}" for line in align(rows))]

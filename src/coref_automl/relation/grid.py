@@ -193,7 +193,8 @@ def _run(
         for name, settings in recipes.items():
             cells[name] = _run_cell(name, settings, progress, cache)
             if cells[name].error and (before := _finished(settings, begun.dev)) is not None:
-                progress.note(f"{name} keeps its earlier result: {cells[name].error}")
+                why = cells[name].error
+                progress.note(progress.say(f"{name}: 이전 결과를 유지합니다. {why}", f"{name} keeps its earlier result: {why}"))
                 cells[name] = replace(cells[name], result=before, error="")
             cells[name] = replace(cells[name], tokenizer=columns.of(settings))
             result = GridResult(str(out), tuple(cells.values()))
@@ -203,7 +204,7 @@ def _run(
             if draw is not None:
                 draw(result)
             if cells[name].error:
-                progress.note(f"{name} failed: {cells[name].error}")
+                progress.note(progress.say(f"{name} 실패: {cells[name].error}", f"{name} failed: {cells[name].error}"))
             stage.advance()
     if all(cell.error for cell in cells.values()):
         raise EvaluationError(f"Every cell failed; the first says: {next(iter(cells.values())).error}")
@@ -247,7 +248,12 @@ def _assessment(result: GridResult, one: RelationRecipe, cache: RowCache, progre
     try:
         return assess([cell.result.run for cell in result.ranked if cell.result is not None], _scored(one, cache))
     except CorefError as error:  # rows that only some cells could mark: the table stands without it
-        progress.note(f"The report has no section on markers and tokenizers: {error}")
+        progress.note(
+            progress.say(
+                f"보고서에 표지와 토크나이저 절이 없습니다: {error}",
+                f"The report has no section on markers and tokenizers: {error}",
+            )
+        )
         return None
 
 

@@ -33,6 +33,7 @@ from coref_automl.relation.results import SeedResult
 from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow, parse_row
 from coref_automl.relation.scoring import rows_fingerprint, run_model, run_settings, settings_of
 from coref_automl.relation.stored import AGAIN, SubmissionManifest
+from coref_automl.say import say
 from coref_automl.store import MANIFEST, State, fingerprint_files, state_of, write_json, write_text
 
 KIND = "relation predictions"
@@ -145,8 +146,12 @@ def _roles(found: TextPrediction) -> tuple[tuple[str, Entity], ...]:
     return ("subject", found.subject), ("object", found.object)
 
 
+def _role(role: str) -> str:
+    return say({"subject": "주어", "object": "목적어"}[role], role)
+
+
 def _named(role: str, entity: Entity) -> str:
-    return f"{role} {entity.type}".rstrip()
+    return f"{_role(role)} {entity.type}".rstrip()
 
 
 def _bracketed(found: TextPrediction) -> str:

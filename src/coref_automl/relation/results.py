@@ -17,8 +17,9 @@ from coref_automl.relation.data import sentence_mark
 from coref_automl.relation.labels import INDEX, LABELS
 from coref_automl.relation.metrics import LabelScore, Scores
 from coref_automl.relation.rows import RelationRow
+from coref_automl.say import say
 from coref_automl.store import read_jsonl, write_jsonl, written_whole
-from coref_automl.tabular import Tabular
+from coref_automl.tabular import Tabular, align
 
 RESULTS, ROWS = "re_results.json", "rows.npz"
 
@@ -80,35 +81,49 @@ class RelationResult(Tabular, Record):
 
     def lines(self) -> list[str]:
         """The result as a person reads it."""
-        around = "" if self.spread is None else f" (spread over {len(self.seeds)} seeds {self.spread['micro_f1']:.2f})"
-        shown = [
-            f"split      {self.split}, {self.n:,} rows",
-            f"micro-F1   {self.micro_f1:.2f}{around}, 95% over sentences {_interval(self.estimates['micro_f1'])}",
-            f"AUPRC      {self.auprc:.2f}, {_interval(self.estimates['auprc'])}",
-            f"accuracy   {self.accuracy:.2f}, {_interval(self.estimates['accuracy'])}",
+        count = len(self.seeds)
+        rows = [
+            (say("데이터", "split"), say(f"{self.split}, 행 {self.n:,}개", f"{self.split}, {self.n:,} rows")),
+            ("micro-F1", f"{self.micro_f1:.2f} {_interval(self.estimates['micro_f1'])}"),
+            ("AUPRC", f"{self.auprc:.2f} {_interval(self.estimates['auprc'])}"),
+            (say("정확도", "accuracy"), f"{self.accuracy:.2f} {_interval(self.estimates['accuracy'])}"),
         ]
+        shown = align(rows)
+        spread = f"{self.spread['micro_f1']:.2f}" if self.spread else ""
+        seeds = say(f"시드 {count}개의 평균 (micro-F1 표준편차 {spread}). ", f"Mean of {count} seeds (SD of micro-F1 {spread}). ")
+        interval = say(
+            "대괄호: 문장 단위 부트스트랩 95% 신뢰구간.", "Brackets: 95% bootstrap confidence interval over sentences."
+        )
+        shown.append(seeds + interval if spread else interval)
         if self.without_overlap is not None:
-            other = self.without_overlap
+            other, rest = self.without_overlap, self.n - self.without_overlap.n
+            scores = f"micro-F1 {other.micro_f1:.2f}, AUPRC {other.auprc:.2f}"
             shown.append(
-                f"without the {self.n - other.n} rows whose sentence is in train: {other.micro_f1:.2f} / {other.auprc:.2f}"
+                say(
+                    f"학습 데이터에 같은 문장이 있는 행 {rest:,}개를 빼면: {scores}",
+                    f"Without the {rest:,} rows whose sentence is in train: {scores}",
+                )
             )
         return [*shown, *self.notes]
 
     def label_lines(self) -> list[str]:
         """A line for each of the 30 labels, over the mean of the seeds' probabilities."""
-        shown = []
-        if len(self.seeds) > 1:
-            count = len(self.seeds)
-            shown.append(
-                f"by label, of the {count} seeds' probabilities averaged (the scores above are the mean of each seed's own)"
-            )
-        shown.append(f"{'label':<38}{'gold':>6}{'given':>7}{'P':>7}{'R':>7}{'F1':>7}{'AUPRC':>7}  most often taken for")
+        count = len(self.seeds)
+        head = (say("라벨", "label"), say("정답", "gold"), say("예측", "predicted"), "P", "R", "F1", "AUPRC")
+        rows: list[tuple[str, ...]] = [head]
+        often = [say("가장 많이 혼동한 라벨", "most often confused with")]
         for line in self.labels:
-            area = f"{line.auprc:7.1f}" if line.auprc is not None else f"{'-':>7}"
-            numbers = f"{line.gold:6}{line.predicted:7}{line.precision:7.1f}{line.recall:7.1f}{line.f1:7.1f}{area}"
-            often = f"  {line.confused_with} ({line.given[line.confused_with]})" if line.confused_with else ""
-            shown.append(f"{line.label:<38}{numbers}{often}")
-        return shown
+            scores = (line.precision, line.recall, line.f1, line.auprc)
+            rows.append(
+                (line.label, str(line.gold), str(line.predicted), *("-" if one is None else f"{one:.1f}" for one in scores))
+            )
+            often.append(f"{line.confused_with} ({line.given[line.confused_with]})" if line.confused_with else "")
+        told = say(
+            f"라벨별 점수는 시드 {count}개의 확률을 평균해 구했습니다 (위의 점수는 시드별 점수의 평균).",
+            f"By label, from the averaged probabilities of {count} seeds (the scores above average the seeds' scores).",
+        )
+        table = [f"{cells}  {last}".rstrip() for cells, last in zip(align(rows, right=True), often, strict=True)]
+        return [*([told] if count > 1 else []), *table]
 
 
 def _interval(estimate: Estimate) -> str:

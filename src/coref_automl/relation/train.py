@@ -21,7 +21,7 @@ from coref_automl.models.attention import move
 from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device, weights_fingerprint
 from coref_automl.progress import Progress, Shown, as_progress, quiet
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
-from coref_automl.relation.evaluate import KIND, UNDER_PRIOR, keep_result, list_problems, summarise
+from coref_automl.relation.evaluate import KIND, keep_result, list_problems, summarise, under_prior
 from coref_automl.relation.labels import LABELS, LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Scores
@@ -37,6 +37,7 @@ from coref_automl.relation.scoring import (
     store_predictions,
 )
 from coref_automl.relation.stored import AGAIN, ModelSettings, read_manifest
+from coref_automl.say import say, skipped
 from coref_automl.store import MANIFEST, is_done, mark_done, write_json, write_text
 from coref_automl.training.folder import check_binding
 
@@ -252,12 +253,15 @@ def _notes(work: _Work) -> tuple[str, ...]:
     """What a reader of any number of this run should know."""
     notes = []
     if work.train.problems:
-        notes.append(f"{len(work.train.problems):,} bad rows of {work.train.split} were skipped.")
+        notes.append(skipped(len(work.train.problems), work.train.split))
     if work.recipe.prior == "em":
-        notes.append(UNDER_PRIOR)
+        notes.append(under_prior())
     if work.mask is not None:
         forbidden = int(work.mask.forbids(work.train.rows).sum())
-        notes.append(
-            f"The {work.mask.kind} label mask forbids the gold label of {forbidden:,} of {len(work.train.rows):,} training rows."
+        kind, rows = work.mask.kind, len(work.train.rows)
+        told = say(
+            f"라벨 마스크({kind})가 정답 라벨을 금지하는 행: 학습 행 {rows:,}개 가운데 {forbidden:,}개.",
+            f"The {kind} label mask forbids the gold label of {forbidden:,} of {rows:,} training rows.",
         )
+        notes.append(told)
     return tuple(notes)

@@ -21,12 +21,13 @@ from coref_automl.records import Record
 from coref_automl.report import explorer, limits
 from coref_automl.report.csv_page import csv_page
 from coref_automl.report.headline import advice
-from coref_automl.report.language import Say, language
+from coref_automl.report.language import Say
 from coref_automl.report.page import Check, Page, Part, Section
 from coref_automl.report.rendering import render_html, render_markdown
 from coref_automl.report.sections import draw_sections
 from coref_automl.report.sentences import recommendation_sentence
 from coref_automl.report.subject import Subject, parse_target, read_subject
+from coref_automl.say import speaking
 from coref_automl.statistics.intervals import DRAWS
 from coref_automl.store import write_text
 
@@ -94,10 +95,10 @@ def report(
             raise RecipeError("Name the folder to write the report to.")
         *rest, out = paths
         paths = tuple(rest)
-    allowed, say = checked_margin(margin), Say(language(lang))
+    allowed = checked_margin(margin)
     goal = parse_target(target) if isinstance(target, str) else dict(target or {})
     folder = as_path(out, "out")
-    with claimed(folder, KIND):
+    with speaking(lang) as say, claimed(folder, KIND):
         if table is not None:
             rows = read_table(Path(table))
             page, results = csv_page(rows, say, source=Path(table).name, target=goal), ""

@@ -10,11 +10,9 @@ from coref_automl.comparison.coreference_methods import CoreferenceAnswer, Coref
 from coref_automl.comparison.coreference_runs import CoreferenceRun, alike, look_for_coreference
 from coref_automl.config import as_paths
 from coref_automl.errors import ComparisonError
-from coref_automl.report.language import Say, p_text, points
-from coref_automl.report.terminal import align
+from coref_automl.report.language import Say, language, p_text, points
 from coref_automl.report.verdicts import short_answer
-
-_ENGLISH = Say("en")
+from coref_automl.tabular import align
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +20,18 @@ class PrintedCoreference(CoreferenceComparison):
     """A CoreferenceComparison that prints as two tables: methods, and verdicts between them."""
 
     def __str__(self) -> str:
-        head = f"CoNLL over {self.documents} documents, {self.mentions:,} mentions; intervals over runs crossed with documents"
-        scores: list[tuple[str, ...]] = [("method", "runs", "gold mentions", "found mentions")]
+        say = Say(language())
+        head = say(
+            f"CoNLL, 문서 {self.documents}개, 언급 {self.mentions:,}개. 신뢰구간은 실행과 문서를 교차해 구했습니다.",
+            f"CoNLL over {self.documents} documents, {self.mentions:,} mentions; intervals over runs crossed with documents",
+        )
+        gold, found = say("정답 언급", "gold mentions"), say("찾은 언급", "found mentions")
+        scores: list[tuple[str, ...]] = [(say("방법", "method"), say("실행", "runs"), gold, found)]
         scores += [(one.name, str(one.runs), *(f"{100 * value:.2f}" for value in one.conll.values())) for one in self.methods]
         lines = [head, "", *align(scores)]
         if self.answers:
-            rows: list[tuple[str, ...]] = [("difference", "gold mentions", "p (BH)", "found mentions", "verdict")]
-            rows += [_cells(one) for one in self.answers]
+            rows: list[tuple[str, ...]] = [(say("차이", "difference"), gold, "p (BH)", found, say("판정", "verdict"))]
+            rows += [_cells(one, say) for one in self.answers]
             lines += ["", *align(rows)]
         return "\n".join([*lines, *([""] if self.notes else []), *self.notes])
 
@@ -40,7 +43,8 @@ def compare_runs(*paths: Any) -> PrintedCoreference:
     if not runs:
         none = f"No finished coreference run under {', '.join(names)}; make one with: coref-automl coref train"
         raise ComparisonError(unread[0] if unread else none)
-    found = compare_coreference(runs, notes=[f"Left out: {wrong}" for wrong in unread])
+    say = Say(language())
+    found = compare_coreference(runs, notes=[say(f"읽을 수 없어 제외: {wrong}", f"Left out: {wrong}") for wrong in unread])
     return PrintedCoreference(**{part.name: getattr(found, part.name) for part in fields(found)})
 
 
@@ -104,10 +108,10 @@ def no_verdict(one: CoreferenceAnswer, say: Say) -> str:
     }[one.gold.reason]
 
 
-def _cells(one: CoreferenceAnswer) -> tuple[str, ...]:
+def _cells(one: CoreferenceAnswer, say: Say) -> tuple[str, ...]:
     gold, found = (_change(answer.interval) for answer in (one.gold, one.found))
-    about = "" if one.about == "methods" else " (these checkpoints)"
-    return f"{one.a} - {one.b}", gold, p_text(one.p), found, verdict(one, _ENGLISH) + about
+    about = "" if one.about == "methods" else say(" (이 체크포인트들)", " (these checkpoints)")
+    return f"{one.a} - {one.b}", gold, p_text(one.p), found, verdict(one, say) + about
 
 
 def _change(interval: Any) -> str:

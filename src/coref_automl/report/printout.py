@@ -19,10 +19,11 @@ from coref_automl.config import as_paths, typed_options
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report import charts
 from coref_automl.report.coreference_verdicts import judge, outside_check
-from coref_automl.report.language import Lang, Say, language, p_text
+from coref_automl.report.language import Lang, Say, p_text
 from coref_automl.report.page import in_percent
 from coref_automl.report.sentences import recommendation_sentence, verdict
 from coref_automl.report.verdicts import which_documents
+from coref_automl.say import speaking
 from coref_automl.tabular import Tabular
 
 _WIDTH, _NARROW = 118, 80
@@ -174,12 +175,12 @@ def compare(
         >>> found.reference
         'base'
     """
-    tongue = language(lang)
-    group, notes = choose_group(as_paths(paths, "paths"), common=common, evalset=eval_set)
-    require_two(group)
-    metric, more = choose_metric(group, metric)
-    told = (*notes, *more)
-    return printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=told, lang=tongue)
+    with speaking(lang) as say:
+        group, notes = choose_group(as_paths(paths, "paths"), common=common, evalset=eval_set)
+        require_two(group)
+        metric, more = choose_metric(group, metric)
+        told = (*notes, *more)
+        return printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=told, lang=say.lang)
 
 
 @typed_options
@@ -208,11 +209,11 @@ def recommend(
     """
     allowed = checked_margin(margin)
     names = as_paths(paths, "paths")
-    group, notes = choose_group(names, evalset=eval_set)
-    metric, more = choose_metric(group, metric)
-    say = Say(language(lang))
-    told = (*notes, *more, *outside_checks(names, group, say))
-    return printed_recommendation(group, metric, margin=allowed, seed=seed, notes=told, lang=say.lang)
+    with speaking(lang) as say:
+        group, notes = choose_group(names, evalset=eval_set)
+        metric, more = choose_metric(group, metric)
+        told = (*notes, *more, *outside_checks(names, group, say))
+        return printed_recommendation(group, metric, margin=allowed, seed=seed, notes=told, lang=say.lang)
 
 
 def outside_checks(paths: Sequence[str], group: Group, say: Say) -> list[str]:

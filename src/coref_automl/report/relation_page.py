@@ -10,8 +10,8 @@ from coref_automl.report.language import Lang, Say, interval
 from coref_automl.report.page import Page, Points, Section, Table, Text, Tile
 from coref_automl.report.relation_sections import relation_sections
 from coref_automl.report.rendering import render_html, render_markdown
-from coref_automl.report.terminal import align
 from coref_automl.store import write_json, write_text
+from coref_automl.tabular import align
 
 
 def write_assessment(found: Assessment, out: Path, *, lang: Lang = "ko") -> Path:

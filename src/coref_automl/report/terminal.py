@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import unicodedata
 from collections.abc import Sequence
 
 from coref_automl.evaluation.fill import Filled
@@ -17,6 +16,7 @@ from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.progress import duration
 from coref_automl.records import Estimate, Evaluation
+from coref_automl.tabular import align, cells_of
 
 WORDS: dict[str, dict[str, str]] = {
     "ko": {
@@ -103,7 +103,6 @@ _COLUMNS = (
     "score",
 )
 _DEFAULT_METRIC = {"distance": "real_far1_strict"}
-_WIDE = "WF"
 _NARROWEST = 40
 
 
@@ -250,7 +249,7 @@ def in_blocks(rows: Sequence[Sequence[str]], most: int | None) -> list[str]:
     """Aligned rows; where they are wider than `most`, in blocks of columns that fit, the first column in each of them."""
     if not rows or most is None:
         return align(rows)
-    widths = [max(_cells(row[at]) for row in rows) for at in range(len(rows[0]))]
+    widths = [max(cells_of(row[at]) for row in rows) for at in range(len(rows[0]))]
     blocks: list[list[int]] = [[]]
     for at in range(1, len(widths)):
         if blocks[-1] and widths[0] + sum(2 + widths[one] for one in (*blocks[-1], at)) > most:
@@ -258,17 +257,3 @@ def in_blocks(rows: Sequence[Sequence[str]], most: int | None) -> list[str]:
         blocks[-1].append(at)
     parts = [align([[row[0], *(row[at] for at in block)] for row in rows]) for block in blocks]
     return [line for number, part in enumerate(parts) for line in (["", *part] if number else part)]
-
-
-def align(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows with their columns aligned; a Hangul syllable is two cells wide on a terminal."""
-    if not rows:
-        return []
-    widths = [max(_cells(row[at]) for row in rows) for at in range(len(rows[0]))]
-    return [
-        "  ".join(cell + " " * (width - _cells(cell)) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-
-
-def _cells(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(letter) in _WIDE else 1 for letter in text)

@@ -15,8 +15,8 @@ from coref_automl.records import Record
 from coref_automl.report.annotated_texts import LIMIT, AnnotatedTexts, Kind, read_data, read_set, read_source
 from coref_automl.report.language import Lang, Say
 from coref_automl.report.page import Table, row
-from coref_automl.report.terminal import align
 from coref_automl.store import at_home, short_names
+from coref_automl.tabular import align
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from coref_automl.progress import duration
-from coref_automl.records import Estimate
 from coref_automl.report import charts
 from coref_automl.report.language import Say, language
 from coref_automl.report.page import (
@@ -27,29 +25,11 @@ from coref_automl.report.page import (
 )
 from coref_automl.report.rendering import render_html
 from coref_automl.store import write_text
-from coref_automl.tuning.finish import Final
+from coref_automl.tuning.finish import Final, rival_sentence, sentence_of
 from coref_automl.tuning.outputs import FinishedStudy, StudyResult
+from coref_automl.tuning.reasons import reason_words
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.space import Dimension
-
-_REASONS = (
-    (
-        r"worse than trial (\d+) at (\d+)/(\d+) of the budget: ([\d.]+) points, p ([\d.]+) \(paired test on select\)",
-        r"예산의 \2/\3에서 시도 \1보다 \4점 낮음, p \5 (select의 짝지은 검정)",
-    ),
-    (
-        r"not in the better half at (\d+)/(\d+) of the budget \(successive halving\)",
-        r"예산의 \1/\2에서 나은 절반에 들지 못함 (연속 절반 줄이기)",
-    ),
-    (r"its process was killed \(signal (\d+)\)", r"프로세스가 강제로 끝남 (신호 \1)"),
-    (r"its process ended twice without a word", "프로세스가 두 번 말없이 끝남"),
-    (r"its process ended with status (\d+)", r"프로세스가 상태 \1로 끝남"),
-    (r"^(프로세스가 .*) twice", r"\1 (두 번)"),
-    (r"it ended without a score", "점수 없이 끝남"),
-    (r"Trial (\d+) is left out of the end: ", r"마지막 비교에서 빠진 시도 \1: "),
-    (r"\(log: ", "(기록: "),
-)
-"""The storage keeps reasons in English. These are the engine's own; the text of an error in training stays as it is."""
 
 
 def write_study_page(study: FinishedStudy) -> None:
@@ -76,7 +56,7 @@ def study_page(study: FinishedStudy) -> Page:
         ),
         lead=say("select로 고른 시도", "Chosen on select"),
         headline=_name(winner.number, winner.recommended, say),
-        sentence=say(_in_korean(study, final), final.sentence),
+        sentence=sentence_of(winner, final.reference, study.label, study.confirm_name, recipe.seeds, say),
         tiles=(
             Tile(study.label, f"{100 * winner.confirmed:.2f}%", study.confirm_name),
             Tile(say("완료", "completed"), str(counted["complete"])),
@@ -88,51 +68,6 @@ def study_page(study: FinishedStudy) -> Page:
         colophon=("coref-automl tune",),
         notes=tuple(reason_words(note, say) for note in final.notes),
     )
-
-
-def reason_words(reason: str, say: Say) -> str:
-    """Why a trial was cut, failed or was left out."""
-    if say.lang == "ko":
-        for english, korean in _REASONS:
-            reason = re.sub(english, korean, reason)
-    return reason
-
-
-def _in_korean(study: FinishedStudy, final: Final) -> str:
-    """The result's own sentence in Korean: is the winner better than the recommended settings, or is it noise?"""
-    winner, seeds = final.winner, study.recipe.seeds
-    one, verdict = winner.number, winner.against_reference
-    where = f"{study.confirm_name}, 시드 {seeds}개"
-    reached = f"{study.label} {100 * winner.confirmed:.2f}%, {where}"
-    if final.reference is None:
-        return f"시도 {one}: select에서 가장 좋습니다 ({reached}). 비교할 추천 설정은 완료되지 못했습니다."
-    if verdict is None:
-        return f"추천 설정이 찾은 것 가운데 가장 좋습니다 ({reached}). 그대로 쓰세요."
-    gain = f"{study.label} {100 * verdict.difference:+.2f}점 ({where})"
-    spans = f"문서 구간 {_span(verdict.over_documents)}"
-    if verdict.over_seeds is None:
-        why = "시드 하나로는 알 수 없으니 --seeds 3을 주세요" if seeds < 2 else "시드마다 차이가 똑같아 흩어짐을 알 수 없습니다"
-        return f"시도 {one}: 추천 설정과의 차이는 {gain}, {spans}. {why}."
-    spans = f"시드 구간 {_span(verdict.over_seeds)}, {spans}"
-    if verdict.shown and verdict.difference > 0:
-        return f"시도 {one}: 추천 설정보다 낫습니다. {gain}, {spans}."
-    if verdict.shown:
-        return f"시도 {one}: select에서 이겼지만 추천 설정보다 못합니다. {gain}, {spans}. 추천 설정을 쓰세요."
-    return f"시도 {one}: 추천 설정과의 차이는 우연일 수 있습니다. {gain}, {spans}. 어느 쪽도 낫다고 할 수 없습니다."
-
-
-def _rivals_in_korean(study: FinishedStudy) -> str:
-    lines = []
-    for name, verdict in study.rivals.items():
-        told = "확인" if verdict.shown else "미확인: 우연일 수 있음"
-        if verdict.over_seeds is None:
-            told = "시드가 흩어짐을 알려 주지 않아 알 수 없음"
-        lines.append(f"{study.recipe.arm}의 승자 - {name}의 승자: {100 * verdict.difference:+.2f}점 ({told}).")
-    return " ".join(lines)
-
-
-def _span(estimate: Estimate) -> str:
-    return f"[{100 * estimate.low:+.2f}, {100 * estimate.high:+.2f}]"
 
 
 def _finalists(study: FinishedStudy, final: Final, say: Say) -> Section:
@@ -189,7 +124,7 @@ def _arms(study: FinishedStudy, say: Say) -> Section:
     )  # fmt: skip
     blocks: list[Block] = [Table(head, tuple(lines), frozenset(range(1, 8)))]
     if study.rivals:
-        blocks.append(Text(say(_rivals_in_korean(study), study.result.rival or "")))
+        blocks.append(Text(rival_sentence(study.recipe.arm, study.rivals, say) or ""))
     return Section("arms", say("탐색과 무작위 탐색", "The tuner and random search"), tuple(blocks))
 
 

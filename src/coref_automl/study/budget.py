@@ -22,12 +22,14 @@ from coref_automl.models.model_files import folder_of, weight_shapes
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Record
 from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.say import language, say
 from coref_automl.store import check_folder
 from coref_automl.study.recipe import KINDS, Kind, StudyRecipe
 from coref_automl.study.run import KIND
-from coref_automl.study.state import State
+from coref_automl.study.state import STEPS, State
 from coref_automl.study.steps import Arm, Plan, Step, open_plan
 from coref_automl.study.work import peak_gigabytes
+from coref_automl.tabular import align
 from coref_automl.tuning.probe import Size, probe
 
 _ITEMS, _ROWS, _DOCUMENTS = 96, 320, 3
@@ -65,17 +67,28 @@ class Budget(Record):
 
     def lines(self) -> list[str]:
         steps = sum(share.steps for share in self.shares)
-        table = [
-            f"  {share.kind:<12}{share.left:>5} of {share.steps:<5}{duration(share.seconds):>14}   {share.source}"
-            for share in self.shares
-        ]
-        together = f", between {duration(self.seconds / self.jobs)} and that with {self.jobs} at a time" if self.jobs > 1 else ""
-        memory = f"{self.gigabytes:.1f} GB per step" + (f", {self.jobs * self.gigabytes:.1f} GB in all" if self.jobs > 1 else "")
+        rows = [(say("단계", "step"), say("남음", "left"), say("시간", "time"), say("근거", "measured"))]
+        for share in self.shares:
+            left = say(f"{share.left}/{share.steps}", f"{share.left} of {share.steps}")
+            rows.append((say(STEPS[share.kind], share.kind), left, duration(share.seconds, language()), share.source))
+        whole, least = (duration(seconds, language()) for seconds in (self.seconds, self.seconds / self.jobs))
+        one, all_ = f"{self.gigabytes:.1f} GB", f"{self.jobs * self.gigabytes:.1f} GB"
+        memory = say(f"단계당 {one}", f"{one} per step")
+        together = ""
+        if self.jobs > 1:
+            together = say(f", {self.jobs}개씩 함께 하면 최소 {least}", f", at least {least} with {self.jobs} at a time")
+            memory += say(f", 모두 {all_}", f", {all_} in all")
         return [
-            f"{self.runs} runs of {self.tokens:,} tokens, {steps} steps on {self.device}; left to do:",
-            *table,
-            f"Time: {duration(self.seconds)} one after another{together}; starting processes comes on top.",
-            f"Memory: {memory}. Disk: {self.disk:.1f} GB.",
+            say(
+                f"{self.tokens:,}토큰의 실행 {self.runs}개, 단계 {steps}개 ({self.device})",
+                f"{self.runs} runs of {self.tokens:,} tokens, {steps} steps on {self.device}",
+            ),
+            *(f"  {line}" for line in align(rows)),
+            say(
+                f"시간: 차례로 {whole}{together} (프로세스를 시작하는 시간은 별도)",
+                f"Time: {whole} one after another{together}, plus the time to start processes",
+            ),
+            say(f"메모리: {memory}. 디스크: {self.disk:.1f} GB.", f"Memory: {memory}. Disk: {self.disk:.1f} GB."),
         ]
 
 
@@ -114,11 +127,14 @@ def _share(plan: Plan, state: State, kind: Kind, progress: Progress) -> tuple[Sh
     ended = [outcome.facts for step in steps if step.label in state.done and (outcome := step.outcome(plan.out))]
     if ended:
         mean = sum(float(facts["seconds"]) for facts in ended) / len(ended)
-        source, gigabytes = f"as the {len(ended)} finished took", max(float(facts["peak_gigabytes"] or 0.0) for facts in ended)
+        source, gigabytes = (
+            say(f"끝난 단계 {len(ended)}개의 평균", f"mean of the {len(ended)} finished"),
+            max(float(facts["peak_gigabytes"] or 0.0) for facts in ended),
+        )
         return Share(kind, len(steps), len(left), len(left) * mean, source), gigabytes
     if not left:
         return Share(kind, len(steps), 0, 0.0, ""), 0.0
-    progress.note(f"Measuring {kind} ...")
+    progress.note(say(f"측정: {STEPS[kind]} ...", f"Measuring {kind} ..."))
     found = _MEASURES[kind](plan, left)
     return Share(kind, len(steps), len(left), found.seconds, found.source), found.gigabytes
 
@@ -141,7 +157,10 @@ def _train(plan: Plan, left: Sequence[Step]) -> _Measured:
         work = plan.works[arm]
         seconds += work.plan.tokens_after(work.last) / sizes[arm].tokens_per_second
     speeds = sorted(size.tokens_per_second for size in sizes.values())
-    source = f"{speeds[0]:,.0f} tokens/s" if len(speeds) == 1 else f"{speeds[0]:,.0f} to {speeds[-1]:,.0f} tokens/s"
+    low, high = f"{speeds[0]:,.0f}", f"{speeds[-1]:,.0f}"
+    source = (
+        say(f"초당 {low}~{high}토큰", f"{low} to {high} tokens/s") if low != high else say(f"초당 {low}토큰", f"{low} tokens/s")
+    )
     return _Measured(seconds, source, max(size.gigabytes or 0.0 for size in sizes.values()))
 
 
@@ -177,7 +196,13 @@ def _evaluate(plan: Plan, left: Sequence[Step]) -> _Measured:
     whole = sum(len(EvalSet.open(folder).select()) for folder in plan.sets)
     saves = len(plan.works[plan.arms[0]].saves())
     models = sum(saves if step.run else 1 for step in left)
-    return _Measured(models * whole / speed, f"{speed:,.0f} items/s, {models:,} models, {whole:,} items", peak_gigabytes())
+    return _Measured(models * whole / speed, _of_items(speed, models, whole), peak_gigabytes())
+
+
+def _of_items(speed: float, models: int, items: int) -> str:
+    return say(
+        f"초당 {speed:,.0f}문항, 모델 {models:,}개, 문항 {items:,}개", f"{speed:,.0f} items/s, {models:,} models, {items:,} items"
+    )
 
 
 def _relation(plan: Plan, left: Sequence[Step]) -> _Measured:
@@ -195,7 +220,7 @@ def _relation(plan: Plan, left: Sequence[Step]) -> _Measured:
         recipe = step.recipe
         assert isinstance(recipe, RelationRecipe)
         rows += recipe.seeds * ((recipe.max_rows or total) * recipe.epochs + _FORWARD * plan.rows[1])
-    return _Measured(rows / speed, f"{speed:,.0f} rows/s", peak_gigabytes())
+    return _Measured(rows / speed, say(f"초당 {speed:,.0f}행", f"{speed:,.0f} rows/s"), peak_gigabytes())
 
 
 def _coreference(_plan: Plan, left: Sequence[Step]) -> _Measured:
@@ -221,7 +246,7 @@ def _coreference(_plan: Plan, left: Sequence[Step]) -> _Measured:
         assert isinstance(recipe, CoreferenceRecipe)
         passes = recipe.epochs * max(1, recipe.folds - 1) + _FORWARD
         seconds += recipe.seeds * passes * whole / speed
-    return _Measured(seconds, f"{speed:,.0f} characters/s", spent_on.peak_gigabytes)
+    return _Measured(seconds, say(f"초당 {speed:,.0f}자", f"{speed:,.0f} characters/s"), spent_on.peak_gigabytes)
 
 
 def _disk(plan: Plan) -> float:

@@ -10,6 +10,7 @@ from coref_automl.config import choose
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW
 from coref_automl.records import Half, Task
+from coref_automl.say import LANGUAGE
 from coref_automl.workers import Engine
 
 Kind = Literal["train", "evaluate", "relation", "coreference"]
@@ -191,7 +192,7 @@ HELP = {
     "jobs": "Steps at a time; they share the GPUs.",
     "engine": "local or ray.",
     "device": "auto, cpu or cuda.",
-    "lang": "Language of the report: ko or en.",
+    "lang": LANGUAGE,
     "title": "Title of the report.",
 }
 """What each field means: the help of `coref-automl study`; the other fields can only be given in a recipe."""

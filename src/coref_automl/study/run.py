@@ -19,6 +19,7 @@ from coref_automl.study.recipe import KINDS, StudyRecipe
 from coref_automl.study.state import NAN, Failure, State, StudyResult
 from coref_automl.study.steps import BASE, COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
+from coref_automl.tuning.reasons import reason_words
 from coref_automl.tuning.trial import Launcher, Running, death, launcher_of, read_outcome
 
 KIND = "experiment"
@@ -76,8 +77,12 @@ class Runner:
             try:
                 while waiting or self.active:
                     if self.ends is not None and time.monotonic() > self.ends:
+                        left = len(waiting) + len(self.active)
                         self.progress.note(
-                            f"The time is up: {len(waiting) + len(self.active)} steps are left; the same command resumes."
+                            self.progress.say(
+                                f"시간이 다 되었습니다. 단계 {left}개가 남았고, 같은 명령을 다시 실행하면 이어서 진행합니다.",
+                                f"The time is up: {left} steps are left; the same command resumes.",
+                            )
                         )
                         break
                     self._fill(waiting)
@@ -108,21 +113,23 @@ class Runner:
 
     def _end(self, step: Step, running: Running, seconds: float) -> bool:
         """Take in how a step ended; False: it is tried once more, when its neighbours on the GPU are others."""
-        job = step.job(self.plan.out, self.plan.recipe.model)
+        say, job = self.progress.say, step.job(self.plan.out, self.plan.recipe.model)
         code = running.code
         outcome = read_outcome(job) if code >= 0 else None
         if outcome is not None and outcome.done:
             self.state.done.add(step.label)
-            self.progress.note(f"{step.label}: done in {duration(seconds)}")
+            took = duration(seconds, say.lang)
+            self.progress.note(say(f"{step.label}: 완료, {took}", f"{step.label}: done in {took}"))
             self._give_back(step)
             return True
         kind = outcome.kind if outcome else "killed" if code < 0 else "no outcome"
-        reason = outcome.reason if outcome else death(code, job)
+        reason = outcome.reason if outcome else reason_words(death(code, job), say)
         if kind != NAN and self.tried[step.label] == 1:
-            self.progress.note(f"{step.label}: {reason}; it is tried again")
+            self.progress.note(say(f"{step.label}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again"))
             return False
         self.state.failures[step.label] = Failure(step.label, kind, reason)
-        self.progress.note(f"{step.label} failed: {reason} (log: {job.log})")
+        told = f"{step.label} 실패: {reason} (기록: {job.log})", f"{step.label} failed: {reason} (log: {job.log})"
+        self.progress.note(say(*told))
         return True
 
     def _give_back(self, step: Step) -> None:
@@ -146,7 +153,7 @@ def _finish(plan: Plan, result: StudyResult, progress: Progress) -> StudyResult:
     recipe, out = plan.recipe, plan.out
     if not result.finished.get("evaluate"):
         return result
-    progress.note("Writing verdicts, report and archive")
+    progress.note(progress.say("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive"))
     paths = [str(folder) for name in (EVALUATIONS, RELATION, COREFERENCE) if (folder := out / name).is_dir()]
     found = verdicts(plan)
     costs = {step.label: outcome.facts for step in plan.steps if (outcome := step.outcome(out)) and outcome.done}

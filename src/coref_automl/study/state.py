@@ -6,10 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from coref_automl.records import Record
+from coref_automl.say import say
 from coref_automl.study.recipe import KINDS
 from coref_automl.study.steps import RUNS, Arm, Plan, Step
 from coref_automl.training.folder import checkpoints_of
 
+STEPS = {"train": "학습", "evaluate": "평가", "relation": "관계 추출", "coreference": "상호참조"}
+"""The kinds of steps in Korean."""
 NAN = "not a number"
 """The kind of a failure that is a result: the same step would fail again."""
 
@@ -34,8 +37,8 @@ class ArmSeeds(Record):
     missing: dict[str, str]
 
     def __str__(self) -> str:
-        told = f"{self.name}: {self.finished} of {self.asked} seeds"
-        why = "; ".join(f"seed {seed}: {reason}" for seed, reason in self.missing.items())
+        told = f"{self.name}: " + say(f"시드 {self.finished}/{self.asked}", f"{self.finished} of {self.asked} seeds")
+        why = "; ".join(say(f"시드 {seed}: {reason}", f"seed {seed}: {reason}") for seed, reason in self.missing.items())
         return f"{told} ({why})" if why else told
 
 
@@ -63,12 +66,18 @@ class StudyResult(Record):
         return any(failure.kind != NAN for failure in self.failures)
 
     def lines(self) -> list[str]:
-        counts = ", ".join(f"{kind} {self.finished[kind]} of {self.steps[kind]}" for kind in self.steps)
-        shown = [f"{self.out}: {counts}", *map(str, self.arms), *(f"Failed: {failure}" for failure in self.failures)]
-        shown += [self.sentence] if self.sentence else []
-        shown += [*self.verdicts, *([f"Report: {self.report}"] if self.report else [])]
-        shown += [f"Archive, without any text: {self.archive}"] if self.archive else []
-        return [*shown, *(["The same command resumes."] if self.left > len(self.failures) else [])]
+        counts = ", ".join(
+            say(f"{STEPS[kind]} {self.finished[kind]}/{count}", f"{kind} {self.finished[kind]} of {count}")
+            for kind, count in self.steps.items()
+        )
+        failed = [say(f"실패: {failure}", f"Failed: {failure}") for failure in self.failures]
+        shown = [f"{self.out}: {counts}", *map(str, self.arms), *failed, *([self.sentence] if self.sentence else [])]
+        shown += [*self.verdicts, *([say(f"보고서: {self.report}", f"Report: {self.report}")] if self.report else [])]
+        shown += (
+            [say(f"수치만 담은 보관본: {self.archive}", f"Archive, without any text: {self.archive}")] if self.archive else []
+        )
+        again = say("같은 명령을 다시 실행하면 이어서 진행합니다.", "The same command resumes.")
+        return [*shown, *([again] if self.left > len(self.failures) else [])]
 
 
 @dataclass(slots=True)
@@ -133,5 +142,6 @@ class State:
             failed = [self.failures[step.label] for step in steps if step.label in self.failures]
             left = [step for step in steps if step.label not in self.done]
             if failed or left:
-                missing[str(seed)] = str(failed[0]) if failed else f"{len(left)} of {len(steps)} steps left"
+                open_ = say(f"단계 {len(steps)}개 중 {len(left)}개 남음", f"{len(left)} of {len(steps)} steps left")
+                missing[str(seed)] = str(failed[0]) if failed else open_
         return ArmSeeds(str(arm), len(self.plan.seeds), len(self.plan.seeds) - len(missing), missing)

@@ -23,7 +23,8 @@ from coref_automl.comparison.scores import Entry, Group, runs_of
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.records import Estimate, Record
 from coref_automl.report.language import Say, language, p_text
-from coref_automl.report.verdicts import phrase
+from coref_automl.report.verdicts import before_correction, phrase
+from coref_automl.say import say
 from coref_automl.statistics.ratios import ratio_verdict
 from coref_automl.statistics.resampling import Floats
 from coref_automl.study.steps import BASE, COREFERENCE, EVALUATIONS, RELATION, Arm, Plan
@@ -53,8 +54,9 @@ class Verdict(Record):
     told: str
 
     def __str__(self) -> str:
-        other = "" if self.b == BASE else f" and {self.seeds[1]}"
-        seeds = f"{self.seeds[0]}{other} of {self.asked} seeds"
+        both = (self.seeds[0],) if self.b == BASE else self.seeds
+        korean, english = ", ".join(f"{count}/{self.asked}" for count in both), " and ".join(map(str, both))
+        seeds = say(f"시드 {korean}", f"{english} of {self.asked} seeds")
         return f"{self.outcome}, {self.a} - {self.b}: {self.told} ({seeds})"
 
 
@@ -63,13 +65,10 @@ def verdicts(plan: Plan) -> list[Verdict]:
     pairs: list[Pair] = [(a, b) for b, a in combinations(plan.arms, 2) if a.length == b.length]
     pairs += [(arm, None) for arm in plan.arms]
     found = [*_evaluated(plan, pairs), *_related(plan, pairs), *_coreferent(plan, pairs)]
-    say = Say(language(plan.recipe.lang))
     out = []
     for outcome, several in found:
         told = corrected([one for _, _, one in several])
-        out += [
-            _verdict(plan, outcome, pair, seeds, one, say) for (pair, seeds, _), one in zip(several, told, strict=True) if one
-        ]
+        out += [_verdict(plan, outcome, pair, seeds, one) for (pair, seeds, _), one in zip(several, told, strict=True) if one]
     return out
 
 
@@ -77,7 +76,7 @@ Found = tuple[str, list[tuple[Pair, tuple[int, int], Versus]]]
 """An outcome; its pairs, the runs of both sides, and the verdict."""
 
 
-def _verdict(plan: Plan, outcome: str, pair: Pair, seeds: tuple[int, int], one: Versus, say: Say) -> Verdict:
+def _verdict(plan: Plan, outcome: str, pair: Pair, seeds: tuple[int, int], one: Versus) -> Verdict:
     answer = one.answer
     return Verdict(
         outcome=outcome,
@@ -90,7 +89,7 @@ def _verdict(plan: Plan, outcome: str, pair: Pair, seeds: tuple[int, int], one: 
         p=one.adjusted,
         shown=one.shown,
         detectable=answer.detectable,
-        told=phrase(one, say),
+        told=phrase(one, Say(language())),
     )
 
 
@@ -150,7 +149,8 @@ def _related(plan: Plan, pairs: Sequence[Pair]) -> Iterator[Found]:
                 one = Versus(str(a), str(b or BASE), made.seeds, made.values, made.answer)
                 told.append(((a, b), (made.seeds, made.seeds), one))
         if told:
-            yield f"Relation extraction, micro-F1 with {100 * share:g}% of train", told
+            part = f"{100 * share:g}%"
+            yield say(f"관계 추출, 학습 데이터 {part}의 micro-F1", f"Relation extraction, micro-F1 with {part} of train"), told
 
 
 def _beside_base(run: RelationRun, base: RelationRun, number: int) -> RowPair | None:
@@ -175,19 +175,18 @@ def _coreferent(plan: Plan, pairs: Sequence[Pair]) -> Iterator[Found]:
             seeds = len(ours), len(theirs)
             told.append(((a, b), seeds, Versus(str(a), str(b or BASE), min(seeds), (values[0], values[1]), answer)))
     if told:
-        yield "Coreference, CoNLL with gold mentions", told
+        yield say("상호참조, 정답 언급의 CoNLL", "Coreference, CoNLL with gold mentions"), told
 
 
 def _mean(run: CoreferenceRun) -> Floats:
     return np.asarray(np.mean([run.documents.values("gold", column) for column in range(len(run.seeds))], axis=0))
 
 
-_HEAD = ("outcome", "a", "b", "runs", "a %", "b %", "a - b (points)", "p", "detectable", "verdict")
-
-
 def markdown(found: Sequence[Verdict]) -> str:
     """All verdicts as one table."""
-    rows = [_HEAD, ("---",) * len(_HEAD), *map(_row, found)]
+    points, limit = say("a - b (점)", "a - b (points)"), say("검출 가능 차이", "detectable difference")
+    head = (say("지표", "outcome"), "a", "b", say("실행", "runs"), "a %", "b %", points, "p", limit, say("판정", "verdict"))
+    rows = [head, ("---",) * len(head), *map(_row, found)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows) + "\n"
 
 
@@ -197,7 +196,7 @@ def _row(one: Verdict) -> tuple[str, ...]:
         one.outcome,
         one.a,
         one.b,
-        f"{one.seeds[0]} / {one.seeds[1]} of {one.asked}",
+        say(f"{one.seeds[0]} / {one.seeds[1]} (각 {one.asked})", f"{one.seeds[0]} / {one.seeds[1]} of {one.asked}"),
         *(f"{100 * value:.1f}" for value in one.values),
         f"{100 * change.value:+.2f} [{100 * change.low:+.2f}, {100 * change.high:+.2f}]",
         p_text(one.p),
@@ -208,6 +207,6 @@ def _row(one: Verdict) -> tuple[str, ...]:
 
 def _word(one: Verdict) -> str:
     if one.shown:
-        return "better" if one.difference.value > 0 else "worse"
+        return say("더 좋음", "better") if one.difference.value > 0 else say("더 나쁨", "worse")
     alone = one.p is not None and not one.difference.low <= 0 <= one.difference.high
-    return "before correction only" if alone else "not shown"
+    return before_correction(Say(language())) if alone else say("유의한 차이 미확인", "not shown")

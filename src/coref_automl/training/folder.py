@@ -14,6 +14,7 @@ from coref_automl.config import to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.errors import FolderError, InputError
 from coref_automl.records import Evaluation, Provenance
+from coref_automl.say import say
 from coref_automl.store import (
     MANIFEST,
     check_folder,
@@ -114,9 +115,9 @@ def check_binding(run: Path, held: dict[str, Any], now: dict[str, Any]) -> None:
 def describe_state(run: Path) -> str:
     """What an earlier call left, in words; empty where training starts from the beginning."""
     if is_done(run):
-        return f"{run} is finished; nothing to do."
+        return say(f"{run}: 이미 끝난 실행입니다.", f"{run} is finished; nothing to do.")
     resume = resumable(run)
-    return f"Resuming from {resume.name}." if resume else ""
+    return say(f"{resume.name}에서 이어서 진행합니다.", f"Resuming from {resume.name}.") if resume else ""
 
 
 def give_up(run: Path) -> None:
@@ -203,27 +204,33 @@ def _versions() -> dict[str, str]:
 
 def write_card(folder: Path, recipe: TrainRecipe, made: Provenance) -> None:
     """A fresh card; results are added when the checkpoint has been scored."""
-    start = f"random weights of the shape `{recipe.shape}`" if recipe.shape else f"`{recipe.model}`"
+    start = f"`{recipe.model}`"
+    if recipe.shape:
+        start = say(f"`{recipe.shape}` 구조의 무작위 가중치", f"random weights of the shape `{recipe.shape}`")
     if recipe.words_from:
-        start += f" with the words of `{recipe.words_from}`"
+        start += say(f"(단어 벡터는 `{recipe.words_from}`)", f" with the words of `{recipe.words_from}`")
     header = ["---", "language: ko", "library_name: transformers", "pipeline_tag: fill-mask", "tags: [masked-lm, coref-automl]"]
     if not recipe.shape and not Path(recipe.model).exists() and ":" not in recipe.model:
         header.append(f"base_model: {recipe.model}")
-    epochs = "1 epoch" if made.epoch == 1 else f"{made.epoch:g} epochs"
+    epochs, tokens, data = f"{made.epoch:g} epoch{'s' * (made.epoch != 1)}", f"{made.tokens:,}", Path(made.dataset).name
     lines = [
         *header,
         "---",
-        f"# {made.run}, step {made.step}",
+        say(f"# {made.run}, {made.step}스텝", f"# {made.run}, step {made.step}"),
         "",
-        f"Started from {start}; trained by {OBJECTIVES[recipe.objective].about} on blocks of {made.seq_len:,} tokens for "
-        f"{epochs} ({made.tokens:,} real tokens, seed {made.seed}) of `{Path(made.dataset).name}`.",
+        say(
+            f"시작: {start}. 목표: `{recipe.objective}`. 데이터: `{data}`의 {made.seq_len:,}토큰 블록. "
+            f"학습량: {made.epoch:g}에폭, 패딩을 뺀 {tokens}토큰. 시드: {made.seed}.",
+            f"Started from {start}; trained by {OBJECTIVES[recipe.objective].about} on blocks of {made.seq_len:,} tokens for "
+            f"{epochs} ({tokens} tokens without padding, seed {made.seed}) of `{data}`.",
+        ),
         "",
         "```python",
         "from transformers import pipeline",
-        'pipeline("fill-mask", model="PATH/TO/THIS/FOLDER")("서울은 대한민국의 [MASK]이다.")',
+        'pipeline("fill-mask", model="PATH/TO/THIS/FOLDER")("서울은 [MASK]의 수도이다.")',
         "```",
         "",
-        "## Settings",
+        say("## 설정", "## Settings"),
         "```yaml",
         to_yaml(recipe).rstrip(),
         "```",
@@ -237,7 +244,11 @@ def add_results(folder: Path, evaluation: Evaluation) -> None:
     card = folder / "README.md"
     if not card.is_file():
         return
-    title = f"## Results on {evaluation.evalset}, {evaluation.seq_len:,} tokens"
-    before = card.read_text("utf-8").split(title)[0].rstrip()
+    where = evaluation.evalset, f"{evaluation.seq_len:,}"
+    titles = "## {} 평가 결과, {}토큰".format(*where), "## Results on {}, {} tokens".format(*where)
+    before = card.read_text("utf-8")
+    for title in titles:
+        before = before.split(title)[0].rstrip()
     rows = [f"| {name} | {estimate} | {estimate.n:,} |" for name, estimate in evaluation.estimates.items()]
-    write_text(card, "\n".join([before, "", title, "| metric | value [95% interval] | items |", "|---|---|---:|", *rows, ""]))
+    head = say("| 지표 | 값 [95% 신뢰구간] | 문항 |", "| metric | value [95% confidence interval] | items |")
+    write_text(card, "\n".join([before, "", say(*titles), head, "|---|---|---:|", *rows, ""]))

@@ -24,6 +24,7 @@ from coref_automl.evaluation.results import find_evaluations, identity
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.progress import Progress, read_events
 from coref_automl.records import Evaluation
+from coref_automl.say import say
 from coref_automl.store import natural_order, write_json
 from coref_automl.training.folder import BEST, add_results, checkpoints_of, read_clock, remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe
@@ -51,7 +52,11 @@ class Judge:
             with untouched_randomness():
                 found = self._score()
         except CorefError as error:
-            self._progress.note(f"The newest checkpoint could not be scored, training continues: {error}")
+            told = (
+                "새 체크포인트를 채점하지 못했지만 학습은 계속합니다",
+                "The newest checkpoint could not be scored, training continues",
+            )
+            self._progress.note(f"{say(*told)}: {error}")
             return None
         if found is None:
             return None
@@ -74,9 +79,12 @@ class Judge:
             self._keep_only({identity(path) for path in (early, it.chosen, it.best_path)})
         behind = sum(tokens > reached.tokens for tokens in scored)
         if self._recipe.stop_when_flat and sure and behind >= PATIENCE:
-            return (
-                f"Stopped: {Path(early).name} is within {100 * it.margin:g} points of the best on {it.metric} "
-                f"(select half), and {behind} further checkpoints have not changed that."
+            name, margin = Path(early).name, f"{100 * it.margin:g}"
+            return say(
+                f"조기 종료: {name}의 {it.metric}이 최고와 {margin}점 이내이고(선택용 절반), 이후 체크포인트 {behind}개도 "
+                "이를 바꾸지 못했습니다.",
+                f"Stopped: {name} is within {margin} points of the best on {it.metric} (select half), and {behind} further "
+                "checkpoints have not changed that.",
             )
         return None
 

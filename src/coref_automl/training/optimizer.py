@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from coref_automl.say import say
+
 _LAYER = re.compile(r"(?:^|\.)layers?\.(\d+)\.")
 
 
@@ -66,12 +68,17 @@ def groups_of(model: Any, *, rate: float, weight_decay: float, layer_decay: floa
 
 def describe(groups: Iterable[Group]) -> list[str]:
     """One line per group: its rate, its weight decay, how many parameters."""
-    return [
-        f"{'all layers' if group.depth is None else f'depth {group.depth}'}: rate {group.rate:.3g}, "
-        f"weight decay {group.weight_decay:g}, "
-        f"{sum(parameter.numel() for parameter in group.parameters):,} parameters"
-        for group in groups
-    ]
+    out = []
+    for group in groups:
+        where = say("모든 층", "all layers") if group.depth is None else say(f"깊이 {group.depth}", f"depth {group.depth}")
+        count = f"{sum(parameter.numel() for parameter in group.parameters):,}"
+        out.append(
+            say(
+                f"{where}: 학습률 {group.rate:.3g}, 가중치 감쇠 {group.weight_decay:g}, 파라미터 {count}개",
+                f"{where}: learning rate {group.rate:.3g}, weight decay {group.weight_decay:g}, {count} parameters",
+            )
+        )
+    return out
 
 
 def adamw(groups: Iterable[Group], *, fused: bool) -> torch.optim.AdamW:

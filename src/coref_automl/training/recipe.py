@@ -10,6 +10,7 @@ from coref_automl.config import choose, typed
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW, SHAPES
 from coref_automl.models.families import LONGEST, PRE_NORM
+from coref_automl.say import say
 from coref_automl.training.masking import FAR, OBJECTIVES, MentionLoss, Objective
 
 Schedule = Literal["linear", "cosine", "wsd", "constant"]
@@ -169,7 +170,12 @@ def settle(recipe: TrainRecipe, seq_len: int) -> tuple[TrainRecipe, list[str]]:
     notes = []
     if filled:
         values = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in filled.items())
-        notes.append(f"Recommended for {seq_len:,} tokens: {values} ({advice.provenance}).")
+        notes.append(
+            say(
+                f"{seq_len:,}토큰의 추천 설정: {values} ({advice.origin}).",
+                f"Recommended for {seq_len:,} tokens: {values} ({advice.provenance}).",
+            )
+        )
     if recipe.epochs is None and recipe.max_tokens is None and recipe.max_minutes is None:
         filled["epochs"] = DEFAULT_EPOCHS
     losses = OBJECTIVES[recipe.objective].losses
@@ -269,15 +275,29 @@ class Recommended:
     max_prob: float
     batch: int
     provenance: str
+    origin: str
+    """The provenance in Korean."""
 
 
+# fmt: off
 RECOMMENDED = (
-    Recommended(512, 5e-5, 0.01, 0.1, 0.15, 0.3, 32, "usual values for continued pretraining at 512 tokens; not tuned here"),
-    Recommended(1536, 8e-5, 0.045, 0.16, 0.118, 0.36, 128, "the search behind the published runs at 1,536 tokens (batch 32 x 4)"),
     Recommended(
-        1 << 30, 2.3e-5, 0.046, 0.195, 0.136, 0.475, 128, "the search behind the published runs at 2,048 tokens (batch 16 x 8)"
+        512, 5e-5, 0.01, 0.1, 0.15, 0.3, 32,
+        "usual values for continued pretraining at 512 tokens; not tuned here",
+        "512토큰 추가 사전학습에 흔히 쓰는 값, 여기서 탐색하지 않음",
+    ),
+    Recommended(
+        1536, 8e-5, 0.045, 0.16, 0.118, 0.36, 128,
+        "the search behind the published runs at 1,536 tokens (batch 32 x 4)",
+        "공개된 1,536토큰 실행의 탐색 결과, 배치 32 x 4",
+    ),
+    Recommended(
+        1 << 30, 2.3e-5, 0.046, 0.195, 0.136, 0.475, 128,
+        "the search behind the published runs at 2,048 tokens (batch 16 x 8)",
+        "공개된 2,048토큰 실행의 탐색 결과, 배치 16 x 8",
     ),
 )
+# fmt: on
 FROM_SCRATCH = Recommended(
     1 << 30,
     1e-3,
@@ -287,16 +307,19 @@ FROM_SCRATCH = Recommended(
     0.2,
     128,
     "an 18M pre-norm encoder that learned in minutes on one GPU",
+    "GPU 한 장에서 몇 분 만에 학습된 18M pre-norm 인코더의 값",
 )
 FROM_SCRATCH_POST_NORM = dataclasses.replace(
     FROM_SCRATCH,
     learning_rate=1e-4,
     provenance="the rate at which a post-norm encoder left the unigram loss; at 3e-4 it did not move",
+    origin="post-norm 인코더가 유니그램 손실을 벗어난 학습률, 3e-4에서는 벗어나지 못함",
 )
 FROM_WORDS_POST_NORM = dataclasses.replace(
     FROM_SCRATCH,
     learning_rate=4e-4,
     provenance="with the words of another model a DeBERTa-v2 learned at once at 4e-4 and at 8e-4",
+    origin="다른 모델의 단어 벡터로 시작한 DeBERTa-v2가 4e-4와 8e-4에서 바로 학습됨",
 )
 
 

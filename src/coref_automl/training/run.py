@@ -25,6 +25,7 @@ from coref_automl.models.memory import release
 from coref_automl.models.precision import software_rounding
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance
+from coref_automl.say import language, say
 from coref_automl.store import is_done, mark_done, write_json
 from coref_automl.tabular import Tabular
 from coref_automl.training.batches import Collator, MaskedRows, micro_batch
@@ -90,15 +91,21 @@ class TrainResult(Tabular):
 
     def lines(self) -> list[str]:
         """What a person wants to know first."""
-        loss = f", loss {self.loss:.4f}" if self.loss is not None else ""
+        loss = say(f", 손실 {self.loss:.4f}", f", loss {self.loss:.4f}") if self.loss is not None else ""
+        took, count = duration(self.seconds, language()), len(self.checkpoints)
         out = [
-            f"{self.run}: {_count(self.steps, 'step')}, {_count(self.epochs, 'epoch')}, {self.tokens:,} tokens "
-            f"in {duration(self.seconds)}{loss}",
-            f"{_count(len(self.checkpoints), 'checkpoint')}, the newest {self.checkpoints[-1]}"
-            if self.checkpoints
-            else "no checkpoint",
+            say(
+                f"{self.run}: {self.steps:,}스텝, {self.epochs:g}에폭, {self.tokens:,}토큰, {took}{loss}",
+                f"{self.run}: {_count(self.steps, 'step')}, {_count(self.epochs, 'epoch')}, {self.tokens:,} tokens "
+                f"in {took}{loss}",
+            )
         ]
-        out += [f"Chosen by the evaluation set: {self.best}"] if self.best else []
+        newest = self.checkpoints[-1] if self.checkpoints else ""
+        some = say(f"체크포인트 {count}개, 마지막 {newest}", f"{_count(count, 'checkpoint')}, the newest {newest}")
+        out.append(some if newest else say("체크포인트 없음", "no checkpoint"))
+        out += (
+            [say(f"평가 세트로 고른 체크포인트: {self.best}", f"Chosen by the evaluation set: {self.best}")] if self.best else []
+        )
         return out + ([self.stopped] if self.stopped else [])
 
 
@@ -152,7 +159,13 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
                     f"pass --gradient-checkpointing, or prepare shorter blocks."
                 ) from error
         micro = micro_batch(known(work.recipe.batch), micro // 2, work.processes)
-        progress.note(f"Out of memory: continuing with {micro} rows at a time; the effective batch stays {work.recipe.batch}.")
+        batch = work.recipe.batch
+        progress.note(
+            progress.say(
+                f"메모리가 부족해 한 번에 행 {micro}개씩 계속합니다. 유효 배치는 {batch} 그대로입니다.",
+                f"Out of memory: continuing with {micro} rows at a time; the effective batch stays {batch}.",
+            )
+        )
         release()
 
 

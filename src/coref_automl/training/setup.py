@@ -32,6 +32,7 @@ from coref_automl.models.model_files import config_of, folder_of, has_tokenizer
 from coref_automl.models.precision import rounding_note
 from coref_automl.models.vocabulary import word_starts
 from coref_automl.progress import Progress, duration
+from coref_automl.say import language, say
 from coref_automl.store import kind_of_folder
 from coref_automl.training.batches import Plan, micro_batch
 from coref_automl.training.folder import KIND, WRITING, best_of, checkpoints_of
@@ -85,18 +86,28 @@ class Prepared:
     def lines(self, micro: int | None = None) -> list[str]:
         """What is about to be done, for a person."""
         recipe, plan, micro = self.recipe, self.plan, micro or self.micro
-        steps = [f"{self.last:,} step{'s' * (self.last != 1)}"] if self.last < OPEN_END else []
-        minutes = [duration(60 * recipe.max_minutes)] if recipe.max_minutes else []
+        ends = [say(f"{self.last:,}스텝", f"{self.last:,} step{'s' * (self.last != 1)}")] if self.last < OPEN_END else []
+        ends += [duration(60 * recipe.max_minutes, language())] if recipe.max_minutes else []
+        until = say("이나 ", " or ").join(ends)
         saves = self.saves()
         shown = ", ".join(map(str, saves[:6])) + (f" ... {saves[-1]}" if len(saves) > 6 else "")
-        open_end = f"{recipe.checkpoints} in all" if recipe.checkpoints else f"every {recipe.save_every:g} epochs and at the end"
-        where = f"after steps {shown}" if saves else open_end
+        where = say(f"스텝 {shown}", f"after steps {shown}")
+        if not saves:
+            every = say(f"{recipe.save_every:g}에폭마다, 그리고 끝", f"every {recipe.save_every:g} epochs and at the end")
+            where = say(f"모두 {recipe.checkpoints}개", f"{recipe.checkpoints} in all") if recipe.checkpoints else every
+        rows, length, tokens = f"{plan.rows:,}", f"{self.dataset.seq_len:,}", f"{plan.tokens_per_epoch:,}"
+        times = known(recipe.batch) // (micro * self.processes)
         return [
-            f"{recipe.objective} on {self.device}: {plan.rows:,} rows of {self.dataset.seq_len:,} "
-            f"({plan.tokens_per_epoch:,} real tokens), {plan.steps_per_epoch:,} steps per epoch, "
-            f"until {' or '.join(steps + minutes)}.",
-            f"Batch {recipe.batch} = {micro} rows x {known(recipe.batch) // (micro * self.processes)} "
-            f"x {self.processes} processes; checkpoints {where}.",
+            say(
+                f"{recipe.objective} ({self.device}): {length}토큰 행 {rows}개 (패딩 제외 {tokens}토큰), 에폭당 "
+                f"{plan.steps_per_epoch:,}스텝, {until}까지.",
+                f"{recipe.objective} on {self.device}: {rows} rows of {length} tokens ({tokens} without padding), "
+                f"{plan.steps_per_epoch:,} steps per epoch, until {until}.",
+            ),
+            say(
+                f"배치 {recipe.batch} = 행 {micro}개 x 누적 {times} x 프로세스 {self.processes}; 체크포인트: {where}.",
+                f"Batch {recipe.batch} = {micro} rows x {times} accumulated x {self.processes} processes; checkpoints {where}.",
+            ),
         ]
 
 
@@ -183,10 +194,10 @@ def _checkpoints_of_runs(recipe: TrainRecipe) -> tuple[TrainRecipe, list[str]]:
     notes = []
     if chosen := _checkpoint_of(recipe.model, "--model"):
         recipe = dataclasses.replace(recipe, model=chosen)
-        notes.append(f"Starting from {chosen}.")
+        notes.append(say(f"{chosen}에서 시작합니다.", f"Starting from {chosen}."))
     if recipe.words_from and (chosen := _checkpoint_of(recipe.words_from, "--words-from")):
         recipe = dataclasses.replace(recipe, words_from=chosen)
-        notes.append(f"Taking the words of {chosen}.")
+        notes.append(say(f"{chosen}의 단어 벡터를 씁니다.", f"Taking the words of {chosen}."))
     return recipe, notes
 
 
@@ -217,7 +228,12 @@ def load_model(work: Prepared, resume: Path | None) -> LoadedModel:
         model = build_masked_lm(recipe.shape, work.tokenizer, seq_len=length, seed=recipe.seed)
         if recipe.words_from is not None:
             inherit_words(model, load_masked_lm(recipe.words_from).model)
-            notes.append(f"Word vectors and mask head of {recipe.words_from}; the layers between start at random.")
+            notes.append(
+                say(
+                    f"단어 벡터와 마스크 헤드는 {recipe.words_from}의 것이고 나머지 층은 무작위 값에서 시작합니다.",
+                    f"Word vectors and mask head of {recipe.words_from}; the layers between start from random weights.",
+                )
+            )
         model = model.to(work.device)
     else:
         loaded = load_masked_lm(recipe.model, device=work.device, new_head=recipe.new_head, attention=recipe.attention)

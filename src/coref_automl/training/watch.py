@@ -12,12 +12,14 @@ from typing import Any
 from coref_automl.errors import InputError
 from coref_automl.progress import duration, parse_events
 from coref_automl.records import Estimate, Record
+from coref_automl.say import language, say
 from coref_automl.store import is_done
 
 _SILENT = 120.0
 _DRAWN = 600
 """Points of a loss curve, at most."""
 _BARS = "▁▂▃▄▅▆▇█"
+_STATES = {"training": "학습 중", "finished": "완료", "stopped": "중단", "silent": "응답 없음"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,21 @@ class RunStatus(Record):
     last_note: str = ""
 
     def lines(self) -> list[str]:
-        left = f", {duration(self.left)} left" if self.left is not None and self.state == "training" else ""
-        out = [f"{self.run}: {self.state}, step {self.step:,}, epoch {self.epoch:.2f}, {duration(self.seconds)}{left}"]
+        took, state = duration(self.seconds, language()), say(_STATES[self.state], self.state)
+        wait = duration(self.left or 0, language())
+        left = say(f", {wait} 남음", f", {wait} left") if self.left is not None and self.state == "training" else ""
+        step, epoch = f"{self.step:,}", f"{self.epoch:.2f}"
+        out = [f"{self.run}: {state}, " + say(f"{step}스텝, {epoch}에폭", f"step {step}, epoch {epoch}") + f", {took}{left}"]
         if self.loss is not None:
-            out.append(f"loss {self.loss:.4f}  {spark(self.losses)}")
-            out.append(f"rate {self.rate:.3g}, {self.tokens_per_second:,.0f} real tokens/s, {self.tokens:,} tokens so far")
-        out += [f"last evaluation: {self.last_evaluation}"] if self.last_evaluation else []
+            speed, tokens = f"{self.tokens_per_second:,.0f}", f"{self.tokens:,}"
+            out.append(say("손실", "loss") + f" {self.loss:.4f}  {spark(self.losses)}")
+            out.append(
+                say(
+                    f"학습률 {self.rate:.3g}, 초당 {speed}토큰, 지금까지 {tokens}토큰 (패딩 제외)",
+                    f"learning rate {self.rate:.3g}, {speed} tokens/s, {tokens} tokens so far (without padding)",
+                )
+            )
+        out += [say("마지막 평가", "last evaluation") + f": {self.last_evaluation}"] if self.last_evaluation else []
         repeated = self.last_note.replace(": ", " ", 1) == self.last_evaluation  # the note that went with it
         return out + ([self.last_note] if self.last_note and not repeated else [])
 

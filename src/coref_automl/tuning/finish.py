@@ -14,6 +14,7 @@ from typing import Any
 from coref_automl.errors import InputError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
+from coref_automl.say import Say, language
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.tuning.problem import Follower, Job, Problem
 from coref_automl.tuning.pruning import RECOMMENDED
@@ -94,8 +95,9 @@ def finish(
         )
     found.sort(key=lambda one: (-one.mean, one.number))
     verdict = found[0].against_reference
-    sentence = sentence_of(found[0], against.number if against else None, problem, recipe.seeds)
-    return Final(tuple(found), against.number if against else None, verdict, sentence, tuple(dict.fromkeys(notes)))
+    number, say = against.number if against else None, Say(language())
+    sentence = sentence_of(found[0], number, problem.label, problem.confirm_name, recipe.seeds, say)
+    return Final(tuple(found), number, verdict, sentence, tuple(dict.fromkeys(notes)))
 
 
 def run_all(jobs: Sequence[Job], launcher: Launcher, progress: Progress, *, wait: Callable[[], None]) -> dict[str, str]:
@@ -139,26 +141,48 @@ def last_value(problem: Problem, job: Job) -> float:
     return values[-1]
 
 
-def sentence_of(winner: Finalist, reference: int | None, problem: Problem, seeds: int) -> str:
+def sentence_of(winner: Finalist, reference: int | None, label: str, confirm_name: str, seeds: int, say: Say) -> str:
     """Is the winner better than the recommended settings, or is it noise?"""
     one, verdict = winner.number, winner.against_reference
-    where = f"on {problem.confirm_name} over {seeds} seed{'s' if seeds > 1 else ''}"
-    reached = f"{problem.label} {100 * winner.confirmed:.2f}% {where}"
+    where = say(f"{confirm_name}, 시드 {seeds}개", f"on {confirm_name} over {seeds} seed{'s' if seeds > 1 else ''}")
+    value = f"{label} {100 * winner.confirmed:.2f}%"
+    reached = say(f"{value}, {where}", f"{value} {where}")
     if reference is None:
-        return f"Trial {one} is the best on select ({reached}); no recommended settings completed to compare it with."
+        return say(
+            f"시도 {one}: select에서 가장 좋습니다 ({reached}). 비교할 추천 설정은 완료되지 못했습니다.",
+            f"Trial {one} is the best on select ({reached}); no recommended settings completed to compare it with.",
+        )
     if verdict is None:
-        return f"The recommended settings are the best found ({reached}): keep them."
-    gain = f"{100 * verdict.difference:+.2f} points of {problem.label} {where}"
-    spans = f"over documents {_span(verdict.over_documents)}"
+        return say(
+            f"추천 설정이 탐색한 것 가운데 가장 좋습니다 ({reached}). 그대로 쓰세요.",
+            f"The recommended settings are the best found ({reached}): keep them.",
+        )
+    change = f"{100 * verdict.difference:+.2f}"
+    gain = say(f"{label} {change}점 ({where})", f"{change} points of {label} {where}")
+    spans = say("문서 단위 신뢰구간 ", "over documents ") + _span(verdict.over_documents)
     if verdict.over_seeds is None:
-        why = "one seed cannot tell, pass --seeds 3" if seeds < 2 else "every seed gives the same, so their spread is unknown"
-        return f"Trial {one} against the recommended settings: {gain}, {spans}; {why}."
-    spans = f"over seeds {_span(verdict.over_seeds)}, {spans}"
+        same = say("시드마다 차이가 같아 흩어짐을 알 수 없습니다", "every seed gives the same, so their spread is unknown")
+        single = say("시드 하나로는 판정할 수 없으니 --seeds 3을 주세요", "one seed cannot tell, pass --seeds 3")
+        why = single if seeds < 2 else same
+        return say(
+            f"시도 {one}: 추천 설정과의 차이는 {gain}, {spans}. {why}.",
+            f"Trial {one} against the recommended settings: {gain}, {spans}; {why}.",
+        )
+    spans = say("시드 단위 신뢰구간 ", "over seeds ") + f"{_span(verdict.over_seeds)}, {spans}"
     if verdict.shown and verdict.difference > 0:
-        return f"Trial {one} is better than the recommended settings: {gain} ({spans})."
+        return say(
+            f"시도 {one}: 추천 설정보다 낫습니다(유의한 차이 확인). {gain}, {spans}.",
+            f"Trial {one} is better than the recommended settings: {gain} ({spans}).",
+        )
     if verdict.shown:
-        return f"Trial {one} won on select and is worse than the recommended settings: {gain} ({spans}); keep those."
-    return f"Trial {one} against the recommended settings may be noise: {gain} ({spans}); neither is shown better."
+        return say(
+            f"시도 {one}: select에서 가장 좋았지만 추천 설정보다 나쁩니다(유의한 차이 확인). {gain}, {spans}.",
+            f"Trial {one} won on select and is worse than the recommended settings: {gain} ({spans}); keep those.",
+        )
+    return say(
+        f"시도 {one}: 추천 설정과 유의한 차이 미확인. {gain}, {spans}.",
+        f"Trial {one} is not shown to differ from the recommended settings: {gain} ({spans}).",
+    )
 
 
 def nothing_completed(study: Any, recipe: TuneRecipe) -> str:
@@ -190,12 +214,18 @@ def against_other_arms(problem: Problem, recipe: TuneRecipe, finals: Mapping[str
     return found
 
 
-def rival_sentence(arm: str, verdicts: Mapping[str, MethodVerdict]) -> str | None:
+def rival_sentence(arm: str, verdicts: Mapping[str, MethodVerdict], say: Say) -> str | None:
     """Does the tuner win against random search with the same number of trials?"""
     lines = []
     for name, verdict in verdicts.items():
-        told = "shown" if verdict.shown else "not shown: it may be noise"
+        told = say("유의한 차이 확인", "shown") if verdict.shown else say("유의한 차이 미확인", "not shown")
         if verdict.over_seeds is None:
-            told = "the seeds show no spread, so this cannot tell"
-        lines.append(f"Winner of {arm} - winner of {name}: {100 * verdict.difference:+.2f} points ({told}).")
+            told = say("시드 사이에 흩어짐이 없어 판정할 수 없음", "the seeds show no spread, so this cannot tell")
+        change = f"{100 * verdict.difference:+.2f}"
+        lines.append(
+            say(
+                f"{arm}의 최종 시도 - {name}의 최종 시도: {change}점 ({told}).",
+                f"Winner of {arm} - winner of {name}: {change} points ({told}).",
+            )
+        )
     return " ".join(lines) or None

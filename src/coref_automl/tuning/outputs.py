@@ -16,8 +16,10 @@ from coref_automl.config import to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.errors import FolderError
 from coref_automl.records import Record
+from coref_automl.say import Say, language
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import remove, write_json, write_text
+from coref_automl.tabular import align
 from coref_automl.tuning.finish import Final, Finalist, against_other_arms, rival_sentence
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import Sampler, TuneRecipe
@@ -26,6 +28,7 @@ from coref_automl.tuning.storage import arms, counts
 from coref_automl.tuning.table import Arm, arm_of, write_table
 
 TABLE = "trials.csv"
+_STATES = {"complete": "완료", "pruned": "중단", "failed": "실패", "running": "진행 중"}
 _ONLY_FOR_RESUMING = ("optimizer*", "scheduler*", "rng_state*", "scaler*")
 
 
@@ -45,11 +48,17 @@ class StudyResult(Record):
     rival: str | None = None
 
     def lines(self) -> list[str]:
-        shown = ", ".join(f"{count} {state}" for state, count in self.trials.items() if count)
+        say = Say(language())
+        counts = [(say(_STATES[state], state), count) for state, count in self.trials.items() if count]
+        shown = ", ".join(say(f"{state} {count}개", f"{count} {state}") for state, count in counts)
         lines = [f"{self.study} ({self.sampler}): {shown}", self.sentence]
         lines += [self.rival] if self.rival else []
-        named = (("recipe ", self.best_recipe), ("weights", self.weights), ("report ", self.page))
-        return lines + [f"{name} {path}" for name, path in named if path]
+        named = (
+            (say("레시피", "recipe"), self.best_recipe),
+            (say("가중치", "weights"), self.weights),
+            (say("보고서", "report"), self.page),
+        )
+        return lines + align([(name, path) for name, path in named if path])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +116,7 @@ def _write_results(shown: Sequence[Arm], problem: Problem, recipe: TuneRecipe, o
             continue
         arm = replace(recipe, sampler=result.sampler)
         rivals = against_other_arms(problem, arm, finals)
-        result = results[result.study] = replace(result, rival=rival_sentence(arm.arm, rivals))
+        result = results[result.study] = replace(result, rival=rival_sentence(arm.arm, rivals, Say(language())))
         write_json(out / named("result", arm, ".json"), result.to_json())
         if draw is not None:
             page = out / named("study", arm, ".html")

@@ -17,6 +17,7 @@ from coref_automl.decoder import read_stored_rows
 from coref_automl.errors import OutOfMemory
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
+from coref_automl.say import say
 from coref_automl.store import JsonlAppender
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.workers import Job, run_jobs
@@ -29,6 +30,12 @@ One alone may be a busy moment of the machine.
 
 _SLOWER = "larger is slower on a CPU"
 _NO_LARGER = "larger sizes were not tried"
+_KILLED = "the process was killed: out of memory"
+_KOREAN = {
+    _SLOWER: "CPU에서는 더 크면 느려짐",
+    _NO_LARGER: "더 큰 크기는 시도하지 않음",
+    _KILLED: "메모리 부족으로 프로세스가 종료됨",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +67,31 @@ class ProbeResult(Record):
 
     def lines(self) -> list[str]:
         shown = [
-            f"{size.rows:>5} rows: {size.seconds:.3f} s per step, {size.tokens_per_second:,.0f} tokens/s"
+            say(
+                f"{size.rows:>5}행: 스텝당 {size.seconds:.3f}초, 초당 {size.tokens_per_second:,.0f}토큰",
+                f"{size.rows:>5} rows: {size.seconds:.3f} s per step, {size.tokens_per_second:,.0f} tokens/s",
+            )
             + (f", {size.gigabytes:.1f} GB" if size.gigabytes is not None else "")
             for size in self.sizes
         ]
-        largest = "Largest tried" if self.stopped in (_SLOWER, _NO_LARGER) else "Largest that trains"
+        tried = self.stopped in (_SLOWER, _NO_LARGER)
+        most = say("시도한 최대", "Largest tried") if tried else say("학습되는 최대", "Largest that trains")
+        why = say(_KOREAN.get(self.stopped, self.stopped.replace(" do not fit", "행은 메모리에 맞지 않음")), self.stopped)
+        flags, length = f"--batch {self.batch} --micro-batch {self.fastest}", f"{self.seq_len:,}"
         return [
-            f"{self.model} at {self.seq_len:,} tokens on {self.device}, optimizer state included",
+            say(
+                f"{self.model}, {length}토큰, {self.device}, 옵티마이저 상태 포함",
+                f"{self.model} at {length} tokens on {self.device}, optimizer state included",
+            ),
             *shown,
-            f"{largest}: {self.largest} rows ({self.stopped}); fastest: {self.fastest} rows.",
-            f"For a batch of {self.batch}: --batch {self.batch} --micro-batch {self.fastest} ({self.accumulation} steps of it).",
+            say(
+                f"{most}: {self.largest}행 ({why}). 가장 빠른 크기: {self.fastest}행.",
+                f"{most}: {self.largest} rows ({why}); fastest: {self.fastest} rows.",
+            ),
+            say(
+                f"배치 {self.batch}에는: {flags} (누적 {self.accumulation}번)",
+                f"For a batch of {self.batch}: {flags} ({self.accumulation} accumulation steps)",
+            ),
         ]
 
 
@@ -83,7 +105,8 @@ def probe(
     progress = progress or quiet()
     recipe = from_mapping(TrainRecipe, to_mapping(recipe), "probe")  # a value that cannot be is an error before a size is tried
     work = prepare_run(recipe)
-    progress.note(f"Trying {recipe.model} at {work.dataset.seq_len:,} tokens on {work.device} ...")
+    tried = f"{recipe.model}, {work.dataset.seq_len:,}"
+    progress.note(progress.say(f"측정: {tried}토큰, {work.device} ...", f"Measuring {tried} tokens on {work.device} ..."))
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "sizes.jsonl"
         arguments = {"recipe": to_mapping(recipe), "kept": str(kept), "first": first, "largest": largest, "steps": steps}
@@ -94,7 +117,7 @@ def probe(
             f"Not even {_rows(first)} of {work.dataset.seq_len:,} tokens trains here ({outcome.error or outcome.value}); pass "
             f"--gradient-checkpointing, or prepare shorter blocks."
         )
-    stopped = str(outcome.value) if outcome.error is None else "the process was killed: out of memory"
+    stopped = str(outcome.value) if outcome.error is None else _KILLED
     best = max(sizes, key=lambda size: size.tokens_per_second)
     batch = known(work.recipe.batch)
     fastest = micro_batch(batch, best.rows)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from coref_automl.errors import RecipeError
+from coref_automl.say import LANGUAGE
 from coref_automl.workers import Engine
 
 TuneTask = Literal["mlm", "re"]
@@ -138,6 +139,6 @@ HELP = {
     "engine": "local or ray.",
     "storage": "postgresql://... for several machines. Default: a file.",
     "device": "auto, cpu or cuda.",
-    "lang": "Language of study.html: ko or en.",
+    "lang": LANGUAGE,
 }
 """What each field means: the help of `coref-automl tune`; `texts`, `settings` and `space` can only be given in a recipe."""

@@ -26,6 +26,7 @@ from coref_automl.relation.results import read_predictions
 from coref_automl.relation.scoring import rows_fingerprint
 from coref_automl.relation.stored import read_scores
 from coref_automl.relation.train import VALIDATION
+from coref_automl.say import skipped
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import remove
 from coref_automl.tuning.problem import Follower, Job, Report, job_key
@@ -142,9 +143,14 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
     dev = read_relations(recipe.dev, skip_bad=skip_bad) if recipe.dev else None
     for read in (train, *([dev] if dev else [])):
         if read.problems:
-            progress.note(f"{len(read.problems):,} bad rows of {read.split} are skipped.")
+            progress.note(skipped(len(read.problems), read.split))
     if dev is None:
-        progress.note("No --dev: the verdict uses the training sentences that also chose the epoch, so it is not independent.")
+        progress.note(
+            progress.say(
+                "--dev가 없어 에폭을 고른 학습 문장으로 판정합니다. 독립적인 판정이 아닙니다.",
+                "No --dev: the verdict uses the training sentences that also chose the epoch, so it is not independent.",
+            )
+        )
     held = split_by_sentence(train.rows, float(recipe.settings.get("holdout", RelationRecipe("", "", "").holdout)))[1]
     prints = {"train": rows_fingerprint(train.rows)} | ({"dev": rows_fingerprint(dev.rows)} if dev else {})
     prints |= {f"model {model}": weights_fingerprint(model) for model in recipe.models}

@@ -16,6 +16,7 @@ from coref_automl.config import from_mapping, nearest, read_yaml, shown, to_mapp
 from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
+from coref_automl.say import say
 from coref_automl.store import check_folder, is_done, remove, write_text
 from coref_automl.tuning.finish import finish, pause
 from coref_automl.tuning.outputs import Draw, StudyResult, named, states, write_outputs
@@ -99,7 +100,10 @@ def run_study(
         launcher = launcher or launcher_of(recipe.engine, recipe.workers, recipe.device)
         Search(study, problem, recipe, launcher, progress, owner, wait).run()
         if elsewhere := running_elsewhere(study):
-            note = f"{elsewhere} trials of {recipe.arm} are still running elsewhere; the last to finish compares the best."
+            note = say(
+                f"{recipe.arm}의 시도 {elsewhere}개가 다른 곳에서 진행 중입니다. 마지막으로 끝나는 쪽이 최종 비교를 합니다.",
+                f"{elsewhere} trials of {recipe.arm} are still running elsewhere; the last to finish compares the best.",
+            )
             return StudyResult(recipe.arm, recipe.sampler, problem.metric, states(study), note)
         final = finish(study, problem, recipe, launcher, progress, wait=wait)
         return write_outputs(study, problem, recipe, final, out, draw=draw)

@@ -14,8 +14,10 @@ from typing import Any
 
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
+from coref_automl.say import Say, language, say
 from coref_automl.tuning.problem import Follower, Job, Problem
 from coref_automl.tuning.pruning import RECOMMENDED, reason_to_cut
+from coref_automl.tuning.reasons import reason_words
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.storage import SIGN_EVERY, closed_elsewhere, counts, queue_again, recover, sign_of_life
 from coref_automl.tuning.trial import Launcher, Running, death, read_outcome
@@ -82,7 +84,12 @@ class Search:
         self.looked = time.monotonic()
         ours = [active.trial.number for active in self.active.values()]
         for number in recover(self.study, self.owner, private=self.recipe.storage is None, ours=ours):
-            self.progress.note(f"Trial {number} was left running by a process that ended; its settings are queued again.")
+            self.progress.note(
+                say(
+                    f"시도 {number}: 프로세스가 끝나 중단되었습니다. 같은 설정을 다시 대기열에 넣습니다.",
+                    f"Trial {number} was left running by a process that ended; its settings are queued again.",
+                )
+            )
 
     def _ended(self) -> int:
         return sum(counts(trial) and trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))
@@ -139,7 +146,13 @@ class Search:
         """Another machine took this one for dead and runs the trial: one of the two is enough."""
         lost.running.stop()
         self.active = {slot: active for slot, active in self.active.items() if active is not lost}
-        self.progress.note(f"Trial {lost.trial.number} was taken over by another machine while this one was silent.")
+        number = lost.trial.number
+        self.progress.note(
+            say(
+                f"시도 {number}: 이 기계의 응답이 없는 동안 다른 기계가 이어받았습니다.",
+                f"Trial {number} was taken over by another machine while this one was silent.",
+            )
+        )
 
     def _take_reports(self, active: _Active) -> None:
         for report in self.problem.reports(active.job, active.events.rows()):
@@ -166,7 +179,13 @@ class Search:
             if not again:
                 frozen = next(t for t in self.study.get_trials(deepcopy=False) if t.number == active.trial.number)
                 queue_again(self.study, frozen, reason, attempt=1)
-                self.progress.note(f"Trial {active.trial.number}: {reason}; it runs again from its last checkpoint.")
+                number, why = active.trial.number, reason_words(reason, Say(language()))
+                self.progress.note(
+                    say(
+                        f"시도 {number}: {why}. 마지막 체크포인트에서 다시 실행합니다.",
+                        f"Trial {number}: {why}; it runs again from its last checkpoint.",
+                    )
+                )
                 del self.active[slot]
                 return
             self._close(slot, "FAIL", stage, reason=reason, kind="killed" if active.running.code < 0 else "no outcome")
@@ -188,13 +207,15 @@ class Search:
         for name, fact in facts.items():
             trial.set_user_attr(name, fact)
         self.study.tell(trial, value, state=getattr(_states(), state))
+        scored, why = f"{self.problem.label} {100 * (value or 0):.2f}%", reason_words(reason, Say(language()))
         if state == "COMPLETE":
-            self.progress.note(f"Trial {number}: {self.problem.label} {100 * (value or 0):.2f}% on select")
+            self.progress.note(say(f"시도 {number}: select {scored}", f"Trial {number}: {scored} on select"))
         elif state == "PRUNED":
-            self.progress.note(f"Trial {number} pruned: {reason}")
+            self.progress.note(say(f"시도 {number} 중단: {why}", f"Trial {number} pruned: {why}"))
             self.problem.drop_weights(active.job)
         else:
-            self.progress.note(f"Trial {number} failed ({kind}): {reason} Log: {active.job.log}")
+            log = active.job.log
+            self.progress.note(say(f"시도 {number} 실패: {why} 기록: {log}", f"Trial {number} failed ({kind}): {why} Log: {log}"))
         self._keep_best_weights()
         stage.advance(1, **self._best())
         self._count_failures(kind if state == "FAIL" else "", reason, active.job)
