@@ -62,6 +62,13 @@ def test_every_page_is_there_in_both_languages(site: dict[Path, Page]) -> None:
         assert root / "ko" / folder / "index.html" in site
 
 
+def test_a_korean_page_without_a_translation_says_so(site: dict[Path, Page]) -> None:
+    root = min(site, key=lambda path: len(path.parts)).parent
+    for name in ("install", "machines"):
+        said = "이 페이지는 영어로 제공됩니다" in (root / "ko" / name / "index.html").read_text("utf-8")
+        assert said != (DOCS / f"{name}.ko.md").is_file()
+
+
 def test_no_link_is_dead(site: dict[Path, Page]) -> None:
     dead = []
     for path, page in site.items():
