@@ -5,7 +5,9 @@ from __future__ import annotations
 import builtins
 import doctest
 import inspect
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -99,6 +101,27 @@ def test_with_pandas_a_frame_has_a_row_per_checkpoint(evaluated: Maker) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     frame = ca.compare(evaluated([Model("base", 0, -1.0), Model("run", 100, 0.8)])).to_frame()
     assert list(frame["checkpoint"]) == ["base", "checkpoint-100"]
+
+
+def test_trained_runs_show_themselves(
+    dataset: Path, tokenizer_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = tmp_path / "rows.json"
+    write_json(rows, relation_rows(60, 0))
+    named = {"model": "new:tiny", "tokenizer": str(tokenizer_folder), "dataset": str(dataset), "out": str(tmp_path / "run")}
+    run = ca.train(**named, max_tokens=2_000, device="cpu")
+    found = ca.relation(run.checkpoints[-1], rows, out=tmp_path / "re", seeds=1, epochs=1, max_rows=40, device="cpu")
+    for result, names in ((run, ["checkpoint", "path", "best"]), (found, ["metric", "value", "low", "high"])):
+        assert repr(result).count("\n") == 0
+        assert len(repr(result)) < 160
+        assert list(result.to_rows()[0]) == names
+        monkeypatch.setitem(sys.modules, "pandas", None)  # not installed
+        assert result._repr_html_() is None
+        monkeypatch.undo()
+        frames = SimpleNamespace(DataFrame=lambda rows: SimpleNamespace(_repr_html_=lambda: f"<table>{len(rows)}</table>"))
+        monkeypatch.setitem(sys.modules, "pandas", frames)
+        assert result._repr_html_() == f"<table>{len(result.to_rows())}</table>"
+        monkeypatch.undo()
 
 
 def test_options_are_those_of_the_command() -> None:

@@ -63,8 +63,18 @@ KOREAN = {
     "tokenizers": "토크나이저",
     "tokens": "토큰",
     "runs": "실행",
+    "s": "초",
+    "loss": "손실",
+    "best": "최고",
+    "step": "스텝",
+    "rate": "학습률",
+    "tokens/s": "토큰/초",
+    "f1": "F1",
+    "validation_loss": "검증 손실",
+    "dev_gold": "dev CoNLL (정답 언급)",
+    "dev_found": "dev CoNLL (찾은 언급)",
 }
-"""Stages and units as a Korean display names them; what follows a stage's name (a path, a number) stays as it is."""
+"""Stages, units and facts as a Korean display names them; what follows a stage's name (a path, a number) stays as it is."""
 
 
 def in_korean(name: str) -> str:
@@ -106,13 +116,14 @@ class Stage:
 
     def line(self) -> str:
         say = self._progress.say
-        facts = "".join(f", {key} {_short(value)}" for key, value in self._facts.items())
+        facts = "".join(f", {say(in_korean(key), key.replace('_', ' '))} {_short(value)}" for key, value in self._facts.items())
         left = self.seconds_left()
-        name, unit, wait = in_korean(self.name), in_korean(self.unit), duration(left or 0, say.lang)
+        name, unit, wait = in_korean(self.name), self._unit(), duration(left or 0, say.lang)
         share = say(f"/{self.total:,.0f}", f" of {self.total:,.0f}") if self.total else ""
         return say(
-            f"{name}: {unit} {self.done:,.0f}{share}{facts}" + (f", {wait} 남음" if left is not None else ""),
-            f"{self.name}: {self.done:,.0f}{share} {self.unit}{facts}" + (f", {wait} left" if left is not None else ""),
+            f"{name}: {unit} {self.done:,.0f}{share}{facts}".replace(":  ", ": ")
+            + (f", {wait} 남음" if left is not None else ""),
+            f"{self.name}: {self.done:,.0f}{share} {unit}".rstrip() + facts + (f", {wait} left" if left is not None else ""),
         )
 
     def end(self) -> str:
@@ -120,9 +131,13 @@ class Stage:
         say = self._progress.say
         took = duration(self.seconds(), say.lang)
         return say(
-            f"{in_korean(self.name)}: {in_korean(self.unit)} {self.done:,.0f}, {took}",
-            f"{self.name}: {self.done:,.0f} {self.unit} in {took}",
+            f"{in_korean(self.name)}: {self._unit()} {self.done:,.0f}, {took}".replace(":  ", ": "),
+            f"{self.name}: {self.done:,.0f} {self._unit()} in {took}".replace("  ", " "),
         )
+
+    def _unit(self) -> str:
+        """The unit, unless the stage is named after it."""
+        return "" if self.unit == self.name else self._progress.say(in_korean(self.unit), self.unit)
 
     def seconds_left(self) -> float | None:
         """ETA from throughput after warm-up; None until there is enough of it."""

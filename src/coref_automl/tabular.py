@@ -26,6 +26,14 @@ class Tabular(ABC):
             raise InputError("to_frame() needs pandas, which is not installed; pip install pandas, or use to_rows().") from None
         return pandas.DataFrame(self.to_rows())
 
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: the table as pandas draws it. Without pandas it is the short repr."""
+        try:
+            drawn: str = self.to_frame()._repr_html_()
+        except InputError:
+            return None
+        return drawn
+
 
 def align(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
     """Rows with their columns aligned, all but the first to the right if asked; a Hangul syllable is two cells wide."""

@@ -147,13 +147,13 @@ def predict(
         raise InputError("Pass a text or --file, not both.")
     found = coreference(_given(text, file), model, base=base, device=device, progress=Progress(shown=not as_json))
     if html is not None:
-        write_text(html, html_page(in_html(found.text, found.chains, note=found.note), "coreference"))
+        write_text(html, html_page(in_html(found.text, found.chains, note=found.told), "coreference"))
     if as_json:
         print_json({**found.to_json(), "strings": found.strings})
         return
     print("\n".join(found.lines(colour=sys.stdout.isatty())))
     if found.note:
-        print(found.note, file=sys.stderr)
+        print(found.told, file=sys.stderr)
 
 
 def _given(text: str | None, file: Path | None) -> str:

@@ -14,7 +14,7 @@ from coref_automl.corpus.recipe import HELP, PrepareRecipe
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.prepare import EvalRecipe
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.say import say
+from coref_automl.say import Say, language, say
 
 
 @app.command(epilog="Example: coref-automl sources --check local:news.jsonl.xz kowiki")
@@ -43,7 +43,7 @@ def sources(
         return 1 if names and not all(entry.readable for entry in found) else 0
     for name in chosen:
         inputs_of(name)
-    rows = [{"name": name, **_described(name)} for name in chosen]
+    rows = [{"name": name, **_described(name, Say("en") if as_json else Say(language()))} for name in chosen]
     if as_json:
         print_json(rows)
     else:
@@ -51,7 +51,7 @@ def sources(
     return 0
 
 
-def _described(name: str) -> dict[str, str]:
+def _described(name: str, say: Say) -> dict[str, str]:
     from coref_automl.corpus.sources import BUNDLED, SOURCES, documents_of, licence_of
 
     source = SOURCES.get(name)
@@ -59,10 +59,9 @@ def _described(name: str) -> dict[str, str]:
         rows = f"{documents_of(name):,}" if name in BUNDLED else ""
         return {"hub": "", "split": "", "field": "text", "licence": licence_of(name), "note": "", "rows": rows}
     place = f"{source.hub} {source.config}" if source.config else source.hub
-    note = ", ".join(part for part in ("gated: set HF_TOKEN" if source.gated else "", source.note) if part)
-    rows = f"{source.rows:,}" if source.rows else ""
-    field = " + ".join(source.fields)
-    return {"hub": place, "split": source.split, "field": field, "licence": source.licence, "note": note, "rows": rows}
+    gated = say("승인 필요: HF_TOKEN 설정", "gated: set HF_TOKEN") if source.gated else ""
+    note, field = ", ".join(part for part in (gated, say(*source.note)) if part), " + ".join(source.fields)
+    return {"hub": place, "split": source.split, "field": field, "licence": source.licence, "note": note, "rows": source.rows}
 
 
 def _listed(rows: list[dict[str, str]]) -> list[str]:
@@ -72,13 +71,14 @@ def _listed(rows: list[dict[str, str]]) -> list[str]:
     cells = [tuple(say("이름/행/라이선스/허브 id", "name/rows/licence/hub id").split("/"))]
     for row in rows:
         where, _, licence = row["licence"].rpartition(", ") if not row["hub"] else (row["hub"], "", row["licence"].split(";")[0])
-        cells.append((row["name"], row["rows"] or "–", licence, where))
+        cells.append((row["name"], row["rows"] or "–", licence.replace("not stated", say("명시 없음", "not stated")), where))
     lines = align(cells)
     out = lines[:1]
     for line, row in zip(lines[1:], rows, strict=True):
         out.append(line.rstrip())
-        told = [f"split {row['split']}" if row["split"] not in ("", "train") else "", row["note"]]
-        told.append(f"field {row['field']}" if row["field"] != "text" else "")
+        split, field = say("분할", "split"), say("필드", "field")
+        told = [f"{split} {row['split']}" if row["split"] not in ("", "train") else "", row["note"]]
+        told.append(f"{field} {row['field']}" if row["field"] != "text" else "")
         if any(told):
             out.append("    " + "; ".join(part for part in told if part))
     return out

@@ -216,7 +216,7 @@ def grid(
         print_json(result.to_json())
     else:
         for cell in sorted(result.cells, key=lambda cell: -cell.validation):
-            chosen = say("에폭을 고른 검증 점수", "validation")
+            chosen = say("검증 micro-F1", "validation micro-F1")
             scores = f"micro-F1 {cell.result.micro_f1:.2f}, {chosen} {cell.validation:.2f}" if cell.result else ""
             print(f"{cell.name}: {cell.error or scores}")
         print(Path(result.out) / "results.html")

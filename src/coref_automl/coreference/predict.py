@@ -24,6 +24,7 @@ from coref_automl.say import say
 from coref_automl.store import State, state_of
 
 Span = tuple[int, int]
+_BUNDLED_NOTE = "1910~1940년대 한국 단편소설로 학습했습니다(KoCoNovel, CC BY-SA 4.0). 사물이나 장소가 아니라 등장인물을 찾습니다."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,11 @@ class Resolved(Record):
         mentions = [Mention(start, end, f"e{number}") for number, chain in enumerate(chains, 1) for start, end in chain]
         return CorefDocument(name, self.text, in_order(mentions))
 
+    @property
+    def told(self) -> str:
+        """The note in the language of results; a model of one's own has the note that it was trained with."""
+        return say(_BUNDLED_NOTE, self.note) if self.model == BUNDLED else self.note
+
     def lines(self, *, colour: bool = False) -> list[str]:
         marked = in_colour(self.text, self.chains) if colour else in_brackets(self.text, self.chains)
         return [
@@ -74,7 +80,7 @@ class Resolved(Record):
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
         """A notebook shows the text in colour, as a terminal does."""
-        printer.text("\n".join([*self.lines(colour=True), *([self.note] if self.note else [])]))
+        printer.text("\n".join([*self.lines(colour=True), *([self.told] if self.note else [])]))
 
     def _mention(self, which: Span | str) -> Span:
         known = sorted({*(span for chain in self.chains for span in chain), *self.singles})

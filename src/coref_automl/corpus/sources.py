@@ -38,7 +38,7 @@ def _rows(name: str) -> list[dict[str, Any]]:
 class HubSource:
     """A dataset on the hub. Several fields are joined by line breaks into one document.
 
-    `rows` are those of the split as its page states them; None if it states none.
+    `rows` are those of the split as the dataset's card states them, empty if it states none; `note` is Korean and English.
     """
 
     hub: str
@@ -47,42 +47,39 @@ class HubSource:
     fields: tuple[str, ...]
     licence: str
     gated: bool = False
-    note: str = ""
-    rows: int | None = None
+    note: tuple[str, str] = ("", "")
+    rows: str = ""
 
 
 _KLUE = "CC BY-SA 4.0"
 _ASK = "not stated; see the dataset's page"
 
+_PAIRS = ("문장 쌍", "sentence pairs")
+_CONTEXTS = ("문맥 하나에 질문 여럿", "one context, several questions")
+_HEADLINES = ("제목: 긴 행에는 짧음", "headlines: short for long rows")
+_CLOZE = ("평가 전용: 빈칸 문항의 열", "evaluation only: columns of cloze items")
+
 SOURCES: dict[str, HubSource] = {
-    "kowiki": HubSource("wikimedia/wikipedia", "20231101.ko", "train", ("text",), "CC BY-SA 3.0, GFDL", rows=647_897),
-    "klue-mrc": HubSource("klue/klue", "mrc", "train", ("context",), _KLUE, note="one context, several questions", rows=17_554),
-    "klue-ynat": HubSource("klue/klue", "ynat", "train", ("title",), _KLUE, note="headlines: short for long rows", rows=45_678),
-    "klue-sts": HubSource("klue/klue", "sts", "train", ("sentence1", "sentence2"), _KLUE, note="sentence pairs", rows=11_668),
-    "klue-nli": HubSource("klue/klue", "nli", "train", ("premise", "hypothesis"), _KLUE, note="sentence pairs", rows=24_998),
-    "korquad": HubSource(
-        "KorQuAD/squad_kor_v1", None, "train", ("context",), "CC BY-ND 2.0 KR", note="one context, many questions", rows=60_407
-    ),
+    "kowiki": HubSource("wikimedia/wikipedia", "20231101.ko", "train", ("text",), "CC BY-SA 3.0, GFDL", rows="647,897"),
+    "klue-mrc": HubSource("klue/klue", "mrc", "train", ("context",), _KLUE, note=_CONTEXTS, rows="17,554"),
+    "klue-ynat": HubSource("klue/klue", "ynat", "train", ("title",), _KLUE, note=_HEADLINES, rows="45,678"),
+    "klue-sts": HubSource("klue/klue", "sts", "train", ("sentence1", "sentence2"), _KLUE, note=_PAIRS, rows="11,668"),
+    "klue-nli": HubSource("klue/klue", "nli", "train", ("premise", "hypothesis"), _KLUE, note=_PAIRS, rows="24,998"),
+    "korquad": HubSource("KorQuAD/squad_kor_v1", None, "train", ("context",), "CC BY-ND 4.0", note=_CONTEXTS, rows="60,407"),
     "kobest-hellaswag": HubSource(
         "skt/kobest_v1", "hellaswag", "train", ("context", "ending_1", "ending_2", "ending_3", "ending_4"), "CC BY-SA 4.0"
     ),
-    "hplt": HubSource("HPLT/HPLT2.0_cleaned", "kor_Hang", "train", ("text",), "CC0 1.0", note="web text, very large"),
-    "us-news-ko": HubSource("nmixx-fin/ko-trans-us_news_retrieval", None, "train", ("trans_text",), _ASK, note="translated"),
+    "hplt": HubSource("HPLT/HPLT2.0_cleaned", "kor_Hang", "train", ("text",), "CC0 1.0", note=("웹 문서", "web text")),
+    "us-news-ko": HubSource(
+        "nmixx-fin/ko-trans-us_news_retrieval", None, "train", ("trans_text",), _ASK, note=("번역문", "translated")
+    ),
     "finance-news-summ": HubSource("nmixx-fin/twice_kr_finance_news_summ", None, "train", ("text",), _ASK),
     "news-bqa": HubSource("nmixx-fin/twice_kr_news_bqa_cls", None, "train", ("text",), _ASK),
     "finance-news-sent": HubSource("nmixx-fin/twice_kr_fin_news_sent_cls", None, "train", ("text",), _ASK),
     "naver-news-gen": HubSource("dev7halo/naver-news-summarization-ko-with-gen", None, "train", ("document",), _ASK),
-    "naver-news": HubSource("daekeun-ml/naver-news-summarization-ko", None, "train", ("document",), "Apache-2.0", rows=22_194),
+    "naver-news": HubSource("daekeun-ml/naver-news-summarization-ko", None, "train", ("document",), "Apache-2.0", rows="22.2k"),
     "qa-news-ko": HubSource("AIR-Bench/qa_news_ko", None, "corpus_default", ("text",), _ASK),
-    "ko-lambada": HubSource(
-        "thunder-research-group/SNU_Ko-LAMBADA",
-        None,
-        "test",
-        ("text",),
-        _ASK,
-        gated=True,
-        note="evaluation only: columns of cloze items",
-    ),
+    "ko-lambada": HubSource("thunder-research-group/SNU_Ko-LAMBADA", None, "test", ("text",), _ASK, gated=True, note=_CLOZE),
 }
 """Every named source. Adding one is adding a line."""
 

@@ -78,13 +78,16 @@ def counts(items: Sequence[ClozeItem], halves: Mapping[str, Half]) -> dict[str, 
     }
 
 
+_SEEN = {"documents": "문서", "held out": "평가용", "kept": "사용"}
+
+
 def lines(manifest: SetManifest) -> list[str]:
     """The manifest as a table for the terminal."""
     model = manifest.get("reference", {}).get("model", "unknown")
     mark = manifest["fingerprint"]
     shown = [say(f"기준 토크나이저 {model}, 지문 {mark}", f"reference tokenizer {model}, fingerprint {mark}")]
     for source, seen in manifest.get("documents", {}).items():
-        shown.append(f"{source}: {', '.join(f'{name} {count:,}' for name, count in seen.items())}")
+        shown.append(f"{source}: {', '.join(f'{say(_SEEN.get(name, name), name)} {count:,}' for name, count in seen.items())}")
     for task, held in manifest.get("tasks", {}).items():
         halves = ", ".join(f"{half} {count:,}" for half, count in held["halves"].items())
         items, clusters = f"{held['items']:,}", f"{held['clusters']:,}"

@@ -49,7 +49,7 @@ _LISTED = 20
 
 def under_prior() -> str:
     return say(
-        "라벨 사전 분포는 예측할 행에서 모델이 추정한 것이며, 정답 라벨은 쓰지 않았습니다.",
+        "레이블 사전 분포는 예측할 행에서 모델이 추정한 것이며, 정답 레이블은 쓰지 않았습니다.",
         "Predictions use the label prior that the model estimates on the rows it labels; no gold label is used.",
     )
 
@@ -231,14 +231,14 @@ def _notes(data: RelationData, manifest: RunManifest, *, overlap: bool) -> tuple
         forbidden = int(mask.forbids(data.rows).sum())
         notes.append(
             say(
-                f"라벨 마스크가 정답 라벨을 금지하는 행: 평가한 {len(data.rows):,}개 가운데 {forbidden:,}개.",
+                f"레이블 마스크가 정답 레이블을 금지하는 행: 평가한 {len(data.rows):,}개 가운데 {forbidden:,}개.",
                 f"The label mask forbids the gold label of {forbidden:,} of the {len(data.rows):,} rows scored.",
             )
         )
     if (present := len({row.label for row in data.rows})) < len(LABELS):
         notes.append(
             say(
-                f"AUPRC는 라벨 {len(LABELS)}개 가운데 {data.split}에 있는 {present}개의 평균입니다.",
+                f"AUPRC는 레이블 {len(LABELS)}개 가운데 {data.split}에 있는 {present}개의 평균입니다.",
                 f"AUPRC averages the {present} of {len(LABELS)} labels that occur in {data.split}.",
             )
         )

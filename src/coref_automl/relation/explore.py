@@ -73,7 +73,7 @@ class Exploration(Record):
             labels, pairs = f"{100 * self.label_shift:.1f}%", f"{100 * self.pair_shift:.1f}%"
             shown += [
                 say(
-                    f"{both}: 분포 차이(총변동거리) 라벨 {labels}, 유형 쌍 {pairs}",
+                    f"{both}: 분포 차이(총변동거리) 레이블 {labels}, 유형 쌍 {pairs}",
                     f"{both}: total variation distance of labels {labels}, of type pairs {pairs}",
                 ),
                 say(
@@ -176,7 +176,7 @@ def _lines(facts: SplitFacts) -> list[str]:
     first, conflicts = f"{100 * facts.subject_first:.1f}%", len(facts.conflicts)
     edges, composed = len(facts.blank_edges), len(facts.not_composed)
     rows = [
-        (say("라벨", "labels"), ", ".join(f"{label} {100 * count / max(1, facts.rows):.1f}%" for label, count in top) + " ..."),
+        (say("레이블", "labels"), ", ".join(f"{label} {100 * count / max(1, facts.rows):.1f}%" for label, count in top) + " ..."),
         (say("유형 쌍", "type pairs"), ", ".join(f"{pair} {count:,}" for pair, count in pairs)),
         (
             say("글자 수", "characters"),
@@ -187,14 +187,14 @@ def _lines(facts: SplitFacts) -> list[str]:
         (
             say("개체", "entities"),
             say(
-                f"주어가 먼저 {first}, 중첩 {facts.nested:,}개, 경계에 공백 {edges:,}개",
+                f"주체가 먼저 {first}, 중첩 {facts.nested:,}개, 경계에 공백 {edges:,}개",
                 f"subject first in {first}, nested {facts.nested:,}, blanks at an edge {edges:,}",
             ),
         ),
         (
             say("반복", "repeats"),
             say(
-                f"같은 물음의 행 {facts.duplicates:,}개, 그중 라벨이 서로 다른 물음 {conflicts:,}개",
+                f"같은 물음의 행 {facts.duplicates:,}개, 그중 레이블이 서로 다른 물음 {conflicts:,}개",
                 f"repeated questions {facts.duplicates:,}, of which with conflicting labels {conflicts:,}",
             ),
         ),

@@ -147,7 +147,7 @@ def _roles(found: TextPrediction) -> tuple[tuple[str, Entity], ...]:
 
 
 def _role(role: str) -> str:
-    return say({"subject": "주어", "object": "목적어"}[role], role)
+    return say({"subject": "주체", "object": "대상"}[role], role)
 
 
 def _named(role: str, entity: Entity) -> str:

@@ -109,9 +109,9 @@ class RelationResult(Tabular, Record):
     def label_lines(self) -> list[str]:
         """A line for each of the 30 labels, over the mean of the seeds' probabilities."""
         count = len(self.seeds)
-        head = (say("라벨", "label"), say("정답", "gold"), say("예측", "predicted"), "P", "R", "F1", "AUPRC")
+        head = (say("레이블", "label"), say("정답", "gold"), say("예측", "predicted"), "P", "R", "F1", "AUPRC")
         rows: list[tuple[str, ...]] = [head]
-        often = [say("가장 많이 혼동한 라벨", "most often confused with")]
+        often = [say("가장 많이 혼동한 레이블", "most often confused with")]
         for line in self.labels:
             scores = (line.precision, line.recall, line.f1, line.auprc)
             rows.append(
@@ -119,7 +119,7 @@ class RelationResult(Tabular, Record):
             )
             often.append(f"{line.confused_with} ({line.given[line.confused_with]})" if line.confused_with else "")
         told = say(
-            f"라벨별 점수는 시드 {count}개의 확률을 평균해 구했습니다 (위의 점수는 시드별 점수의 평균).",
+            f"레이블별 점수는 시드 {count}개의 확률을 평균해 구했습니다 (위의 점수는 시드별 점수의 평균).",
             f"By label, from the averaged probabilities of {count} seeds (the scores above average the seeds' scores).",
         )
         table = [f"{cells}  {last}".rstrip() for cells, last in zip(align(rows, right=True), often, strict=True)]

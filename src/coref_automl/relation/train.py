@@ -260,7 +260,7 @@ def _notes(work: _Work) -> tuple[str, ...]:
         forbidden = int(work.mask.forbids(work.train.rows).sum())
         kind, rows = work.mask.kind, len(work.train.rows)
         told = say(
-            f"라벨 마스크({kind})가 정답 라벨을 금지하는 행: 학습 행 {rows:,}개 가운데 {forbidden:,}개.",
+            f"레이블 마스크({kind})가 정답 레이블을 금지하는 행: 학습 행 {rows:,}개 가운데 {forbidden:,}개.",
             f"The {kind} label mask forbids the gold label of {forbidden:,} of {rows:,} training rows.",
         )
         notes.append(told)

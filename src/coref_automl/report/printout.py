@@ -274,7 +274,8 @@ def _values(record: Any) -> dict[str, Any]:
 
 def _cells(row: ComparisonRow, numbers: Mapping[str, str], say: Say) -> tuple[str, ...]:
     value, answer, several = row.value, row.comparison, len(numbers) > 1
-    first: tuple[str, ...] = (row.name, f"{100 * value.value:.2f}", f"{100 * value.low:.1f} to {100 * value.high:.1f}")
+    low, high = f"{100 * value.low:.1f}", f"{100 * value.high:.1f}"
+    first: tuple[str, ...] = (row.name, f"{100 * value.value:.2f}", say(f"{low}~{high}", f"{low} to {high}"))
     if several:
         first = (*first, numbers[answer.reference] if answer else "")
     if answer is None:

@@ -212,7 +212,7 @@ def write_card(folder: Path, recipe: TrainRecipe, made: Provenance) -> None:
     header = ["---", "language: ko", "library_name: transformers", "pipeline_tag: fill-mask", "tags: [masked-lm, coref-automl]"]
     if not recipe.shape and not Path(recipe.model).exists() and ":" not in recipe.model:
         header.append(f"base_model: {recipe.model}")
-    epochs, tokens, data = f"{made.epoch:g} epoch{'s' * (made.epoch != 1)}", f"{made.tokens:,}", Path(made.dataset).name
+    epochs, tokens, data = f"{made.epoch:.3g} epoch{'s' * (made.epoch != 1)}", f"{made.tokens:,}", Path(made.dataset).name
     lines = [
         *header,
         "---",
@@ -220,7 +220,7 @@ def write_card(folder: Path, recipe: TrainRecipe, made: Provenance) -> None:
         "",
         say(
             f"시작: {start}. 목표: `{recipe.objective}`. 데이터: `{data}`의 {made.seq_len:,}토큰 블록. "
-            f"학습량: {made.epoch:g}에폭, 패딩을 뺀 {tokens}토큰. 시드: {made.seed}.",
+            f"학습량: {made.epoch:.3g}에폭, 패딩을 뺀 {tokens}토큰. 시드: {made.seed}.",
             f"Started from {start}; trained by {OBJECTIVES[recipe.objective].about} on blocks of {made.seq_len:,} tokens for "
             f"{epochs} ({tokens} tokens without padding, seed {made.seed}) of `{data}`.",
         ),

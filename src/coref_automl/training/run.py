@@ -95,7 +95,7 @@ class TrainResult(Tabular):
         took, count = duration(self.seconds, language()), len(self.checkpoints)
         out = [
             say(
-                f"{self.run}: {self.steps:,}스텝, {self.epochs:g}에폭, {self.tokens:,}토큰, {took}{loss}",
+                f"{self.run}: {self.steps:,}스텝, {self.epochs:.3g}에폭, {self.tokens:,}토큰, {took}{loss}",
                 f"{self.run}: {_count(self.steps, 'step')}, {_count(self.epochs, 'epoch')}, {self.tokens:,} tokens "
                 f"in {took}{loss}",
             )
@@ -110,7 +110,7 @@ class TrainResult(Tabular):
 
 
 def _count(number: float, noun: str) -> str:
-    shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    shown = f"{number:,}" if isinstance(number, int) else f"{number:.3g}"
     return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
 
 
