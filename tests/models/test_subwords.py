@@ -66,6 +66,15 @@ def test_nouns_learned_apart_are_entries_and_no_entry_joins_one_with_its_particl
     assert {"시민", "도서관", "기차"} <= apart
 
 
+@pytest.mark.parametrize("kind", ["bpe", "byte-bpe", "unigram"])
+def test_no_entry_joins_a_name_with_its_bracket_or_comma(kind: Kind) -> None:
+    tokenizer = train_subwords([*TEXTS, "(시민), [시민]. <시민>!"] * 20, kind, vocab_size=600)
+    text = "어제 (시민), 오늘"
+    pieces = tokenize(tokenizer, text)
+    assert text.index("시민") in pieces.starts
+    assert text.index("시민") + 2 in pieces.ends
+
+
 @pytest.mark.parametrize("kind", ["bpe", "byte-bpe"])
 def test_the_same_texts_give_the_same_pairs(kind: Kind) -> None:
     again = train_subwords(TEXTS * 5, kind, vocab_size=600)

@@ -19,7 +19,9 @@ Margin = Annotated[float, typer.Option("--margin", help="Points that may be give
 EvalSetName = Annotated[str | None, typer.Option("--eval-set", help="Name of the set, if checkpoints were scored on several.")]
 
 
-@app.command(epilog="Example: coref-automl compare runs/entity_512/checkpoint-130 runs/mlm_512/checkpoint-130")
+@app.command(
+    epilog="Example: coref-automl compare runs/entity/checkpoint-130 runs/mlm/checkpoint-130 --reference runs/mlm/checkpoint-130"
+)
 def compare(
     paths: Annotated[
         list[str], typer.Argument(metavar="PATH...", help="Evaluated checkpoints, runs, folders of runs, or models.")

@@ -59,10 +59,10 @@ def train_subwords(
     tokenizer = Tokenizer(_model(kind))
     tokenizer.normalizer = _normalizer(by_bytes=by_bytes)
     cut = pre_tokenizers.Split(_CUT, "removed")
-    inside = pre_tokenizers.ByteLevel(add_prefix_space=False) if by_bytes else _metaspace()
+    inside = pre_tokenizers.ByteLevel(add_prefix_space=False) if by_bytes else _words()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, inside] if by_bytes else [inside, cut])
     tokenizer.train_from_iterator(lines, _trainer(kind, vocab_size - spare))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True) if by_bytes else _metaspace()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True) if by_bytes else _words()
     tokenizer = Tokenizer.from_str(json.dumps(_settled(json.loads(tokenizer.to_str()), with_bytes=spare > 0)))
     tokenizer.decoder = _decoder(by_bytes=by_bytes)
     _frame(tokenizer)
@@ -109,10 +109,11 @@ def _normalizer(*, by_bytes: bool) -> Any:
     return Sequence([NFC(), BertNormalizer(clean_text=True, handle_chinese_chars=False, strip_accents=False, lowercase=False)])
 
 
-def _metaspace() -> Any:
-    from tokenizers.pre_tokenizers import Metaspace
+def _words() -> Any:
+    """What blanks separate, and punctuation apart: an entry that holds a name and its bracket hides where the name begins."""
+    from tokenizers.pre_tokenizers import Metaspace, Punctuation, Sequence
 
-    return Metaspace(replacement=_START, prepend_scheme="always")
+    return Sequence([Metaspace(replacement=_START, prepend_scheme="always"), Punctuation("isolated")])
 
 
 def _decoder(*, by_bytes: bool) -> Any:

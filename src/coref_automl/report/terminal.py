@@ -6,6 +6,7 @@ Every table of several checkpoints has the un-adapted model, the copying baselin
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -166,7 +167,7 @@ def _compared(evaluation: Evaluation, best: Evaluation, say: dict[str, str]) -> 
     return [
         f"{say['best']}: {best.checkpoint}{unlike}",
         *align(rows),
-        f"{say['test']}: coref-automl compare {best.path} {evaluation.path}",
+        f"{say['test']}: {shlex.join(['coref-automl', 'compare', best.path, evaluation.path, '--reference', best.path])}",
     ]
 
 
