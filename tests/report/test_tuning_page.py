@@ -86,14 +86,8 @@ def test_the_verdict_has_its_intervals_in_both_languages(tmp_path: Path, lang: s
 @pytest.mark.parametrize("lang", ["ko", "en"])
 def test_one_seed_cannot_tell_in_either_language(tmp_path: Path, lang: str) -> None:
     shown, _ = page(tmp_path, lang=lang, seeds=1)
-<<<<<<< HEAD
     told = {"ko": "시드 하나로는 판정할 수 없으니 --seeds 3", "en": "one seed cannot tell, pass --seeds 3"}
     assert told[lang] in shown.sentence
-=======
-    assert (
-        "시드 하나로는 판정할 수 없으니 --seeds 3" if lang == "ko" else "one seed cannot tell, pass --seeds 3"
-    ) in shown.sentence
->>>>>>> answer
     assert "우연" not in shown.sentence
     assert ("알 수 없음" if lang == "ko" else "cannot tell") in repr(table(shown, "finalists"))
 
