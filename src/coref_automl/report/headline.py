@@ -49,7 +49,8 @@ def next_time(study: Subject) -> str:
     if ahead is None:
         return ""
     if ahead.tokens is None or ahead.share == 1:
-        return say("다음에도 같은 만큼 학습하세요.", "Next time, train as long.")
+        now = tokens(study.recommendation.use.tokens)
+        return say(f"다음에도 이만큼({now} 토큰) 학습하세요.", f"Next time, train as long ({now} tokens).")
     share, until = f"{100 * (ahead.share or 0):.0f}%", tokens(ahead.tokens)
     return say(
         f"다음에는 {until} 토큰까지(이번의 {share}) 학습하면 됩니다.",
@@ -60,11 +61,11 @@ def next_time(study: Subject) -> str:
 def _why(study: Subject) -> str:
     say, it = study.say, study.recommendation
     label, use = METRICS[it.metric].label, it.use
-    seeds = say(f"시드 {use.seeds}개 평균 ", f"over {use.seeds} seeds") if use.seeds > 1 else ""
+    seeds = say(f" (시드 {use.seeds}개 평균)", f" (mean of {use.seeds} seeds)") if use.seeds > 1 else ""
     if use.over_base is None:
-        return say(f"{label} {seeds}{percent(use.value)}.", f"{label} {percent(use.value)} {seeds}".rstrip() + ".")
+        return f"{label} {percent(use.value)}{seeds}."
     change = points(use.over_base)
-    return say(f"{label}: {seeds}원래 모델 대비 {change}점.", f"{label}: {change} points over the base {seeds}".rstrip() + ".")
+    return say(f"{label}: 원래 모델 대비 {change}점{seeds}.", f"{label}: {change} points over the base{seeds}.")
 
 
 def _what_it_takes(study: Subject) -> str:

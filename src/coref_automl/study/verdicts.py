@@ -57,7 +57,11 @@ class Verdict(Record):
         both = (self.seeds[0],) if self.b == BASE else self.seeds
         korean, english = ", ".join(f"{count}/{self.asked}" for count in both), " and ".join(map(str, both))
         seeds = say(f"시드 {korean}", f"{english} of {self.asked} seeds")
-        return f"{self.outcome}, {self.a} - {self.b}: {self.told} ({seeds})"
+        return f"{self.outcome}, {self.a} - {_side_name(self.b)}: {self.told} ({seeds})"
+
+
+def _side_name(arm: str) -> str:
+    return say("원래 모델", arm) if arm == BASE else arm
 
 
 def verdicts(plan: Plan) -> list[Verdict]:
@@ -195,7 +199,7 @@ def _row(one: Verdict) -> tuple[str, ...]:
     return (
         one.outcome,
         one.a,
-        one.b,
+        _side_name(one.b),
         say(f"{one.seeds[0]} / {one.seeds[1]} (각 {one.asked})", f"{one.seeds[0]} / {one.seeds[1]} of {one.asked}"),
         *(f"{100 * value:.1f}" for value in one.values),
         f"{100 * change.value:+.2f} [{100 * change.low:+.2f}, {100 * change.high:+.2f}]",

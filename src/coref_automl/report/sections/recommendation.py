@@ -54,7 +54,15 @@ def draw(study: Subject) -> Section | None:
         blocks.append(Text(outside_check(judge(study.coreference, pretraining_in(study.entries), say), say), "quiet"))
     title = say("무엇을 쓰고, 얼마나 학습할 것인가?", "What to use, and how long to train?")
     use = it.use
-    told = f"{use.method if use.seeds > 1 else use.name}. {next_time(study)}".strip()
-    verdict = Verdict(BADGES[use.status], told, use.over_base, f"{use.method} - {it.base}")
+    told = f"{use.method if use.seeds > 1 else use.name}. {next_time(study)} {_still_open(study)}".strip()
+    verdict = Verdict(BADGES[use.status], told, use.over_base, f"{use.method} - {say('원래 모델', 'base')}")
     answer = recommendation_sentence(it, say.lang)
     return question("recommended", title, answer, blocks, say("추천", "recommendation"), verdict)
+
+
+def _still_open(study: Subject) -> str:
+    """How sure the choice of the method is."""
+    say, use = study.say, study.recommendation.use
+    if use.seeds < 2 or not (left := len(use.open_against)):
+        return ""
+    return say(f"다른 방법 {left}개와는 유의한 차이 미확인.", f"Not shown better than {left} other methods.")
