@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from coref_automl.errors import RecipeError
 from coref_automl.progress import KOREAN, Progress, in_korean
 from coref_automl.say import VARIABLE, language
 from tests.comparison.conftest import Maker, Model, evaluated
+from tests.coreference.conftest import encoder_folder, tales, tales_file
 
-__all__ = ["evaluated"]
+__all__ = ["encoder_folder", "evaluated", "tales", "tales_file"]
 
 LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
 
@@ -62,6 +64,38 @@ def test_lang_speaks_for_one_command_alone(evaluated: Maker, capsys: pytest.Capt
     english = capsys.readouterr().out
     assert "checkpoint" in english
     assert "better" in english
+
+
+ENGLISH = re.compile(r"[A-Za-z]{2,}(?: [a-z]{2,}){2}")
+"""Three words in a row: a name of a metric or of an option has fewer."""
+
+
+def test_what_is_told_in_korean_holds_no_english_sentence(
+    evaluated: Maker,
+    encoder_folder: Path,
+    tales_file: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    runs, out = evaluated([Model("base", 0, -1.0), Model("run", 100, 0.8)]), tmp_path_factory.mktemp("told")
+    lines = f"""
+        compare {runs}
+        report {runs} --out {out}/report
+        archive {runs} --out {out}/kept
+        sources
+        re explore bundled:relations
+        coref explore {tales_file} --model {encoder_folder}
+        coref train --model {encoder_folder} --data {tales_file} --folds 2 --epochs 1 --device cpu --out {out}/coref
+        coref compare {out}/coref
+        coref predict 민수는.그는.
+    """
+    for line in lines.strip().splitlines():
+        assert run([*line.split(), "--lang", "ko"]) == 0, line
+        told = "".join(capfd.readouterr())
+        assert re.search("[가-힣]", told), line
+        assert not ENGLISH.findall(told), line
+        assert run([*line.split(), "--lang", "en"]) == 0
+        assert "니다" not in "".join(capfd.readouterr()), line
 
 
 def test_progress_is_in_the_same_language(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,4 +207,4 @@ def test_unequal_training_and_other_encoders_are_not_compared(trained: Path) -> 
     assert "2,000 and 1,000 tokens" in longer.notes[0]
     strange = compare_coreference([base, *runs], made(1_000, "another"))
     assert [(one.a, one.b) for one in strange.answers] == [("entity 128", "mlm 128")]
-    assert sum("began from another encoder" in note for note in strange.notes) == 2
+    assert sum("started from another encoder" in note for note in strange.notes) == 2

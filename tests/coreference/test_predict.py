@@ -74,7 +74,7 @@ def test_nested_mentions_are_shown_inside_each_other() -> None:
 def test_an_empty_text_has_no_chains() -> None:
     found = coref_automl.coreference(" \n ")  # type: ignore[operator]
     assert found.chains == ()
-    assert found.lines()[-1] == "no chains found"
+    assert found.lines()[-1] == "No chains found."
     with pytest.raises(InputError, match="pass a string"):
         coref_automl.coreference(None)  # type: ignore[operator]
 
@@ -129,7 +129,7 @@ def test_wrong_commands_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFix
 def test_explore_says_whether_particles_are_counted_in(tales_file: Path) -> None:
     found = explore(read_coref(tales_file), ["bundled:ko-mini"])
     assert found.particles == "left out"
-    assert "particles are left out" in "\n".join(found.lines())
+    assert "particles: left out" in "\n".join(found.lines())
 
 
 def test_no_two_found_mentions_cross_or_end_on_one_token() -> None:

@@ -38,7 +38,7 @@ def test_counts_repeats_conflicts_and_shift_are_found(tmp_path: Path) -> None:
     assert b.labels["no_relation"] == b.rows
     assert found.label_shift == pytest.approx(1 - a.labels["no_relation"] / 42)
     assert found.shared_rows == found.shared_sentences == 1
-    assert any("labels shift" in line for line in found.lines())
+    assert any("total variation distance of labels" in line for line in found.lines())
 
 
 def test_a_longer_span_at_the_same_place_is_another_question(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_check_lists_every_problem_and_fails(encoder_folder: Path, tmp_path: Pat
     shown = capsys.readouterr().out
     assert "row 3 (made-00002)" in shown
     assert "row 5 (made-00004)" in shown
-    assert "typed: 4 rows checked, 0 wrong" in shown
+    assert "typed: 4 rows checked, 0 errors" in shown
     good = write(tmp_path / "good.json", make_raw_rows(6))
     assert run(["re", "explore", str(good), "--check", "--model", str(encoder_folder), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)

@@ -152,7 +152,7 @@ def test_compact_predictions_keep_the_answer_and_the_order(tmp_path: Path) -> No
 
 def test_the_table_of_labels_says_that_it_is_of_averaged_probabilities(trained: RelationResult) -> None:
     heading, names, *lines = trained.label_lines()
-    assert "of the 2 seeds' probabilities averaged" in heading
+    assert "averaged probabilities of 2 seeds" in heading
     assert names.startswith("label ")
     assert len(lines) == 30
     one = dataclasses.replace(trained, seeds=trained.seeds[:1], spread=None)
@@ -333,12 +333,12 @@ def test_skipped_rows_are_told_and_kept_with_the_numbers_they_have_in_their_file
         train_relation(change(recipe, train=str(bad)))
     train_relation(change(recipe, train=str(bad), epochs=1, skip_bad=True), progress=Progress())
     shown = capsys.readouterr().err
-    assert "skipped bad row 2 (made-00001): the label" in shown
-    assert "skipped bad row 8 (long)" in shown
+    assert "skipped: bad row 2 (made-00001): the label" in shown
+    assert "skipped: bad row 8 (long)" in shown
     listed = [json.loads(line) for line in (Path(recipe.out) / "bad-rows-bad.jsonl").read_text("utf-8").splitlines()]
     assert [line["row"] for line in listed] == [2, 8]
     result = evaluate_relation(recipe.out, str(bad), skip_bad=True, progress=Progress())
-    assert "skipped bad row 8 (long)" in capsys.readouterr().err
+    assert "skipped: bad row 8 (long)" in capsys.readouterr().err
     assert any("AUPRC averages the 4 of 30 labels" in note for note in result.notes)
     assert sum(sum(line.given.values()) for line in result.labels) == result.n
 
@@ -501,7 +501,7 @@ def test_the_prior_is_corrected_on_the_scored_rows_alone(
     one, other = (read_predictions(Path(run.run) / "seed-0/predictions/made_dev.jsonl")[2] for run in (plain, result))
     assert np.abs(one - other).max() > 0.01
     assert plain.seeds[0].validation == result.seeds[0].validation
-    assert any("no gold label entered" in note for note in result.notes)
+    assert any("no gold label is used" in note for note in result.notes)
     settings = json.loads((Path(result.run) / "seed-0/model/relation.json").read_text("utf-8"))["prior"]
     assert settings["temperature"] > 0
     assert 0 < settings["source"] < 1

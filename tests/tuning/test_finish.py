@@ -45,7 +45,7 @@ def test_a_lead_that_seeds_turn_round_is_called_noise(tmp_path: Path) -> None:
 
     final = end(tmp_path, script)
     assert not final.winner.recommended
-    assert "may be noise" in final.sentence
+    assert "is not shown to differ" in final.sentence
 
 
 def test_recommended_settings_that_win_are_kept(tmp_path: Path) -> None:

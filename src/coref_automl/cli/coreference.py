@@ -141,6 +141,7 @@ def predict(
     from coref_automl.errors import InputError
     from coref_automl.progress import Progress
     from coref_automl.report.chain_page import html_page, in_html
+    from coref_automl.report.terminal import in_colour
     from coref_automl.store import write_text
 
     if text is not None and file is not None:
@@ -151,7 +152,7 @@ def predict(
     if as_json:
         print_json({**found.to_json(), "strings": found.strings})
         return
-    print("\n".join(found.lines(colour=sys.stdout.isatty())))
+    print("\n".join(found.lines(colour=in_colour())))
     if found.note:
         print(found.told, file=sys.stderr)
 

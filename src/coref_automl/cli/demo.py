@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,12 +21,13 @@ if TYPE_CHECKING:
 
 def _show(result: LineResult, since: float, as_json: bool, found: Resolved | None = None) -> None:
     from coref_automl.progress import spent
+    from coref_automl.report.terminal import in_colour
 
     took = spent(since)
     if as_json:
         print_json({**result.to_json(), **({"chains": found.strings} if found else {}), **took.to_json()})
         return
-    chains = found.lines(colour=sys.stdout.isatty()) if found else []
+    chains = found.lines(colour=in_colour()) if found else []
     say = Say(language())
     title = say("짧은 글의 상호참조 (coref-automl coref predict):", "Coreference in a short text (coref-automl coref predict):")
     head = ["", title] if found else []

@@ -69,9 +69,11 @@ def _listed(rows: list[dict[str, str]]) -> list[str]:
     from coref_automl.tabular import align
 
     cells = [tuple(say("이름/행/라이선스/허브 id", "name/rows/licence/hub id").split("/"))]
+    korean = {"written for this project": "이 프로젝트에서 씀", "generated": "생성함", "not stated": "명시 없음"}
     for row in rows:
         where, _, licence = row["licence"].rpartition(", ") if not row["hub"] else (row["hub"], "", row["licence"].split(";")[0])
-        cells.append((row["name"], row["rows"] or "–", licence.replace("not stated", say("명시 없음", "not stated")), where))
+        where, licence = (say(korean.get(part, part), part) for part in (where, licence))
+        cells.append((row["name"], row["rows"] or "–", licence, where))
     lines = align(cells)
     out = lines[:1]
     for line, row in zip(lines[1:], rows, strict=True):

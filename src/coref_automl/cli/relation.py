@@ -143,6 +143,7 @@ def predict(
     from coref_automl.errors import InputError
     from coref_automl.progress import Progress
     from coref_automl.relation.predict import predict_file, predict_text, render
+    from coref_automl.report.terminal import in_colour
 
     ways = "pass --data FILE --out DIR, or --text with --subject and --object"
     of_file = [name for name, value in (("--data", data), ("--out", out)) if value is not None]
@@ -180,7 +181,7 @@ def predict(
     if as_json:
         print_json(found.to_json())
     else:
-        print(render(found, colour=sys.stdout.isatty()))
+        print(render(found, colour=in_colour()))
 
 
 @relation_app.command(epilog="Example: coref-automl re grid --recipe recipes/klue-re-grid.yaml --out runs/re_grid")

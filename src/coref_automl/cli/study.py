@@ -45,6 +45,7 @@ def study(
 
     for kind in only or ():
         choose(kind, dict.fromkeys((*KINDS, "report")), "kind of step")
+    speak(given.get("lang"))
     wanted = with_methods(recipe_from(StudyRecipe, given, "study", recipe), method or ())
     speak(wanted.lang)
     progress = Progress(shown=not as_json)

@@ -57,6 +57,7 @@ def tune(
     from coref_automl.report.tuning_page import write_study_page
     from coref_automl.tuning.run import read_tune_recipe, recipe_text, run_study, settled
 
+    speak(given.get("lang"))
     wanted = read_tune_recipe(recipe, given)
     speak(wanted.lang)
     progress = Progress(shown=not as_json)

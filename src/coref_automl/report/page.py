@@ -231,7 +231,9 @@ def bars_of(estimates: Sequence[Estimate | None], *, zero: bool = True) -> list[
     low, high = min((e.low for e in known), default=0.0), max((e.high for e in known), default=1.0)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    span = (high - low) or 1.0
+    if low == high:  # nothing to spread: in the middle
+        low, high = low - 0.5, high + 0.5
+    span = high - low
     at = -low / span if zero else None
     return [Bar((e.low - low) / span, (e.value - low) / span, (e.high - low) / span, at) if e else None for e in estimates]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import io
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -111,10 +110,14 @@ class PrintedComparison(Tabular, ComparisonTable):
 
     def _stacked(self, width: int) -> list[str]:
         """For a narrow terminal: one block per checkpoint, one line per column."""
+        from rich.console import Console
+        from rich.text import Text
+
         lines = [self.heading()]
         for cells in self.cells():
             lines += [cells[0], *(f"  {title}: {cell}" for title, cell in zip(self.titles()[1:], cells[1:], strict=True) if cell)]
-        return [part for line in (*lines, *self.notes) for part in textwrap.wrap(line, width, subsequent_indent="    ")]
+        console = Console(width=width)  # counts cells: a Hangul syllable takes two
+        return [part.plain.rstrip() for line in (*lines, *self.notes) for part in Text(line).wrap(console, width)]
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{title}</th>" for title in self.titles())

@@ -82,11 +82,11 @@ def _finalists(study: FinishedStudy, final: Final, say: Say) -> Section:
         if verdict is None:
             told = Cell(say("기준", "reference"), "quiet")
         elif verdict.shown:
-            told = Cell(say("확인", "shown"), "good" if verdict.difference > 0 else "bad")
+            told = Cell(say("유의한 차이 확인", "shown"), "good" if verdict.difference > 0 else "bad")
         elif verdict.over_seeds is None:
             told = Cell(say("알 수 없음", "cannot tell"), "quiet")
         else:
-            told = Cell(say("우연일 수 있음", "may be noise"), "quiet")
+            told = Cell(say("유의한 차이 미확인", "not shown"), "quiet")
         name = Cell(_name(one.number, one.recommended, say), "strong" if one is final.winner else "")
         lines.append(
             row(name, f"{100 * one.mean:.2f}", _each(one.select), f"{100 * one.confirmed:.2f}", _each(one.confirm), by_seed,
@@ -98,7 +98,7 @@ def _finalists(study: FinishedStudy, final: Final, say: Say) -> Section:
         say("판정", "verdict"),
     )  # fmt: skip
     note = say(
-        "차이는 추천 설정과의 차이입니다. 시드의 구간, 문서의 구간, 둘을 함께 본 구간이 모두 0을 포함하지 않아야 '확인'입니다.",
+        "차이는 추천 설정과의 차이입니다. 시드, 문서, 둘을 함께 본 신뢰구간이 모두 0을 포함하지 않아야 유의한 차이 확인입니다.",
         "Differences are from the recommended settings; shown only if the intervals over seeds, documents and both exclude 0.",
     )
     return Section("finalists", say("마지막 비교", "The end"), (Table(head, tuple(lines), frozenset({1, 3, 5, 6})), Text(note)))

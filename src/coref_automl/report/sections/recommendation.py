@@ -54,7 +54,10 @@ def draw(study: Subject) -> Section | None:
         blocks.append(Text(outside_check(judge(study.coreference, pretraining_in(study.entries), say), say), "quiet"))
     title = say("무엇을 쓰고, 얼마나 학습할 것인가?", "What to use, and how long to train?")
     use = it.use
-    told = f"{use.method if use.seeds > 1 else use.name}. {next_time(study)} {_still_open(study)}".strip()
+    name = use.method if use.seeds > 1 else use.name
+    told = f"{name}. {next_time(study)} {_still_open(study)}".strip()
+    if use.status == "not better than the base":
+        told = say(f"원래 모델을 그대로 쓰세요. 학습한 것 중에는 {name}.", f"Stay with the base. Of what was trained: {name}.")
     verdict = Verdict(BADGES[use.status], told, use.over_base, f"{use.method} - {say('원래 모델', 'base')}")
     answer = recommendation_sentence(it, say.lang)
     return question("recommended", title, answer, blocks, say("추천", "recommendation"), verdict)
