@@ -170,7 +170,7 @@ def test_all_four_tasks_live_in_one_set(model: str, source: str, tmp_path: Path)
     ids = [item.id for items in built.items.values() for item in items]
     assert len(ids) == len(set(ids))
     shown = "\n".join(manifest.lines(built.manifest))
-    assert "gold: 3 items in 1 clusters" in shown
+    assert "gold: 3 items of 1 documents" in shown
     assert "no blank 1" in shown
 
 

@@ -261,7 +261,7 @@ def test_a_new_model_starts_with_the_words_of_another(recipe: Recipe, tmp_path: 
     assert torch.equal(
         begun.model.get_input_embeddings().weight.detach().cpu(), weights(source)["model.embeddings.tok_embeddings.weight"]
     )
-    assert f"Word vectors and mask head of {source}; the layers between start at random." in begun.notes
+    assert f"Word vectors and mask head of {source}; the layers between start from random weights." in begun.notes
     result = train(settings)
     assert json.loads((result.checkpoints[-1] / "training.json").read_text("utf-8"))["base"].startswith(
         f"new:deberta-tiny+{source.name}-"
