@@ -19,7 +19,7 @@ test-masked: .venv/.for-test
 	COREF_TEST_MASK=bfloat16,affinity,programs $(BIN)/python -m pytest -n 2
 
 journeys: .venv/.for-test
-	$(BIN)/python -m pytest -m journey
+	$(BIN)/python -m pytest -m journey $(JOURNEYS)
 
 kernels: .venv/.for-kernels
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/models/test_fused_deberta.py tests/models/test_disentangled_layout.py
