@@ -85,7 +85,7 @@ def test_columns_align_hangul() -> None:
 
 
 def test_every_table_holds_the_baselines_and_the_ceiling() -> None:
-    lines = format_overview([evaluation("checkpoint-65", 0.4), evaluation("checkpoint-131", 0.5)])
+    lines = format_overview([evaluation("checkpoint-65", 0.4), evaluation("checkpoint-131", 0.5)], "en")
     assert [line.split()[0] for line in lines[1:]] == ["a/checkpoint-65", "a/checkpoint-131", "copy-nearest"]
     assert "80.0%" in lines[1]
 

@@ -146,7 +146,7 @@ def _evaluation(manifest: dict[str, Any]) -> str:
 def _together(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
     total = {key: sum(source[key] for source in sources) for key in ("in", "kept", "characters", "tokens")}
     return {
-        "name": say("합계", "together"),
+        "name": say("합계", "total"),
         "licence": "",
         "dropped": {"": sum(sum(s["dropped"].values()) for s in sources)},
         **total,
