@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coref_automl.errors import MissingExtra, WorkError
-from coref_automl.workers import Job, Outcome, run_jobs
+from coref_automl.workers import Job, Outcome, interruptible, run_jobs
 
 HERE = "tests.test_workers"
 
@@ -119,3 +122,23 @@ def test_ray_keeps_order_answers_and_the_job_of_a_killed_worker(ray_cluster: Non
     assert deadly.value is None
     assert deadly.error is not None
     assert [outcome.value for outcome in run_jobs(jobs("double", 2), workers=2)] == [0, 2]
+
+
+def test_a_call_that_hears_no_signal_is_left_when_interrupted() -> None:
+    code = (
+        "import hashlib; from coref_automl.workers import interruptible; print('begun', flush=True);"
+        "interruptible(lambda: hashlib.pbkdf2_hmac('sha256', b'a', b'b', 2**31 - 1))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in said
+
+
+def test_what_such_a_call_gives_or_raises_comes_back() -> None:
+    assert interruptible(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        interruptible(lambda: 1 // 0)

@@ -13,19 +13,41 @@ import logging
 import os
 import pickle
 import platform
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import chdir, suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection, get_context
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from coref_automl.errors import FolderError, MissingExtra, WorkError
 
 Engine = Literal["local", "ray"]
 _SPAWN = get_context("spawn")
 Answer = tuple[Any, Exception | None]
+T = TypeVar("T")
+
+
+def interruptible(call: Callable[[], T]) -> T:
+    """A long call of a library that hears Ctrl-C only when it returns. Interrupted, it is left behind and ends with the process."""
+    answers: list[T] = []
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            answers.append(call())
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.2)
+    if errors:
+        raise errors[0]
+    return answers[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from coref_automl.config import choose
 from coref_automl.errors import ModelError
 from coref_automl.korean import PRONOUN, Tagger, Tags
 from coref_automl.models.families import too_long
+from coref_automl.workers import interruptible
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -206,7 +207,7 @@ def _learn(lines: list[str], size: int, letters: set[str]) -> list[str]:
         special_tokens=["[UNK]"],
         max_token_length=12,
     )
-    learner.train_from_iterator((line.translate(rare) for line in lines), trainer)
+    interruptible(lambda: learner.train_from_iterator((line.translate(rare) for line in lines), trainer))
     vocabulary: dict[str, int] = learner.get_vocab()
     ordered = sorted(vocabulary, key=lambda entry: vocabulary[entry])
     return [entry.removeprefix(_START) if entry.startswith(_START) else f"##{entry}" for entry in ordered]

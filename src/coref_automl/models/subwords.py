@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from coref_automl.korean import Tagger
 from coref_automl.models.build import SPECIAL, cut_words
+from coref_automl.workers import interruptible
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -61,7 +62,8 @@ def train_subwords(
     cut = pre_tokenizers.Split(_CUT, "removed")
     inside = pre_tokenizers.ByteLevel(add_prefix_space=False) if by_bytes else _words()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, inside] if by_bytes else [inside, cut])
-    tokenizer.train_from_iterator(lines, _trainer(kind, vocab_size - spare))
+    trainer = _trainer(kind, vocab_size - spare)
+    interruptible(lambda: tokenizer.train_from_iterator(lines, trainer))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True) if by_bytes else _words()
     tokenizer = Tokenizer.from_str(json.dumps(_settled(json.loads(tokenizer.to_str()), with_bytes=spare > 0)))
     tokenizer.decoder = _decoder(by_bytes=by_bytes)
