@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def interruptible(call: Callable[[], T]) -> T:
-    """A long call of a library that hears Ctrl-C only when it returns. Interrupted, it is left behind and ends with the process."""
+    """A long call of a library that hears Ctrl-C only when it returns. Interrupted, it is left, and ends with the process."""
     answers: list[T] = []
     errors: list[Exception] = []
 
