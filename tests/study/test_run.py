@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from coref_automl.cli.app import run as command
 from coref_automl.comparison.coreference_runs import find_coreference
 from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.errors import FolderError
@@ -59,6 +60,17 @@ def test_a_study_trains_judges_reports_and_archives_and_redoes_nothing(bench: Be
     again = InlineLauncher()
     assert run_study(wanted, launcher=again) == result
     assert names(again) == []
+
+
+def test_a_base_that_was_evaluated_here_before_is_not_taken_twice(
+    bench: Bench, recipe: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = ["--eval-set", str(bench.home / "evalset"), "--seq-len", "64", "--words", "none"]
+    assert command(["evaluate", str(bench.home / "model"), *named]) == 0
+    result = run_study(recipe(seeds=1), launcher=InlineLauncher())
+    assert result.failures == ()
+    assert len(find_evaluations([result.archive])) == 2 * 2 + 1
 
 
 def test_a_seed_whose_loss_becomes_nan_is_named_and_the_others_are_judged(recipe: Make, monkeypatch: pytest.MonkeyPatch) -> None:

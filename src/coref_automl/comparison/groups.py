@@ -170,12 +170,20 @@ def _bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     found: dict[Path, StoredEvaluation] = {}
     for one in stored:
         evaluation, made = one.evaluation, one.evaluation.provenance
-        if made is None or not made.base or target_of(made.base).in_run or one.archived:
+        if made is None or not made.base or target_of(made.base).in_run or one.archived or _is_held(made, evaluation, stored):
             continue
         base = _like(made, evaluation)
         if base and base.folder.resolve() not in held:
             found.setdefault(base.folder.resolve(), base)
     return list(found.values())
+
+
+def _is_held(made: Provenance, evaluation: Evaluation, stored: Sequence[StoredEvaluation]) -> bool:
+    """Is the base among what was found, under the same conditions? Told by its bytes; then none from elsewhere is needed."""
+    others = (one.evaluation for one in stored if made.base_bytes)
+    return any(
+        other.fingerprints.get("weights") == made.base_bytes and other.condition == evaluation.condition for other in others
+    )
 
 
 def _like(made: Provenance, evaluation: Evaluation) -> StoredEvaluation | None:
