@@ -179,11 +179,12 @@ def _bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
 
 
 def _is_held(made: Provenance, evaluation: Evaluation, stored: Sequence[StoredEvaluation]) -> bool:
-    """Is the base among what was found, under the same conditions? Told by its bytes; then none from elsewhere is needed."""
-    others = (one.evaluation for one in stored if made.base_bytes)
-    return any(
-        other.fingerprints.get("weights") == made.base_bytes and other.condition == evaluation.condition for other in others
-    )
+    """Is the base itself among what was found, under the same conditions? Told by its bytes; then none from elsewhere is needed.
+
+    A checkpoint of a run is not its base, even where training has left the same bytes.
+    """
+    alike = (one.evaluation for one in stored if made.base_bytes and one.evaluation.condition == evaluation.condition)
+    return any(other.fingerprints.get("weights") == made.base_bytes and not target_of(other.path).in_run for other in alike)
 
 
 def _like(made: Provenance, evaluation: Evaluation) -> StoredEvaluation | None:
