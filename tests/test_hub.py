@@ -61,6 +61,7 @@ def test_a_model_is_fetched_once_and_then_needs_no_hub(place: Path, hub: Hub, mo
         assert json.loads(same.out)["estimates"] == json.loads(first.out)["estimates"]
 
 
+@pytest.mark.journey
 def test_what_the_hub_does_not_give_is_said_in_a_sentence(place: Path, hub: Hub, model: dict[str, bytes]) -> None:
     hub.models |= {
         "owner/gated": Repository(model, tokens=(TOKEN,)),

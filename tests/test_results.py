@@ -37,7 +37,8 @@ def without_library(page: str) -> str:
     return re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("lang", ["en", pytest.param("ko", marks=pytest.mark.journey)])
+@pytest.mark.journey
+@pytest.mark.parametrize("lang", ["en", "ko"])
 def test_the_pages_come_from_the_kept_evaluations(writer: ModuleType, lang: str) -> None:
     for path, text in writer.pages(lang).items():
         held = path.read_text("utf-8")

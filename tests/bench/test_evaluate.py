@@ -32,6 +32,7 @@ def _all_nouns_among_the_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "TOP", len(tokenizer_of("wordpiece")))
 
 
+@pytest.mark.journey
 def test_both_ways_agree_and_the_last_line_is_the_ratio(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--model", str(place / "model"), "--eval-set", str(place / "set"), "--items", "8", "--seq-len", "64"]
     assert command(["bench", "evaluate", *arguments, "--device", "cpu"]) == 0

@@ -282,6 +282,7 @@ def test_weights_that_do_not_fit_in_memory_are_no_bad_checkpoint(
     assert "another checkpoint" not in shown
 
 
+@pytest.mark.journey
 @pytest.mark.slow
 def test_a_limit_on_the_size_of_files_stops_in_a_sentence_and_leaves_earlier_checkpoints(made: Path, tmp_path: Path) -> None:
     """The weights fit under the limit and the optimizer, which holds two numbers a weight, does not."""

@@ -77,6 +77,7 @@ def test_finished_shards_are_not_read_again(
     assert 0 < len(cleaned) < 20
 
 
+@pytest.mark.journey
 @pytest.mark.slow
 def test_a_run_killed_by_the_system_resumes(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
     chosen = recipe(tokenizer_folder, write_rows("a.jsonl", rows(400)), portion=20_000)

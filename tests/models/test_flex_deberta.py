@@ -125,6 +125,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch._dynamo.reset()
 
 
+@pytest.mark.journey
 @pytest.mark.slow
 @pytest.mark.usefixtures("traced")
 def test_compiled_it_follows_changing_lengths_and_gradient_checkpointing() -> None:

@@ -120,6 +120,7 @@ def test_a_second_call_trains_only_what_failed(grid: dict[str, Any], monkeypatch
     assert len(trained) == 2
 
 
+@pytest.mark.journey
 def test_what_a_cell_reached_stands_when_its_model_is_gone(
     grid: dict[str, Any], encoder_folder: Path, other_rows: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -495,7 +495,7 @@ def test_a_last_checkpoint_as_high_as_the_peak_is_the_highest(tmp_path: Path) ->
     assert "Run by run (Holm over 1 test), over-fitting is shown in none." in question.answer
 
 
-@pytest.mark.parametrize("lang", ["ko", "en"])
+@pytest.mark.parametrize("lang", [pytest.param("ko", marks=pytest.mark.journey), "en"])
 def test_every_question_is_in_the_report_and_its_archive_says_the_same(
     runs: Path, tmp_path: Path, lang: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

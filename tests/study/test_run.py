@@ -143,6 +143,7 @@ def test_pieces_of_a_study_can_be_run_alone_and_weights_given_back(recipe: Make)
     assert ran([]) == []
 
 
+@pytest.mark.journey
 def test_weights_that_are_gone_are_trained_again_only_for_what_still_needs_them(bench: Bench, recipe: Make) -> None:
     run_study(recipe(seeds=1, keep_weights=False), launcher=InlineLauncher())
     launcher = InlineLauncher()
@@ -171,6 +172,7 @@ def test_a_study_stops_when_its_minutes_are_over(recipe: Make) -> None:
     assert not (Path(wanted.out) / "report").exists()
 
 
+@pytest.mark.journey
 def test_screening_sees_one_half_and_the_dev_documents_alone(bench: Bench, recipe: Make, tmp_path: Path) -> None:
     sides = {"train": ["tale-0", "tale-1", "tale-2"], "dev": ["tale-3"], "test": ["tale-4", "tale-5"]}
     (tmp_path / "split.json").write_text(json.dumps(sides), "utf-8")

@@ -52,6 +52,8 @@ READ_BY = {
     "coreference/seed-0/model/coreference.json": "coref predict",
 }
 SLOW = {
+    "relation/manifest.json",
+    "relation/seed-0/result.json",
     "kept/a/evaluations/*/*/result.json",
     "runs/a/checkpoint-*_eval_results.json",
     "relation/manifest.json ",

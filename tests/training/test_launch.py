@@ -67,8 +67,8 @@ def test_an_interrupted_run_ends_with_130_and_can_go_on(dataset: Path, tokenizer
     assert resumable(folder) is not None
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("objective", "epochs"), [pytest.param("combined", 2, marks=pytest.mark.journey), ("copy+link", 1)])
+@pytest.mark.journey
+@pytest.mark.parametrize(("objective", "epochs"), [("combined", 2), ("copy+link", 1)])
 def test_two_processes_follow_the_loss_of_one_with_twice_the_batch(
     dataset: Path, chained_dataset: Path, tokenizer_folder: Path, tmp_path: Path, objective: Objective, epochs: int
 ) -> None:

@@ -51,6 +51,7 @@ def study(encoder: str, out: Path, **changes: object) -> TuneRecipe:
     return TuneRecipe(**{**values, **changes})  # type: ignore[arg-type]
 
 
+@pytest.mark.journey
 def test_a_study_of_relation_extraction_ends_with_a_recipe_that_trains(encoder: str, tmp_path: Path) -> None:
     launcher = InlineLauncher()
     result = run_study(study(encoder, tmp_path / "study"), launcher=launcher, wait=lambda: None)

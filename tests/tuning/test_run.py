@@ -35,6 +35,7 @@ def finished(world: World, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tu
     return recipe, run_study(recipe, launcher=launcher, wait=lambda: None, draw=write_study_page), launcher
 
 
+@pytest.mark.journey
 def test_a_study_ends_with_a_sentence_a_recipe_weights_and_a_page(
     finished: tuple[TuneRecipe, StudyResult, InlineLauncher],
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_trial_that_gave_up_its_weights_can_still_become_a_finalist(
     assert len(wider.final.finalists) >= len(first.final.finalists)
 
 
+@pytest.mark.journey
 def test_random_search_stands_beside_the_tuner_in_one_table(finished: tuple[TuneRecipe, StudyResult, InlineLauncher]) -> None:
     recipe, _, _ = finished
     beside = run_study(replace(recipe, sampler="random"), launcher=InlineLauncher(), wait=lambda: None, draw=write_study_page)
