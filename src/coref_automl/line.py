@@ -16,7 +16,7 @@ from coref_automl.locks import claimed
 from coref_automl.models.families import too_long
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record, Task
-from coref_automl.say import Say, language
+from coref_automl.say import Say, language, speaking
 from coref_automl.store import write_json
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def line_recipe(path: Path | None, asked: Mapping[str, Any]) -> LineRecipe:
 
 def run_line(recipe: LineRecipe, out: Path, *, progress: Progress | None = None) -> LineResult:
     """Prepare, train, evaluate, recommend, report, and carry the chosen checkpoint into relation extraction."""
-    with claimed(out, "line"):
+    with speaking(recipe.lang), claimed(out, "line"):
         return _run(recipe, out, progress or quiet())
 
 

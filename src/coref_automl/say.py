@@ -49,7 +49,7 @@ def say(ko: str, en: str) -> str:
 
 @contextmanager
 def speaking(lang: str | None) -> Iterator[Say]:
-    """What is told inside is told in this language; notes that rooms below make on the way, too."""
+    """Results and notes are told in this language until the block ends, whichever room writes them."""
     spoken = Say(language(lang))
     before = _SPOKEN.set(spoken.lang)
     try:

@@ -68,9 +68,10 @@ def test_a_base_that_was_evaluated_here_before_is_not_taken_twice(
     monkeypatch.chdir(tmp_path)
     named = ["--eval-set", str(bench.home / "evalset"), "--seq-len", "64", "--words", "none"]
     assert command(["evaluate", str(bench.home / "model"), *named]) == 0
-    result = run_study(recipe(seeds=1), launcher=InlineLauncher())
+    result = run_study(recipe(seeds=1, lang="ko"), launcher=InlineLauncher())
     assert result.failures == ()
     assert len(find_evaluations([result.archive])) == 2 * 2 + 1
+    assert "판정" in (Path(result.archive) / "verdicts.md").read_text("utf-8")  # the recipe's language
 
 
 def test_a_seed_whose_loss_becomes_nan_is_named_and_the_others_are_judged(recipe: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, duration, quiet
+from coref_automl.say import speaking
 from coref_automl.store import claim_folder, remove, write_json, write_text
 from coref_automl.study.recipe import KINDS, StudyRecipe
 from coref_automl.study.state import NAN, Failure, State, StudyResult
@@ -42,7 +43,7 @@ def run_study(
     out = Path(recipe.out)
     progress = progress or quiet()
     ends = time.monotonic() + 60 * max_minutes if max_minutes else None
-    with claimed(out, KIND):
+    with speaking(recipe.lang), claimed(out, KIND):
         progress = progress.into(out / "events.ndjson")
         plan = open_plan(recipe, out, progress)
         state = State.of(plan)

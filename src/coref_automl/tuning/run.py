@@ -16,7 +16,7 @@ from coref_automl.config import from_mapping, nearest, read_yaml, shown, to_mapp
 from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
-from coref_automl.say import say
+from coref_automl.say import say, speaking
 from coref_automl.store import check_folder, is_done, remove, write_text
 from coref_automl.tuning.finish import finish, pause
 from coref_automl.tuning.outputs import Draw, StudyResult, named, states, write_outputs
@@ -86,7 +86,7 @@ def run_study(
     _check_first(recipe, out)
     new = not out.exists()
     owner = f"{socket.gethostname()}:{out.resolve()}"
-    with claimed(out, KIND):
+    with speaking(recipe.lang), claimed(out, KIND):
         try:
             _same_as_begun(recipe, out, owner)
             progress = progress.into(out / "events.ndjson")
