@@ -138,7 +138,7 @@ def _next_time(it: Recommendation, lang: Lang) -> str:
         if ahead.tokens is None:
             told = f"다음에도 같은 만큼 학습하세요: 문서가 적어 {line}에서 {within} 지점이 없습니다."
         elif ahead.share == 1:
-            told = f"다음에도 같은 만큼 학습하세요: {line}에서 더 이른 지점 가운데 {within} 것이 없습니다."
+            told = f"다음에는 더 길게 학습해 보세요: {line}의 마지막이 정점이고, 더 이른 지점 가운데 {within} 것이 없습니다."
         else:
             share = f"{100 * (ahead.share or 0):.0f}%"
             told = f"다음에는 {tokens(ahead.tokens)} 토큰({share})까지 학습하세요: {line}에서 {within} 가장 이른 지점입니다."
@@ -149,7 +149,7 @@ def _next_time(it: Recommendation, lang: Lang) -> str:
     if ahead.tokens is None:
         told = f"Next time, train as long: there are too few documents to place any point of its {line} {within}."
     elif ahead.share == 1:
-        told = f"Next time, train as long: no earlier point of its {line} is {within}."
+        told = f"Next time, train longer: its {line} is highest at the end, and no earlier point is {within}."
     else:
         share = f"{100 * (ahead.share or 0):.0f}% of this training"
         told = f"Next time, train until {tokens(ahead.tokens)} tokens ({share}): the earliest point of its {line} {within}."
