@@ -122,7 +122,8 @@ def checkpoint_page(study: Subject) -> Page:
     """Screen one: the answers, what to keep, outside checks. Then the evidence, next actions; questions and appendix folded."""
     say = study.say
     sections = draw_sections(study)
-    told = advice(study, next((one.verdict for one in sections if one.id == "base"), None))
+    against_base = next((one.verdict for one in sections if one.id == "base"), None)
+    told = advice(study, against_base, " ".join(one.reason for one in sections if one.reason))
     latest = max(entry.evaluation.evaluated_at for entry in study.entries)[:10]
     count = len(study.entries)
     return Page(

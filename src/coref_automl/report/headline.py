@@ -26,8 +26,8 @@ class Advice:
     keep: Keep
 
 
-def advice(study: Subject, against_base: Verdict | None) -> Advice:
-    """`against_base` answers whether adapting beats the base; None if no base was evaluated."""
+def advice(study: Subject, against_base: Verdict | None, reason: str = "") -> Advice:
+    """`against_base` answers whether adapting beats the base; None if no base was evaluated. `reason` says why this method."""
     say, use = study.say, study.recommendation.use
     badge = BADGES[use.status]
     if against_base is not None and against_base.badge == "not":
@@ -39,7 +39,7 @@ def advice(study: Subject, against_base: Verdict | None) -> Advice:
         headline = say("적응한 모델이 원래 모델보다 낫습니다", "The adapted model beats the base")
     else:
         headline = use.name
-    sentence = f"{_why(study)} {next_time(study)}".strip()
+    sentence = " ".join(filter(None, (_why(study), reason, next_time(study))))
     return Advice(headline, sentence, Keep(use.checkpoint, badge, _status(study), _relation(study)))
 
 
@@ -48,9 +48,14 @@ def next_time(study: Subject) -> str:
     say, ahead = study.say, study.recommendation.next_time
     if ahead is None:
         return ""
-    if ahead.tokens is None or ahead.share == 1:
-        now = tokens(study.recommendation.use.tokens)
+    now = tokens(study.recommendation.use.tokens)
+    if ahead.tokens is None:
         return say(f"다음에도 이만큼({now} 토큰) 학습하세요.", f"Next time, train as long ({now} tokens).")
+    if ahead.share == 1:
+        return say(
+            f"마지막이 정점이므로 다음에는 이번({now} 토큰)보다 길게 학습해 보세요.",
+            f"It was highest at its end: next time, try more than {now} tokens.",
+        )
     share, until = f"{100 * (ahead.share or 0):.0f}%", tokens(ahead.tokens)
     return say(
         f"다음에는 {until} 토큰까지(이번의 {share}) 학습하면 됩니다.",

@@ -44,10 +44,11 @@ def by_length(judged: Sequence[tuple[tuple[Arm, Arm], Versus]], study: Subject) 
 
 
 def pair_verdict(judged: Sequence[JudgedPair], study: Subject) -> Verdict:
-    """The answer about pairs of one kind in one sentence; the bar is the longest pair's of the study's own base."""
+    """The answer about pairs of one kind in one sentence; the bar is the pair's at the recommended length, else the longest."""
     say, own = study.say, [entry for entry in judged if entry[0][0].base == judged[0][0][0].base]
     firm = [entry for entry in own if entry[1].seeds > 1]
-    (a, b), main = max(firm or own, key=lambda entry: entry[0][0].length)
+    here = study.chosen.evaluation.seq_len
+    (a, b), main = max(firm or own, key=lambda entry: (entry[0][0].length == here, entry[0][0].length))
     held, about = main.answer.interval, f"{a.name} - {b.method}"
     if not firm:
         return Verdict("open", say("시드가 하나뿐이라 판정할 수 없습니다.", "One seed per method: no verdict."), held, about)

@@ -134,8 +134,8 @@ class Check:
 class Section:
     """A section of a page. `short` replaces a long title in the contents; `answer` is there if the title is a question.
 
-    `verdict` puts the question into the answer table of the first screen, `checks` into its line of outside checks. On a page of
-    several parts, `part` says which.
+    `verdict` puts the question into the answer table of the first screen, `checks` into its line of outside checks, `reason` into
+    the sentence under the headline. On a page of several parts, `part` says which.
     """
 
     id: str
@@ -146,6 +146,7 @@ class Section:
     verdict: Verdict | None = None
     checks: tuple[Check, ...] = ()
     part: Part = "appendix"
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +205,10 @@ def question(
     short: str,
     verdict: Verdict | None = None,
     checks: Sequence[Check] = (),
+    reason: str = "",
 ) -> Section:
     """A section that asks a question: its answer comes first, and in one sentence on the first screen."""
-    return Section(name, title, (Text(answer, "strong"), *blocks), short, answer, verdict, tuple(checks), "questions")
+    return Section(name, title, (Text(answer, "strong"), *blocks), short, answer, verdict, tuple(checks), "questions", reason)
 
 
 def row(*cells: str | Cell) -> tuple[Cell, ...]:

@@ -115,15 +115,11 @@ def _of_runs(study: Subject) -> _Chart | None:
 
 
 def _curve(study: Subject) -> _Chart | None:
-    """Gains over the base checkpoint by checkpoint: methods at the recommended length, or single runs."""
+    """Gains over the base checkpoint by checkpoint: the recommended method first, then others at its length."""
     say = study.say
     if METRICS[study.metric].parts:
         return None
-    curved = [(arm.with_curve(), base) for arm in arms(study) if (base := base_of(study, arm)) is not None]
-    curved = [(arm, base) for arm, base in curved if len(arm.steps()) > 1]
-    firm = [(arm, base) for arm, base in curved if arm.seeds > 1] or curved
-    here = [(arm, base) for arm, base in firm if arm.length == study.chosen.evaluation.seq_len] or firm
-    shown = [(arm, base) for arm, base in here if arm.base == here[0][0].base][:_MOST]
+    shown = _curved(study)
     steps = [(arm, base, step) for arm, base in shown for step in arm.steps()]
     if not steps:
         return None
@@ -136,7 +132,11 @@ def _curve(study: Subject) -> _Chart | None:
         if one is not None
     ]
     label, which = METRICS[study.metric].label, which_documents(speak.half, say)
-    seeds = say(" 시드 평균입니다.", " Means over seeds.") if any(arm.seeds > 1 for arm, _ in shown) else ""
+    fewest = min(arm.seeds for arm, _ in shown)
+    seeds = say(
+        f" 중간 체크포인트를 평가한 시드 {fewest}개의 값입니다.",
+        f" {fewest} seed{'s' * (fewest > 1)} with evaluated intermediate checkpoints.",
+    )
     note = say(
         f"상승: 원래 모델(0)보다 오른 정도, 같은 문항에서 짝지은 95% 신뢰구간, {which}.{seeds}",
         f"Gains: over the base (0), 95% intervals paired on the same items, {which}.{seeds}",
@@ -144,6 +144,21 @@ def _curve(study: Subject) -> _Chart | None:
     at = f", {shown[0][0].length:,}{say(' 토큰', ' tokens')}" if len(lengths) == 1 else ""
     title = say(f"학습에 따른 {label} 상승 (점{at})", f"{label} gained over training (points{at})")
     return _Chart(title, note, charts.gains(rows, say, axis=token_axis(study)))
+
+
+def _curved(study: Subject) -> list[tuple[Arm, Entry]]:
+    """The lines of the chart with their bases: the recommended method and others beside it, mlm before the rest.
+
+    If the recommended method has no curve, those with the most seeds.
+    """
+    mine = study.arm
+    found = [(arm.with_curve(), base) for arm in arms(study) if (base := base_of(study, arm)) is not None]
+    found = [(arm, base) for arm, base in found if len(arm.steps()) > 1]
+    if mine is not None and any(arm.is_method(mine) for arm, _ in found):
+        beside = [(arm, base) for arm, base in found if arm.alike(mine)]
+        return sorted(beside, key=lambda one: (not one[0].is_method(mine), one[0].objective != "mlm"))[:_MOST]
+    firm = [(arm, base) for arm, base in found if arm.seeds > 1] or found
+    return [(arm, base) for arm, base in firm if (arm.base, arm.length) == (firm[0][0].base, firm[0][0].length)][:_MOST]
 
 
 def _at(arm: Arm, step: dict[int, Entry]) -> Arm:
