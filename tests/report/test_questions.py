@@ -264,7 +264,7 @@ def test_one_seed_has_no_verdict_in_any_question(tmp_path: Path) -> None:
 def test_a_mix_that_is_no_better_is_not_called_so(study: Subject) -> None:
     question = mixes.draw(study)
     assert question is not None
-    assert question.answer.startswith("No mix is shown better than both.")
+    assert question.answer.startswith("At no length is combined shown better than both.")
     told = {(line[0], line[1]): line[-1] for line in cells(question)}
     assert told["combined 128", "entity 128"] == "worse"
     assert told["combined 128", "mlm 128"].startswith("not shown (detectable: ")
@@ -314,7 +314,7 @@ def test_what_stands_only_alone_is_marked_and_counts_for_nothing(study: Subject)
 def test_every_question_has_its_sentence_badge_and_bar(study: Subject) -> None:
     found = {section.id: section.verdict for section in draw_sections(study) if section.verdict is not None}
     assert {name: verdict.badge for name, verdict in found.items()} == {
-        "base": "part", "entity-or-mlm": "shown", "mix": "part", "lengths": "part", "over-fitting": "open", "recommended": "part",
+        "base": "part", "entity-or-mlm": "shown", "mix": "part", "lengths": "part", "over-fitting": "open",
     }  # fmt: skip
     assert found["entity-or-mlm"].sentence == "entity is better at 128, 1,024 tokens."
     assert found["mix"].sentence == "No difference from mlm shown, worse than entity."

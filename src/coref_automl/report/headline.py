@@ -10,6 +10,7 @@ import shlex
 from dataclasses import dataclass
 
 from coref_automl.comparison.advice import Status
+from coref_automl.comparison.differences import finding
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import percent, points, rounded, tokens
 from coref_automl.report.page import Badge, Keep, Verdict
@@ -53,7 +54,7 @@ def next_time(study: Subject) -> str:
         return say(f"다음에도 이만큼({now} 토큰) 학습하세요.", f"Next time, train as long ({now} tokens).")
     if ahead.share == 1:
         return say(
-            f"마지막이 정점이므로 다음에는 이번({now} 토큰)보다 길게 학습해 보세요.",
+            f"마지막 체크포인트가 정점이므로 다음에는 이번({now} 토큰)보다 길게 학습해 보세요.",
             f"It was highest at its end: next time, try more than {now} tokens.",
         )
     share, until = f"{100 * (ahead.share or 0):.0f}%", tokens(ahead.tokens)
@@ -95,17 +96,31 @@ def _what_it_takes(study: Subject) -> str:
 
 
 def _status(study: Subject) -> str:
-    """The recommended checkpoint in numbers: its value, against the base, against the other methods."""
+    """The recommended checkpoint in numbers; why its method may be shown to beat the base and it alone not; the other methods."""
     say, it = study.say, study.recommendation
-    told = [f"{METRICS[it.metric].label} {percent(it.value)}"]
-    if it.over_base is not None:
+    use, alone, told = it.use, it.over_base, [f"{METRICS[it.metric].label} {percent(it.value)}."]
+    if alone is not None:
+        change, family = points(alone.difference), alone.family
+        if use.seeds > 1 and use.status != "not better than the base" and finding(alone) != "better":
+            told.append(
+                say(
+                    f"확인된 것은 시드 {use.seeds}개로 본 방법의 향상입니다. 체크포인트 하나({change}점)는 시드 하나이고 비교 "
+                    f"{family}개 중 하나라서 미확인입니다(max-T 보정).",
+                    f"What is shown is the method's gain over {use.seeds} seeds; this checkpoint alone ({change} points) is one "
+                    f"seed among {family} comparisons (max-T) and not shown.",
+                )
+            )
+        else:
+            told.append(say("원래 모델과의 차이", "Over the base:") + f" {change}, {verdict(alone, say.lang)}.")
+    if use.seeds > 1 and (won := len(use.better_than)):
+        others = won + len(use.open_against)
         told.append(
-            say("원래 모델과의 차이 ", "over the base ") + f"{points(it.over_base.difference)}, {verdict(it.over_base, say.lang)}"
+            say(
+                f"시드 2개 이상인 다른 방법 {others}개 중 {won}개보다 나음 확인.",
+                f"The method is shown better than {won} of the {others} others with several seeds.",
+            )
         )
-    if it.use.seeds > 1 and (won := len(it.use.better_than)):
-        others = won + len(it.use.open_against)
-        told.append(say(f"다른 방법 {others}개 중 {won}개보다 나음 확인", f"shown better than {won} of {others} other methods"))
-    return " · ".join(told)
+    return " ".join(told)
 
 
 def _relation(study: Subject) -> str:

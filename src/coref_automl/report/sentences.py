@@ -108,17 +108,20 @@ def _against_others(it: Recommendation, lang: Lang) -> str:
         if lang == "ko":
             return "시드가 하나여서 실행 사이의 우열은 검정하지 않았습니다."
         return "The runs are not tested against each other: one seed shows nothing about a method."
+    others = len(won) + len(left)
     if lang == "ko":
+        among = f"시드가 2개 이상인 다른 방법 {others}개"
         if not left:
-            return f"다른 방법 {len(won)}개 모두보다 나은 것으로 확인되었습니다."
+            return f"{among} 모두보다 나은 것으로 확인되었습니다."
         if not won:
-            return f"다른 방법 {len(left)}개와의 차이는 확인되지 않았습니다."
-        return f"{', '.join(won)}보다 나은 것으로 확인되었고, 다른 {len(left)}개와의 차이는 확인되지 않았습니다."
+            return f"{among}와의 차이는 확인되지 않았습니다."
+        return f"{among} 중 {len(won)}개({', '.join(won)})보다 나은 것으로 확인되었고, {len(left)}개와의 차이는 미확인입니다."
+    among = f"the {others} other methods with several seeds" if others > 1 else "the other method with several seeds"
     if not left:
-        return "It is shown better than every other method here."
+        return f"It is shown better than {among}."
     if not won:
-        return "It is not shown better than any other method here."
-    return f"It is shown better than {', '.join(won)}; not than the other {len(left)}."
+        return f"It is not shown better than any of {among}."
+    return f"It is shown better than {len(won)} of {among} ({', '.join(won)}); against {len(left)} it is open."
 
 
 def _next_time(it: Recommendation, lang: Lang) -> str:

@@ -46,7 +46,7 @@ def draw(study: Subject) -> Section | None:
 
 
 def _forest(study: Subject) -> _Chart | None:
-    """Entity or mixes against as much mlm over seeds; the ends of single runs against their base if there are no such pairs."""
+    """Entity or combined against as much mlm over seeds; single runs at their ends against their base without such pairs."""
     pairs = _method_pairs(study)
     return _of_methods(study, pairs) if pairs else _of_runs(study)
 
@@ -58,7 +58,7 @@ def _metrics(study: Subject) -> list[str]:
 
 
 def _method_pairs(study: Subject) -> list[tuple[Arm, Arm]]:
-    """Pairs over several seeds from the study's own base: entity against mlm, else a mix against mlm."""
+    """Pairs over several seeds from the study's own base: entity against mlm, else combined against mlm."""
     found = alike_pairs(arms(study), lambda a, b: a.objective != "mlm" and b.objective == "mlm")
     firm = [(a, b) for a, b in found if min(a.seeds, b.seeds) > 1 and equally_trained(a, b)]
     entity = [pair for pair in firm if pair[0].objective == "entity"] or firm

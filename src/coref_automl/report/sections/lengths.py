@@ -124,11 +124,11 @@ def _reason(study: Subject, pair: tuple[Arm, Arm], plain: Versus | None, far: Ve
     apart = way * sign(far) if far and metric != study.metric else 0
     return {
         1: say(
-            f"{told}. 먼 언급에서는 {this}이 높습니다({name} {gain}점).",
+            f"{told}. 먼 언급에서는 {this} 토큰이 높습니다({name} {gain}점).",
             f"{told}; on far mentions {this} are better ({name} {gain}).",
         ),
         -1: say(
-            f"{told}. 먼 언급이 중요하면 {that}을 쓰세요({name} {gain}점).",
+            f"{told}. 먼 언급이 중요하면 {that} 토큰을 쓰세요({name} {gain}점).",
             f"{told}; for far mentions take {that} ({name} {gain}).",
         ),
         0: f"{told}.",

@@ -64,15 +64,24 @@ def _methods(study: Subject) -> list[tuple[Arm, Versus]]:
 def _of_methods(study: Subject, firm: Sequence[tuple[Arm, Versus]]) -> Verdict:
     say, count = study.say, len(firm)
     better = [arm.name for arm, one in firm if sign(one) > 0]
-    best, main = max(firm, key=lambda one: one[1].answer.difference)
-    about = f"{best.name} - {say('원래 모델', 'base')}"
+    use, (best, main) = study.recommendation.use, max(firm, key=lambda one: one[1].answer.difference)
+    held, about = main.answer.interval, f"{best.name} - {say('원래 모델', 'base')}"
+    if use.over_base is not None and use.seeds > 1:  # the number of the headline
+        held, about = use.over_base, f"{use.method} - {say('원래 모델', 'base')}"
+    every = sum(arm.seeds > 1 for arm in arms(study))
+    methods = say(f"방법 {count}개", f"{count} methods")
+    if count < every:
+        methods = say(
+            f"방법 {every}개 중 같은 길이의 원래 모델이 평가된 {count}개",
+            f"{count} (of {every}) methods whose base was evaluated at their length",
+        )
     if not better:
         limit = detectable((one.answer.detectable for _, one in firm), say)
-        told = say(f"{count}가지 방법 모두 미확인{limit}.", f"None of {count} methods is shown better{limit}.")
-        return Verdict("not", told, main.answer.interval, about)
+        told = say(f"{methods} 모두 미확인{limit}.", f"None of {methods} is shown better{limit}.")
+        return Verdict("not", told, held, about)
     listed = f": {', '.join(better)}" if len(better) <= _MOST else ""
-    told = say(f"{count}가지 방법 중 {len(better)}가지에서 확인{listed}.", f"{len(better)} of {count} methods do{listed}.")
-    return Verdict("shown" if len(better) == count else "part", told, main.answer.interval, about)
+    told = say(f"{methods}에서 {len(better)}개 확인{listed}.", f"{len(better)} of {methods} do{listed}.")
+    return Verdict("shown" if len(better) == count else "part", told, held, about)
 
 
 def _of_runs(study: Subject) -> Verdict | None:
