@@ -9,7 +9,7 @@ from coref_automl.comparison.corrections import corrected
 from coref_automl.report.language import Say, tokens
 from coref_automl.report.page import Verdict
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import badge, detectable, phrase, sign
+from coref_automl.report.verdicts import badge, detectable, phrase, sign, tone
 
 JudgedPair = tuple[tuple[Arm, Arm], Versus]
 """Two arms and the verdict between them."""
@@ -68,7 +68,7 @@ def pair_verdict(judged: Sequence[JudgedPair], study: Subject) -> Verdict:
         limit = detectable((one.answer.detectable for _, one in firm if sign(one) == 0), say)
         where = say(f"{_listed(at[0])} 토큰에서는 ", f" at {_listed(at[0])} tokens") if len(at) > 1 else ""
         told.append(say(f"{where}유의한 차이 미확인{limit}.", f"No difference shown{where}{limit}."))
-    return Verdict(badge(set(at)), " ".join(told), held, about)
+    return Verdict(badge(set(at)), " ".join(told), held, about, tone(sign(main)))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -12,6 +13,8 @@ from coref_automl.report.language import Lang, points
 Tone = Literal["", "good", "bad", "quiet", "strong"]
 Badge = Literal["shown", "part", "open", "not"]
 """How firm an answer is: shown, shown in part, open, or not better than the base."""
+_CLOSE = 0.1
+"""Labels of an axis nearer than this share of it would overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +114,16 @@ Part = Literal["evidence", "next", "questions", "appendix"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to a question in one sentence, how firm it is, and the main difference behind it."""
+    """The answer to a question in one sentence, how firm it is, and the main difference behind it.
+
+    `tone` is that of the difference alone: good or bad if it is shown.
+    """
 
     badge: Badge
     sentence: str
     estimate: Estimate | None = None
     about: str = ""
+    tone: Tone = "quiet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +200,21 @@ class Page:
     def answers(self) -> list[tuple[Section, Verdict, Bar | None]]:
         """The rows of the answer table; their bars share one scale."""
         found = [(section, section.verdict) for section in self.sections if section.verdict is not None]
-        bars = bars_of([verdict.estimate for _, verdict in found])
+        bars = bars_of([verdict.estimate for _, verdict in found], ends=self._ends())
         return [(section, verdict, bar) for (section, verdict), bar in zip(found, bars, strict=True)]
+
+    def axis(self) -> list[tuple[float, str]]:
+        """The labels of that scale in points, each with its place: both ends and 0; an end close to 0 has none."""
+        low, high = self._ends()
+        zero = -low / (high - low)
+        ends = [(0.0, f"{100 * low:+.0f}")] * (zero > _CLOSE) + [(1.0, f"{100 * high:+.0f}")] * (zero < 1 - _CLOSE)
+        return [(zero, "0"), *ends]
+
+    def _ends(self) -> tuple[float, float]:
+        """Whole points around every difference of the answer table, and at least one on either side of 0."""
+        held = [one.verdict.estimate for one in self.sections if one.verdict is not None and one.verdict.estimate is not None]
+        low, high = min((one.low for one in held), default=0.0), max((one.high for one in held), default=0.0)
+        return min(math.floor(100 * low), -1) / 100, max(math.ceil(100 * high), 1) / 100
 
 
 def question(
@@ -227,10 +247,12 @@ def estimate_cells(estimates: Sequence[Estimate | None], *, difference: bool = F
     return out
 
 
-def bars_of(estimates: Sequence[Estimate | None], *, zero: bool = True) -> list[Bar | None]:
-    """Intervals on one scale; with `zero`, it holds 0 and marks it."""
+def bars_of(
+    estimates: Sequence[Estimate | None], *, zero: bool = True, ends: tuple[float, float] | None = None
+) -> list[Bar | None]:
+    """Intervals on one scale, which `ends` may give; with `zero`, it holds 0 and marks it."""
     known = [e for e in estimates if e is not None]
-    low, high = min((e.low for e in known), default=0.0), max((e.high for e in known), default=1.0)
+    low, high = ends or (min((e.low for e in known), default=0.0), max((e.high for e in known), default=1.0))
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
     if low == high:  # nothing to spread: in the middle

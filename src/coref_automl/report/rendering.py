@@ -48,6 +48,7 @@ def words(say: Say) -> dict[str, Any]:
         "verdict": say("판정", "verdict"),
         "answer_title": say("답", "answer"),
         "difference": say("차이 (점)", "difference (points)"),
+        "unit": say("점", "points"),
         "keep": say("선택:", "Keep:"),
         "next": say("다음:", "Next:"),
         "outside": say("외부 확인:", "Outside checks:"),

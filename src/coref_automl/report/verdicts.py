@@ -53,6 +53,11 @@ def sign(one: Versus) -> int:
     return (one.answer.difference > 0) - (one.answer.difference < 0) if one.seeds > 1 and one.shown else 0
 
 
+def tone(way: int) -> Tone:
+    """Of a difference that is shown better (1), worse (-1) or not (0)."""
+    return {1: "good", -1: "bad"}.get(way, "quiet")  # type: ignore[return-value]
+
+
 def badge(signs: set[int]) -> Badge:
     """How firm an answer is, from what was shown of each of its pairs."""
     return "open" if signs <= {0} else "shown" if len(signs) == 1 else "part"

@@ -7,14 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coref_automl.comparison.arms import Arm, Versus, arms, base_of, equally_trained, last, speaking_of, versus
+from coref_automl.comparison.coreference_methods import pretraining_in
 from coref_automl.comparison.corrections import corrected_columns
 from coref_automl.comparison.differences import compare_with_bases, finding
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report import charts
+from coref_automl.report.coreference_verdicts import judge
 from coref_automl.report.method_pairs import alike_pairs
 from coref_automl.report.page import Block, Charts, Section, Text, in_percent
 from coref_automl.report.sections.curves import token_axis
+from coref_automl.report.sections.relation import judge_relation
 from coref_automl.report.subject import Subject
 from coref_automl.report.verdicts import sign, which_documents
 
@@ -26,6 +29,7 @@ _TASKS = (
 """The metric of each task, and the one that holds across tokenizers."""
 _MOST = 4
 """Lines of a chart; more would cover each other."""
+_FINDINGS = {1: "better", -1: "worse", 0: "not shown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +77,13 @@ def _of_methods(study: Subject, pairs: Sequence[tuple[Arm, Arm]]) -> _Chart | No
             "task": METRICS[metric].label,
             "name": f"{a.length:,}" if a.method == pairs[0][0].method else a.name,
             **in_percent(one.answer.interval),
-            "finding": {1: "better", -1: "worse", 0: "not shown"}[sign(one)],
+            "finding": _FINDINGS[sign(one)],
         }
         for metric, column in columns.items()
         for (a, b), one in zip(pairs, column, strict=True)
         if one is not None
     ]
+    rows += _outside(study, pairs)
     a, b = pairs[0]
     note = say(
         f"차이: 마지막 체크포인트의 {a.method} - {b.method}, 토큰 길이별, 실행과 문서를 교차한 95% 신뢰구간, "
@@ -86,8 +91,31 @@ def _of_methods(study: Subject, pairs: Sequence[tuple[Arm, Arm]]) -> _Chart | No
         f"Differences: {a.method} - {b.method} at the last checkpoints, by length in tokens, 95% intervals of runs crossed with "
         f"documents, {which_documents(speak.half, say)}. Green and red are shown after correction, grey is undecided.",
     )
-    title = f"{a.method} - {b.method}, {say('모든 과제 (점)', 'every task (points)')}"
+    title = f"{a.method} - {b.method}, {say('과제별 (점)', 'by task (points)')}"
     return _Chart(title, note, charts.forest(rows, say)) if rows else None
+
+
+def _outside(study: Subject, pairs: Sequence[tuple[Arm, Arm]]) -> list[dict[str, Any]]:
+    """The same methods in relation extraction and coreference, as far as these were run."""
+    say, asked = study.say, (pairs[0][0].objective, "mlm")
+    names = {a.name: f"{a.length:,}" if a.method == pairs[0][0].method else a.name for a, _ in pairs}
+    told = judge_relation(study)
+    found = [
+        (say("관계 추출 F1", "relation F1"), one.a, one.answer.interval, sign(one))
+        for answer, one in zip(told.by_method, told.methods, strict=True)
+        if answer.asked == asked
+    ]
+    answers = judge(study.coreference, pretraining_in(study.entries), say).answers if study.coreference else ()
+    found += [
+        (say("상호참조 CoNLL", "coreference CoNLL"), one.a, one.gold.interval, one.sign)
+        for one in answers
+        if one.objectives == asked
+    ]
+    return [
+        {"task": task, "name": names[name], **in_percent(held), "finding": _FINDINGS[way]}
+        for task, name, held, way in found
+        if name in names
+    ]
 
 
 def _of_runs(study: Subject) -> _Chart | None:
@@ -110,7 +138,7 @@ def _of_runs(study: Subject) -> _Chart | None:
         f"Differences: last checkpoint of each run - base, 95% intervals over documents, {which}. Green and red are shown "
         "after max-T correction, grey is undecided.",
     )
-    title = say("원래 모델과의 차이, 모든 과제 (점)", "Difference from the base, every task (points)")
+    title = say("원래 모델과의 차이, 과제별 (점)", "Difference from the base by task (points)")
     return _Chart(title, note, charts.forest(rows, say)) if rows else None
 
 

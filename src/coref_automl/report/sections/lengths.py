@@ -19,7 +19,7 @@ from coref_automl.report import charts
 from coref_automl.report.language import p_text, points
 from coref_automl.report.page import Block, Charts, Section, Table, Text, Verdict, estimate_cells, in_percent, question, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import badge, checkpoint_cell, lead, phrase, rule, short_cell, shows, sign
+from coref_automl.report.verdicts import badge, checkpoint_cell, lead, phrase, rule, short_cell, shows, sign, tone
 
 _FEWEST = 10
 """Distance buckets with fewer items are left out."""
@@ -152,7 +152,7 @@ def _verdict(study: Subject, pair: tuple[Arm, Arm], plain: Versus | None, far: V
         say(f"{named[0]}에서는 유의한 차이 미확인.", f"No difference shown on {named[0]}."),
     ]
     kept = [text for text, way in zip(told, (1, -1, 0), strict=True) if named[way]]
-    return Verdict(badge(set(found.values())), " ".join(kept), held, about)
+    return Verdict(badge(set(found.values())), " ".join(kept), held, about, tone(sign(far)))
 
 
 def _answer(

@@ -12,7 +12,7 @@ from coref_automl.records import Estimate
 from coref_automl.report.language import Say, interval, p_text, points, tokens
 from coref_automl.report.page import Badge, Block, Cell, Section, Table, Text, Verdict, question, row
 from coref_automl.report.subject import Subject, label
-from coref_automl.report.verdicts import detectable, difference_cell, family, lead, sign, verdict_cell
+from coref_automl.report.verdicts import detectable, difference_cell, family, lead, sign, tone, verdict_cell
 
 
 def draw(study: Subject) -> Section | None:
@@ -80,7 +80,7 @@ def _verdict(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int], fall
     firm = [sign(found) > 0 if found else False for _, found in (own, *others)]
     badge_of: Badge = "open" if not any(firm) else "shown" if all(firm) else "part"
     held = one.answer.interval if one else None
-    return Verdict(badge_of, told, held, f"{arm.name}, {say('정점 - 마지막', 'peak - last')}")
+    return Verdict(badge_of, told, held, f"{arm.name}, {say('정점 - 마지막', 'peak - last')}", tone(-sign(one) if one else 0))
 
 
 def _at_epoch(arm: Arm, peaks: dict[Arm, int], say: Say) -> str:
