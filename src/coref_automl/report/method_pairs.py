@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from coref_automl.comparison.arms import Arm, Versus, equally_trained, versus
 from coref_automl.comparison.corrections import corrected
-from coref_automl.report.language import Say, tokens
+from coref_automl.report.language import Say, is_same, tokens
 from coref_automl.report.page import Verdict
 from coref_automl.report.subject import Subject
 from coref_automl.report.verdicts import badge, detectable, phrase, sign, tone
@@ -52,6 +52,8 @@ def pair_verdict(judged: Sequence[JudgedPair], study: Subject) -> Verdict:
     held, about = main.answer.interval, f"{a.name} - {b.method}"
     if not firm:
         return Verdict("open", say("시드가 하나뿐이라 판정할 수 없습니다.", "One seed per method: no verdict."), held, about)
+    if all(is_same(one.answer.interval) for _, one in firm):
+        return Verdict("open", say("맞고 틀린 문항이 모두 같습니다.", "Right and wrong on the very same items."), held, about)
     at: dict[int, list[str]] = {}
     for (one, _), found in firm:
         at.setdefault(sign(found), []).append(f"{one.length:,}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from coref_automl.records import Estimate
-from coref_automl.report.language import Lang, points
+from coref_automl.report.language import Lang, is_same, points
 
 Tone = Literal["", "good", "bad", "quiet", "strong"]
 Badge = Literal["shown", "part", "open", "not"]
@@ -158,10 +158,10 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What to keep: its path, how firm the choice is, and the command to run next."""
+    """What to keep: its path, how firm the choice is (None: the base, as nothing is shown to beat it), and what to run next."""
 
     path: str
-    badge: Badge
+    badge: Badge | None
     status: str
     command: str
 
@@ -204,7 +204,12 @@ class Page:
         return [(section, verdict, bar) for (section, verdict), bar in zip(found, bars, strict=True)]
 
     def axis(self) -> list[tuple[float, str]]:
-        """The labels of that scale in points, each with its place: both ends and 0; an end close to 0 has none."""
+        """The labels of that scale in points, each with its place: both ends and 0; an end close to 0 has none.
+
+        Empty if there is no difference to draw.
+        """
+        if all(one.verdict is None or one.verdict.estimate is None or is_same(one.verdict.estimate) for one in self.sections):
+            return []
         low, high = self._ends()
         zero = -low / (high - low)
         ends = [(0.0, f"{100 * low:+.0f}")] * (zero > _CLOSE) + [(1.0, f"{100 * high:+.0f}")] * (zero < 1 - _CLOSE)

@@ -8,7 +8,7 @@ from coref_automl.comparison.arms import Versus
 from coref_automl.comparison.differences import Finding, finding
 from coref_automl.comparison.speaking import Speaking
 from coref_automl.records import Comparison, Estimate, Half
-from coref_automl.report.language import Say, points
+from coref_automl.report.language import Say, is_same, points
 from coref_automl.report.page import Badge, Cell, Check, Shows, Text, Tone, row
 from coref_automl.report.sentences import verdict
 from coref_automl.statistics.crossed import CrossedVerdict
@@ -80,6 +80,8 @@ def phrase(found: Versus, say: Say) -> str:
     """The difference in points, and whether it is shown."""
     answer, change = found.answer, points(found.answer.interval)
     could = f"{100 * answer.detectable:.1f}" if answer.detectable else ""
+    if is_same(answer.interval):
+        return same(say)
     if found.seeds < 2:
         return f"{change} " + say("(시드 하나)", "(one seed)")
     if found.alone:
@@ -97,6 +99,8 @@ def verdict_cell(found: Versus | None, say: Say) -> Cell:
     """The verdict in a few words."""
     if found is None:
         return Cell(say("평가되지 않음", "not run"), "quiet")
+    if is_same(found.answer.interval):
+        return Cell(same(say), "quiet")
     if found.seeds < 2:
         return Cell(say("시드 하나", "one seed"), "quiet")
     if found.alone:
@@ -113,12 +117,18 @@ def short_cell(found: Versus | None, say: Say) -> Cell:
     if found is None:
         return Cell("–", "quiet")
     held = found.answer.interval
+    if is_same(held):
+        return Cell(same(say), "quiet")
     text = points(held)
     if found.seeds < 2:
         return Cell(f"{text} " + say("시드 하나", "one seed"), "quiet", estimate=held)
     tone: Tone = "quiet" if not found.shown else "good" if found.answer.difference > 0 else "bad"
     word = say(" 확인", " shown") if found.shown else f" {before_correction(say)}" if found.alone else ""
     return Cell(text + word, tone, estimate=held)
+
+
+def same(say: Say) -> str:
+    return say("모든 문항에서 같음", "the same on every item")
 
 
 def before_correction(say: Say) -> str:

@@ -14,6 +14,7 @@ from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report import charts
 from coref_automl.report.coreference_verdicts import judge
+from coref_automl.report.language import is_same
 from coref_automl.report.method_pairs import alike_pairs
 from coref_automl.report.page import Block, Charts, Section, Text, in_percent
 from coref_automl.report.sections.curves import token_axis
@@ -75,7 +76,7 @@ def _of_methods(study: Subject, pairs: Sequence[tuple[Arm, Arm]]) -> _Chart | No
     rows = [
         {
             "task": METRICS[metric].label,
-            "name": f"{a.length:,}" if a.method == pairs[0][0].method else a.name,
+            "name": _label(a, pairs),
             **in_percent(one.answer.interval),
             "finding": _FINDINGS[sign(one)],
         }
@@ -98,11 +99,10 @@ def _of_methods(study: Subject, pairs: Sequence[tuple[Arm, Arm]]) -> _Chart | No
 def _outside(study: Subject, pairs: Sequence[tuple[Arm, Arm]]) -> list[dict[str, Any]]:
     """The same methods in relation extraction and coreference, as far as these were run."""
     say, asked = study.say, (pairs[0][0].objective, "mlm")
-    names = {a.name: f"{a.length:,}" if a.method == pairs[0][0].method else a.name for a, _ in pairs}
-    told = judge_relation(study)
+    relation = judge_relation(study)
     found = [
         (say("관계 추출 F1", "relation F1"), one.a, one.answer.interval, sign(one))
-        for answer, one in zip(told.by_method, told.methods, strict=True)
+        for answer, one in zip(relation.by_method, relation.methods, strict=True)
         if answer.asked == asked
     ]
     answers = judge(study.coreference, pretraining_in(study.entries), say).answers if study.coreference else ()
@@ -112,10 +112,27 @@ def _outside(study: Subject, pairs: Sequence[tuple[Arm, Arm]]) -> list[dict[str,
         if one.objectives == asked
     ]
     return [
-        {"task": task, "name": names[name], **in_percent(held), "finding": _FINDINGS[way]}
+        {"task": task, "name": told, **in_percent(held), "finding": _FINDINGS[way]}
         for task, name, held, way in found
-        if name in names
+        if (told := _within(name, pairs, arms(study)))
     ]
+
+
+def _label(arm: Arm, pairs: Sequence[tuple[Arm, Arm]]) -> str:
+    return f"{arm.length:,}" if arm.method == pairs[0][0].method else arm.name
+
+
+def _within(name: str, pairs: Sequence[tuple[Arm, Arm]], every: Sequence[Arm]) -> str:
+    """The label of a method by its name; with the settings in brackets, less the run's name, where it was judged under several."""
+    for arm, _ in pairs:
+        if name == arm.name:
+            return _label(arm, pairs)
+        if name.startswith(f"{arm.name} (") and all(name != other.name for other in every):
+            setting = name.removeprefix(f"{arm.name} (").removesuffix(")")
+            for entries in arm.runs.values():
+                setting = setting.replace(entries[-1].run.rsplit("/", 1)[-1], "")
+            return f"{_label(arm, pairs)}, {setting.strip('-_ ')}"
+    return ""
 
 
 def _of_runs(study: Subject) -> _Chart | None:
@@ -159,6 +176,8 @@ def _curve(study: Subject) -> _Chart | None:
         for (arm, _, step), one in zip(steps, found, strict=True)
         if one is not None
     ]
+    if all(one is None or is_same(one.answer.interval) for one in found):  # nothing has moved: the answer says so
+        return None
     label, which = METRICS[study.metric].label, which_documents(speak.half, say)
     fewest = min(arm.seeds for arm, _ in shown)
     seeds = say(

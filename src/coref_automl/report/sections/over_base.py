@@ -71,17 +71,21 @@ def _of_methods(study: Subject, firm: Sequence[tuple[Arm, Versus]]) -> Verdict:
         way = int(use.status != "not better than the base")
     every = sum(arm.seeds > 1 for arm in arms(study))
     methods = say(f"방법 {count}개", f"{count} methods")
+    lead = ("", "")
     if count < every:
-        methods = say(
-            f"방법 {every}개 중 같은 길이의 원래 모델이 평가된 {count}개",
-            f"{count} (of {every}) methods whose base was evaluated at their length",
+        lead = (
+            f"방법 {every}개 중 {count}개에 같은 길이의 원래 모델이 있습니다. ",
+            f"{count} of {every} methods have a base evaluated at their length. ",
         )
+        methods = say("그", "these")
     if not better:
         limit = detectable((one.answer.detectable for _, one in firm), say)
-        told = say(f"{methods} 모두 미확인{limit}.", f"None of {methods} is shown better{limit}.")
+        told = say(f"{lead[0]}{methods} 모두 미확인{limit}.", f"{lead[1]}None of {methods} is shown better{limit}.")
         return Verdict("not", told, held, about, tone(way))
     listed = f": {', '.join(better)}" if len(better) <= _MOST else ""
-    told = say(f"{methods}에서 {len(better)}개 확인{listed}.", f"{len(better)} of {methods} do{listed}.")
+    told = say(
+        f"{lead[0]}{methods} 중 {len(better)}개에서 확인{listed}.", f"{lead[1]}{len(better)} of {methods} beat it{listed}."
+    )
     return Verdict("shown" if len(better) == count else "part", told, held, about, tone(way))
 
 

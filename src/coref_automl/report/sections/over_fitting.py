@@ -55,11 +55,9 @@ def _verdict(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int], fall
     others = [(other, found) for other, found in zip(several, fallen, strict=True) if other is not arm and other.seeds > 1]
     down = [f"{other.name} ({_at_epoch(other, peaks, say)})" for other, found in others if found and sign(found) > 0]
     end, limit = tokens(arm.tokens), detectable((found.answer.detectable for _, found in others if found), say)
-    few = say(" (시드 하나의 곡선)", " (curve of one seed)") if arm.seeds < 2 else ""
+    few = say(" (시드 하나의 곡선)", " (one seed's curve)") if arm.seeds < 2 else ""
     if one is None:
-        told = say(
-            f"{arm.name}: 마지막({end} 토큰)이 정점입니다{few}.", f"{arm.name} is at its highest at the end, {end} tokens{few}."
-        )
+        told = say(f"{arm.name}: 마지막({end} 토큰)이 정점입니다{few}.", f"{arm.name} is highest at its end, {end} tokens{few}.")
     elif sign(one) > 0:
         told = say(
             f"{arm.name}: {_at_epoch(arm, peaks, say)} 이후 하락 확인.", f"{arm.name} falls after {_at_epoch(arm, peaks, say)}."
@@ -75,7 +73,7 @@ def _verdict(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int], fall
     elif others:
         told += say(
             f" 곡선이 있는 다른 방법 {len(others)}개도 하락 미확인{limit}.",
-            f" Nor is one shown in {len(others)} other methods{limit}.",
+            f" No fall shown in {len(others)} other method{'s' * (len(others) > 1)}{limit}.",
         )
     firm = [sign(found) > 0 if found else False for _, found in (own, *others)]
     badge_of: Badge = "open" if not any(firm) else "shown" if all(firm) else "part"
