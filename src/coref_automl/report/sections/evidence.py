@@ -123,7 +123,7 @@ def _label(arm: Arm, pairs: Sequence[tuple[Arm, Arm]]) -> str:
 
 
 def _within(name: str, pairs: Sequence[tuple[Arm, Arm]], every: Sequence[Arm]) -> str:
-    """The label of a method by its name; with the settings in brackets, less the run's name, where it was judged under several."""
+    """The label of a method by its name; if judged under several settings, with the setting that the name has in brackets."""
     for arm, _ in pairs:
         if name == arm.name:
             return _label(arm, pairs)
