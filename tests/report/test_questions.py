@@ -578,7 +578,7 @@ def test_a_second_base_is_named_and_does_not_change_the_first_answer(tmp_path: P
 def test_a_comparison_that_is_lost_among_many_says_so(runs: Path, study: Subject) -> None:
     wide, narrow = Estimate(0.02, 0.001, 0.04, 100), Estimate(0.02, -0.01, 0.05, 100)
     one = Comparison("a", "b", "real1_strict", wide, 0.03, 0.3, None, 0.05, "", family=10, correction="max-t")
-    assert in_words(one) == "no difference shown after the max-T adjustment for 10 comparisons; this set could show 5.0 points"
+    assert in_words(one) == "no difference shown after the max-T adjustment for 10 comparisons; detectable difference 5.0 points"
     limit = "detectable difference 5.0 points"
     assert verdict(one, "en") == f"no difference shown after the max-T adjustment for 10 comparisons; {limit}"
     assert verdict(one, "ko") == "유의한 차이 미확인, 비교 10개의 max-T 보정 후 (검출 가능 차이 5.0점)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coref_automl.comparison.advice import NextTime
-from coref_automl.comparison.differences import finding, lost_to_family
+from coref_automl.comparison.differences import finding, in_words, lost_to_family
 from coref_automl.comparison.recommendation import Recommendation
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
@@ -14,12 +14,7 @@ def verdict(comparison: Comparison, lang: Lang) -> str:
     """The verdict in words, with the detectable difference where nothing is shown."""
     say, found = Say(lang), finding(comparison)
     if found == "not shown":
-        limit = f"{100 * comparison.detectable:.1f}" if comparison.detectable else ""
-        could = say(f" (검출 가능 차이 {limit}점)", f"; detectable difference {limit} points") if limit else ""
-        count = comparison.family
-        ko, en = {"holm": ("Holm", "Holm's"), "max-t": ("max-T", "the max-T")}[comparison.correction]
-        after = say(f", 비교 {count}개의 {ko} 보정 후", f" after {en} adjustment for {count} comparisons")
-        return say("유의한 차이 미확인", "no difference shown") + (after if lost_to_family(comparison) else "") + could
+        return in_words(comparison, say)
     words = {
         "better": say("더 좋음", "better"),
         "worse": say("더 나쁨", "worse"),
