@@ -10,9 +10,13 @@ import pytest
 
 import coref_automl
 from coref_automl.cli.app import run
+from coref_automl.corpus import choice, encode
+from coref_automl.corpus.clean import too_little_hangul, too_short
+from coref_automl.drop_reasons import in_words, of_row
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.tasks.task import INSIDE_WORD, NO_CHOICE
 from coref_automl.progress import KOREAN, Progress, in_korean
-from coref_automl.say import VARIABLE, language
+from coref_automl.say import VARIABLE, language, speaking
 from tests.comparison.conftest import Maker, Model, evaluated
 from tests.coreference.conftest import encoder_folder, tales, tales_file
 
@@ -117,3 +121,17 @@ def test_every_stage_and_unit_of_the_package_has_a_korean_name() -> None:
     assert len(found) > 20
     assert {name for name in found if in_korean(name) == name} == set()
     assert set(KOREAN.values()).isdisjoint(KOREAN)
+
+
+def test_reasons_for_dropped_rows_follow_the_language() -> None:
+    known = (*choice.REASONS[1:], *encode.REASONS[1:], INSIDE_WORD, NO_CHOICE, too_short("가", 400), too_little_hangul("a", 0.5))
+    with speaking("ko"):
+        told = [in_words(reason) for reason in known if reason]
+        assert all(re.search("[가-힣]", one) for one in told)
+        assert in_words("under 400 characters") == "400자 미만"
+        assert of_row(3, "a-1", "the subject '물' does not occur in the sentence; characters 0..1 are '불은'") == (
+            "3행 (a-1): subject '물'이(가) 문장에 없음; 글자 0..1 위치는 '불은'임"
+        )
+        assert in_words("something new") == "something new"
+    with speaking("en"):
+        assert of_row(3, "", "the label is missing") == "row 3: the label is missing"

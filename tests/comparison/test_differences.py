@@ -56,7 +56,7 @@ def test_the_same_weights_evaluated_twice_are_called_the_same(evaluated: Maker, 
 def test_no_difference_shown_says_what_could_have_been(evaluated: Maker) -> None:
     answer = compare(evaluated([GOOD, LATER]), reference="checkpoint-100").rows[1].comparison
     assert answer is not None
-    assert answer.verdict.startswith("no difference shown; this set could show ")
+    assert answer.verdict.startswith("no difference shown; detectable difference ")
 
 
 def test_values_come_from_the_confirm_half_and_agree_with_the_metric(evaluated: Maker) -> None:

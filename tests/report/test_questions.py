@@ -264,7 +264,7 @@ def test_one_seed_has_no_verdict_in_any_question(tmp_path: Path) -> None:
 def test_a_mix_that_is_no_better_is_not_called_so(study: Subject) -> None:
     question = mixes.draw(study)
     assert question is not None
-    assert question.answer.startswith("No mix is shown better than both.")
+    assert question.answer.startswith("At no length is combined shown better than both.")
     told = {(line[0], line[1]): line[-1] for line in cells(question)}
     assert told["combined 128", "entity 128"] == "worse"
     assert told["combined 128", "mlm 128"].startswith("not shown (detectable: ")
@@ -314,7 +314,7 @@ def test_what_stands_only_alone_is_marked_and_counts_for_nothing(study: Subject)
 def test_every_question_has_its_sentence_badge_and_bar(study: Subject) -> None:
     found = {section.id: section.verdict for section in draw_sections(study) if section.verdict is not None}
     assert {name: verdict.badge for name, verdict in found.items()} == {
-        "base": "part", "entity-or-mlm": "shown", "mix": "part", "lengths": "part", "over-fitting": "open", "recommended": "part",
+        "base": "part", "entity-or-mlm": "shown", "mix": "part", "lengths": "part", "over-fitting": "open",
     }  # fmt: skip
     assert found["entity-or-mlm"].sentence == "entity is better at 128, 1,024 tokens."
     assert found["mix"].sentence == "No difference from mlm shown, worse than entity."
@@ -578,7 +578,7 @@ def test_a_second_base_is_named_and_does_not_change_the_first_answer(tmp_path: P
 def test_a_comparison_that_is_lost_among_many_says_so(runs: Path, study: Subject) -> None:
     wide, narrow = Estimate(0.02, 0.001, 0.04, 100), Estimate(0.02, -0.01, 0.05, 100)
     one = Comparison("a", "b", "real1_strict", wide, 0.03, 0.3, None, 0.05, "", family=10, correction="max-t")
-    assert in_words(one) == "no difference shown after the max-T adjustment for 10 comparisons; this set could show 5.0 points"
+    assert in_words(one) == "no difference shown after the max-T adjustment for 10 comparisons; detectable difference 5.0 points"
     limit = "detectable difference 5.0 points"
     assert verdict(one, "en") == f"no difference shown after the max-T adjustment for 10 comparisons; {limit}"
     assert verdict(one, "ko") == "유의한 차이 미확인, 비교 10개의 max-T 보정 후 (검출 가능 차이 5.0점)"

@@ -70,7 +70,7 @@ def test_the_contents_have_five_entries_and_every_question_of_the_answer_table_h
     parts = re.findall(r'href="#([\w-]+)"', contents.group())
     assert parts == ["answer", "part-evidence", "part-next", "part-questions", "part-appendix"]
     asked = re.findall(r'<th scope="row"><a href="#([\w-]+)"', text)
-    assert asked == ["base", "entity-or-mlm", "over-fitting", "recommended"]
+    assert asked == ["base", "entity-or-mlm", "over-fitting"]
     for name in asked:
         assert f'<section id="{name}" class="fold"><details><summary>' in text
 

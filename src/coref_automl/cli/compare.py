@@ -88,7 +88,7 @@ def report(
     """Write report.html (one self-contained file), report.md and results.csv.
 
     Starts with the recommendation and what the data cannot show; then the questions that these runs can answer (entity or mlm,
-    mixes, length, over-fitting, other tasks, relation extraction, coreference), curves, paired differences, ratings, suggested
+    combined, length, over-fitting, other tasks, relation extraction, coreference), curves, paired differences, ratings, suggested
     experiments with their commands, and the items on which the models disagree.
     """
     from coref_automl.errors import RecipeError

@@ -72,7 +72,7 @@ def explore(
         print("\n".join(found.lines()))
         for facts in found.splits:
             for problem in facts.problems:
-                print(f"{facts.split}, {problem}")
+                print(f"{facts.split}, {problem.in_words()}")
         for result in checked:
             print("\n".join(result.lines()))
         if page:
@@ -162,7 +162,7 @@ def predict(
             print_json(made.to_json())
             return
         for problem in made.problems:
-            print(problem, file=sys.stderr)
+            print(problem.in_words(), file=sys.stderr)
         seeds = ", ".join(map(str, made.seeds))
         print(f"{made.path}: " + say(f"행 {made.rows:,}개, 시드 {seeds}", f"{made.rows:,} rows, seeds {seeds}"))
         return

@@ -85,6 +85,10 @@ class Arm:
         """Do two arms differ in method alone (same base, training length and window length)?"""
         return (self.origin, self.trained_at, self.length) == (other.origin, other.trained_at, other.length)
 
+    def is_method(self, other: Arm) -> bool:
+        """Are both the same method, if perhaps with other runs of it?"""
+        return self.method == other.method and self.alike(other)
+
     def steps(self) -> list[dict[int, Entry]]:
         """Checkpoints in order, across seeds: those evaluated in every run.
 

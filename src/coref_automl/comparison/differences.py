@@ -5,7 +5,7 @@ Values and verdicts come from the `confirm` half, on which nothing was chosen; f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -29,7 +29,7 @@ from coref_automl.statistics.intervals import (
 
 ALPHA = 0.05
 SAME = "the same on every item"
-ADJUSTMENTS: dict[Correction, str] = {"holm": "Holm's adjustment", "max-t": "the max-T adjustment"}
+ADJUSTMENTS: dict[Correction, tuple[str, str]] = {"holm": ("Holm", "Holm's"), "max-t": ("max-T", "the max-T")}
 Finding = Literal["better", "worse", "same", "not shown"]
 
 
@@ -236,14 +236,16 @@ def finding(comparison: Comparison) -> Finding:
     return "better" if comparison.difference.value > 0 else "worse"
 
 
-def in_words(comparison: Comparison) -> str:
+def in_words(comparison: Comparison, say: Callable[[str, str], str] = say) -> str:
+    """What was found; where nothing is shown, in the language of results and with the detectable difference."""
     found = finding(comparison)
     if found != "not shown":
         return found
-    could = f"; this set could show {100 * comparison.detectable:.1f} points" if comparison.detectable else ""
-    how = f" after {ADJUSTMENTS[comparison.correction]} for {comparison.family} comparisons"
-    after = how if lost_to_family(comparison) else ""
-    return f"no difference shown{after}{could}"
+    limit, count = f"{100 * (comparison.detectable or 0):.1f}", comparison.family
+    could = say(f" (검출 가능 차이 {limit}점)", f"; detectable difference {limit} points") if comparison.detectable else ""
+    ko, en = ADJUSTMENTS[comparison.correction]
+    after = say(f", 비교 {count}개의 {ko} 보정 후", f" after {en} adjustment for {count} comparisons")
+    return say("유의한 차이 미확인", "no difference shown") + (after if lost_to_family(comparison) else "") + could
 
 
 def lost_to_family(comparison: Comparison) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.corpus.formats import BROKEN, kind_of, opened, stem_of
+from coref_automl.drop_reasons import of_row
 from coref_automl.errors import CoreferenceDataError
 from coref_automl.records import Record
 from coref_automl.store import NOT_JSON, json_fault, refuse_special, write_jsonl
@@ -66,7 +67,11 @@ class DataProblem(Record):
     reason: str
 
     def __str__(self) -> str:
+        """For an error, which is in English."""
         return f"row {self.row}{f' ({self.id})' if self.id else ''}: {self.reason}"
+
+    def in_words(self) -> str:
+        return of_row(self.row, self.id, self.reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def explore(data: CorefData, models: Sequence[str]) -> Exploration:
         followed=followed,
         ending=ending,
         edges={model: edges(lay(load_tokenizer(model), documents)) for model in models},
-        problems=tuple(map(str, data.problems)),
+        problems=tuple(problem.in_words() for problem in data.problems),
         notes=data.notes,
     )
 

@@ -79,7 +79,7 @@ def train_coreference(
 
 def _train(work: _Work, progress: Progress, on_epoch: OnEpoch | None) -> CoreferenceResult:
     recipe = work.recipe
-    for line in (*(str(problem) for problem in work.data.problems), *work.data.notes):
+    for line in (*(problem.in_words() for problem in work.data.problems), *work.data.notes):
         progress.event("note", text=line)
     if work.data.problems:
         where = progress.say("사유는 events.ndjson에 있습니다.", "events.ndjson lists them with reasons.")

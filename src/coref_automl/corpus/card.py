@@ -15,6 +15,7 @@ from coref_automl.corpus.choice import Choice
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import Index
 from coref_automl.corpus.sources import SOURCES, licence_of, licence_of_bundled
+from coref_automl.drop_reasons import in_words
 from coref_automl.errors import WorkError
 from coref_automl.progress import Progress
 from coref_automl.say import say
@@ -41,7 +42,7 @@ def counts_table(manifest: dict[str, Any], *, sizes: bool = True) -> str:
     lines = align(rows, right=True)
     for source in manifest["sources"]:
         for reason, count in source["dropped"].items():
-            lines.append(f"  {source['name']}: {count:,} {reason}")
+            lines.append(f"  {source['name']}: {count:,} {in_words(reason)}")
     return "\n".join(lines)
 
 
@@ -99,7 +100,7 @@ def _source_table(sources: Sequence[dict[str, Any]]) -> str:
 
 
 def _reason_table(sources: Sequence[dict[str, Any]]) -> str:
-    rows = [(s["name"], reason, f"{count:,}") for s in sources for reason, count in s["dropped"].items()]
+    rows = [(s["name"], in_words(reason), f"{count:,}") for s in sources for reason, count in s["dropped"].items()]
     head = say("데이터 소스/사유/문서", "source/reason/documents").split("/")
     return _markdown(head, rows) if rows else say("제외한 문서가 없습니다.", "Nothing was dropped.")
 

@@ -11,6 +11,7 @@ from coref_automl import store
 from coref_automl.config import to_mapping
 from coref_automl.corpus.files import files_of, name_of
 from coref_automl.corpus.sources import inputs_of, licence_of
+from coref_automl.drop_reasons import in_words
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
 from coref_automl.evaluation.tasks.lambada import HUB
@@ -87,7 +88,8 @@ def lines(manifest: SetManifest) -> list[str]:
     mark = manifest["fingerprint"]
     shown = [say(f"기준 토크나이저 {model}, 지문 {mark}", f"reference tokenizer {model}, fingerprint {mark}")]
     for source, seen in manifest.get("documents", {}).items():
-        shown.append(f"{source}: {', '.join(f'{say(_SEEN.get(name, name), name)} {count:,}' for name, count in seen.items())}")
+        told = {say(_SEEN.get(name) or in_words(name), name): count for name, count in seen.items()}
+        shown.append(f"{source}: {', '.join(f'{name} {count:,}' for name, count in told.items())}")
     for task, held in manifest.get("tasks", {}).items():
         halves = ", ".join(f"{half} {count:,}" for half, count in held["halves"].items())
         items, clusters = f"{held['items']:,}", f"{held['clusters']:,}"
@@ -101,7 +103,7 @@ def lines(manifest: SetManifest) -> list[str]:
         sources = ", ".join(f"{source} {count:,}" for source, count in held["sources"].items())
         shown.append(say(f"  거리별: {buckets}", f"  by distance: {buckets}"))
         shown.append(say(f"  데이터 소스별: {sources}", f"  by source: {sources}"))
-        shown.append(say("  제외: ", "  dropped: ") + reasons(held["drops"]))
+        shown.append(say("  제외: ", "  dropped: ") + reasons({in_words(why): count for why, count in held["drops"].items()}))
     return shown
 
 

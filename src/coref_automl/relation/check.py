@@ -52,7 +52,7 @@ class CheckResult(Record):
         )
         lacking = " ".join(f"{character} ({count:,})" for character, count in list(self.causes.items())[:_CAUSES])
         named = ["  " + say("어휘에 없는 글자", "characters missing from the vocabulary") + f": {lacking}"] if lacking else []
-        return [head, *named, *(f"  {problem}" for problem in self.problems)]
+        return [head, *named, *(f"  {problem.in_words()}" for problem in self.problems)]
 
 
 def check_files(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.corpus.formats import BROKEN, LISTS, NOT_UTF8, READERS, kind_of, stem_of
+from coref_automl.drop_reasons import of_row
 from coref_automl.errors import MissingExtra, RelationDataError
 from coref_automl.models.vocabulary import Pieces, tokenize_all
 from coref_automl.progress import Progress
@@ -39,7 +40,11 @@ class Problem(Record):
     reason: str
 
     def __str__(self) -> str:
+        """For an error, which is in English."""
         return f"row {self.row}" + (f" ({self.guid})" if self.guid else "") + f": {self.reason}"
+
+    def in_words(self) -> str:
+        return of_row(self.row, self.guid, self.reason)
 
 
 @dataclass(frozen=True, slots=True)

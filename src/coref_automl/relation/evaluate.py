@@ -118,7 +118,7 @@ def list_problems(run: Path | None, data: RelationData, progress: Progress) -> N
         write_jsonl(path, (problem.to_json() for problem in data.problems))
         where = progress.say(f" 전체 목록: {path}", f" All of them: {path}")
     for problem in data.problems[:_LISTED]:
-        progress.note(progress.say(f"제외: {data.split} {problem}", f"skipped: {data.split} {problem}"))
+        progress.note(progress.say("제외", "skipped") + f": {data.split} {problem.in_words()}")
     progress.note(skipped(len(data.problems), data.split) + where)
 
 

@@ -193,7 +193,7 @@ def gains(rows: Rows, say: Say, *, axis: str) -> dict[str, Any]:
     room = {"domain": [first, last + 0.3 * (last - first)], "nice": False}
     x = {"field": "x", "type": "quantitative", "title": axis, "axis": {"format": "~s"}, "scale": room}
     y = {"field": "value", "type": "quantitative", "title": say("점", "points")}
-    color = {"field": "run", "type": "nominal", "legend": None}
+    color = {"field": "run", "type": "nominal", "legend": None, "sort": None}
     layers: list[dict[str, Any]] = [
         {**_ZERO, "encoding": {"y": {"field": "zero", "type": "quantitative"}}},
         {

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from coref_automl.comparison.arms import arms
 from coref_automl.comparison.csv_table import read_table
 from coref_automl.comparison.differences import finding
 from coref_automl.comparison.recommendation import POINTS, checked_margin
@@ -122,16 +123,13 @@ def checkpoint_page(study: Subject) -> Page:
     """Screen one: the answers, what to keep, outside checks. Then the evidence, next actions; questions and appendix folded."""
     say = study.say
     sections = draw_sections(study)
-    told = advice(study, next((one.verdict for one in sections if one.id == "base"), None))
+    against_base = next((one.verdict for one in sections if one.id == "base"), None)
+    told = advice(study, against_base, " ".join(one.reason for one in sections if one.reason))
     latest = max(entry.evaluation.evaluated_at for entry in study.entries)[:10]
-    count = len(study.entries)
     return Page(
         lang=say.lang,
         title=say("체크포인트 비교 보고서", "Checkpoint comparison report"),
-        subtitle=say(
-            f"{study.group.evalset} · 평가 {count}개 · {METRICS[study.metric].label} · {latest}",
-            f"{study.group.evalset} · {count} evaluations · {METRICS[study.metric].label} · {latest}",
-        ),
+        subtitle=" · ".join((study.group.evalset, *_counts(study), METRICS[study.metric].label, latest)),
         lead=say("결론", "Answer"),
         headline=told.headline,
         sentence=told.sentence,
@@ -145,6 +143,19 @@ def checkpoint_page(study: Subject) -> Page:
         checks=_checks(study, sections),
         parts=_parts(sections, say),
     )
+
+
+def _counts(study: Subject) -> list[str]:
+    """What the page counts: methods over several seeds, checkpoints, and evaluations of models that were not trained here."""
+    say, methods = study.say, sum(arm.seeds > 1 for arm in arms(study))
+    trained = sum(entry.trained for entry in study.entries)
+    rest = len(study.entries) - trained
+    told = {
+        say(f"방법 {methods}개(시드 2개 이상)", f"{methods} methods with several seeds"): methods,
+        say(f"체크포인트 {trained}개", f"{trained} checkpoint{'s' * (trained > 1)}"): trained,
+        say(f"학습 전 모델의 평가 {rest}개", f"{rest} evaluation{'s' * (rest > 1)} of untrained models"): rest,
+    }
+    return [text for text, count in told.items() if count]
 
 
 def _checks(study: Subject, sections: Sequence[Section]) -> tuple[Check, ...]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 
 from coref_automl.comparison.advice import Status
+from coref_automl.comparison.differences import finding
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import percent, points, rounded, tokens
 from coref_automl.report.page import Badge, Keep, Verdict
@@ -19,6 +21,12 @@ from coref_automl.report.subject import Subject
 BADGES: dict[Status, Badge] = {"shown": "shown", "in part": "part", "open": "open", "not better than the base": "not"}
 
 
+_FLOOR = 0.02
+"""If no model scores more, differences cannot show."""
+_MANY = 10
+"""A set this many times as large is not worth building to show a small difference."""
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     headline: str
@@ -26,20 +34,24 @@ class Advice:
     keep: Keep
 
 
-def advice(study: Subject, against_base: Verdict | None) -> Advice:
-    """`against_base` answers whether adapting beats the base; None if no base was evaluated."""
+def advice(study: Subject, against_base: Verdict | None, reason: str = "") -> Advice:
+    """`against_base` answers whether adapting beats the base; None if no base was evaluated. `reason` says why this method."""
     say, use = study.say, study.recommendation.use
     badge = BADGES[use.status]
     if against_base is not None and against_base.badge == "not":
-        headline = say("원래 모델보다 나은 것이 확인되지 않았습니다", "Nothing here is shown to beat the base")
-        return Advice(headline, _what_it_takes(study), Keep(use.checkpoint, "not", _status(study), _tune(study)))
+        headline = say(
+            "원래 모델을 그대로 쓰세요: 더 나은 것이 확인되지 않았습니다", "Keep the base: nothing here is shown to beat it"
+        )
+        base = study.base.evaluation.path if study.base else ""
+        best = say(f"학습한 것 중 추천: {use.name}. ", f"Of what was trained: {use.name}. ")
+        return Advice(headline, what_it_takes(study), Keep(base, None, best + _status(study), _try_next(study)))
     if use.seeds > 1:
         headline = say(f"{use.objective} · {use.length:,} 토큰을 쓰세요", f"Use {use.objective} at {use.length:,} tokens")
     elif against_base is not None:
         headline = say("적응한 모델이 원래 모델보다 낫습니다", "The adapted model beats the base")
     else:
         headline = use.name
-    sentence = f"{_why(study)} {next_time(study)}".strip()
+    sentence = " ".join(filter(None, (_why(study), reason, next_time(study))))
     return Advice(headline, sentence, Keep(use.checkpoint, badge, _status(study), _relation(study)))
 
 
@@ -48,9 +60,14 @@ def next_time(study: Subject) -> str:
     say, ahead = study.say, study.recommendation.next_time
     if ahead is None:
         return ""
-    if ahead.tokens is None or ahead.share == 1:
-        now = tokens(study.recommendation.use.tokens)
+    now = tokens(study.recommendation.use.tokens)
+    if ahead.tokens is None:
         return say(f"다음에도 이만큼({now} 토큰) 학습하세요.", f"Next time, train as long ({now} tokens).")
+    if ahead.share == 1:
+        return say(
+            f"마지막 체크포인트가 정점이므로 다음에는 이번({now} 토큰)보다 길게 학습해 보세요.",
+            f"It was highest at its end: next time, try more than {now} tokens.",
+        )
     share, until = f"{100 * (ahead.share or 0):.0f}%", tokens(ahead.tokens)
     return say(
         f"다음에는 {until} 토큰까지(이번의 {share}) 학습하면 됩니다.",
@@ -61,46 +78,98 @@ def next_time(study: Subject) -> str:
 def _why(study: Subject) -> str:
     say, it = study.say, study.recommendation
     label, use = METRICS[it.metric].label, it.use
-    seeds = say(f" (시드 {use.seeds}개 평균)", f" (mean of {use.seeds} seeds)") if use.seeds > 1 else ""
+    where = {"all": "", "confirm": say(", 확인용 절반", ", confirm half"), "select": say(", 선택용 절반", ", select half")}[
+        use.judged_on
+    ]
+    seeds = say(f" (시드 {use.seeds}개 평균{where})", f" (mean of {use.seeds} seeds{where})") if use.seeds > 1 else ""
     if use.over_base is None:
         return f"{label} {percent(use.value)}{seeds}."
     change = points(use.over_base)
     return say(f"{label}: 원래 모델 대비 {change}점{seeds}.", f"{label}: {change} points over the base{seeds}.")
 
 
-def _what_it_takes(study: Subject) -> str:
-    """How many documents would detect the largest difference seen; if none is above 0, that more documents will not help."""
+def what_it_takes(study: Subject) -> str:
+    """What would show a gain over the base: a score off the floor, other training, or more documents."""
     say, it = study.say, study.recommendation
     best = max(it.over_bases, key=lambda one: one.difference.value, default=None)
     if best is None:
         return ""
-    change = points(best.difference)
-    if best.difference.value <= 0 or best.detectable is None:
-        return say(
-            f"가장 높은 차이가 {change}점입니다. 데이터, 목표, 학습률을 바꿔 다시 학습하세요.",
-            f"The largest difference is {change} points: train on other data, with another objective or learning rate.",
+    label, told = METRICS[it.metric].label, []
+    found = [entry.evaluation.estimates[it.metric].value for entry in study.entries if it.metric in entry.evaluation.estimates]
+    highest = max(found, default=1.0)
+    if highest < _FLOOR:
+        told.append(
+            say(
+                f"바닥 효과: 가장 높은 {label}도 {100 * highest:.1f}%여서 차이가 드러날 수 없습니다.",
+                f"Floor effect: the highest {label} is {100 * highest:.1f}%, too low for a difference to show.",
+            )
         )
-    documents = rounded(int(it.documents * (best.detectable / best.difference.value) ** 2) + 1)
-    return say(
-        f"가장 높은 차이는 {change}점이고, 검출 가능 차이는 {100 * best.detectable:.1f}점입니다(검정력 80%). 이만한 차이를 "
-        f"확인하려면 문서가 약 {documents:,}개(지금 {it.documents:,}개) 필요합니다. 아니면 더 크게 오르도록 학습을 바꾸세요.",
-        f"The largest difference is {change} points; this set detects {100 * best.detectable:.1f} with 80% power. Detecting "
-        f"that one takes about {documents:,} documents (now {it.documents:,}), or training that gains more.",
+    again = say(
+        "데이터, 목표, 학습률을 바꾸거나 더 오래 학습하세요.", "Train on other data, with another objective or rate, or longer."
     )
+    if finding(best) == "same":
+        same = say(
+            "가장 높은 것도 맞고 틀린 문항이 원래 모델과 모두 같습니다.",
+            "Even the highest is right and wrong on the same items as the base.",
+        )
+        return " ".join((*told, same, again))
+    change = say(
+        f"가장 큰 차이는 {points(best.difference)}점입니다", f"The largest difference is {points(best.difference)} points"
+    )
+    if (documents := _documents_needed(study)) is None:
+        return " ".join((*told, f"{change}.", again))
+    could = f"{100 * (best.detectable or 0):.1f}"
+    half = ("확인용 절반에 ", " in the confirm half") if it.judged_on == "confirm" else ("", "")
+    told.append(
+        say(
+            f"{change}(검출 가능 차이 {could}점, 검정력 80%). 이만한 차이를 확인하려면 {half[0]}문서가 약 {documents:,}개"
+            f"(지금 {it.documents:,}개) 필요합니다. 아니면 더 크게 오르도록 학습을 바꾸세요.",
+            f"{change}; this set detects {could} with 80% power. Detecting that one takes about {documents:,} documents{half[1]} "
+            f"(now {it.documents:,}), or training that gains more.",
+        )
+    )
+    return " ".join(told)
+
+
+def _documents_needed(study: Subject) -> int | None:
+    """As many as would detect the largest gain seen, among those that judge; None if there is none."""
+    it = study.recommendation
+    best = max(it.over_bases, key=lambda one: one.difference.value)
+    if best.difference.value <= 0 or not best.detectable:
+        return None
+    return rounded(int(it.documents * (best.detectable / best.difference.value) ** 2) + 1)
 
 
 def _status(study: Subject) -> str:
-    """The recommended checkpoint in numbers: its value, against the base, against the other methods."""
+    """The recommended checkpoint in numbers; why its method may be shown to beat the base and it alone not; the other methods."""
     say, it = study.say, study.recommendation
-    told = [f"{METRICS[it.metric].label} {percent(it.value)}"]
-    if it.over_base is not None:
+    use, alone, told = it.use, it.over_base, [f"{METRICS[it.metric].label} {percent(it.value)}."]
+    if alone is not None:
+        change, family = points(alone.difference), alone.family
+        if use.seeds > 1 and use.status != "not better than the base" and finding(alone) != "better":
+            told.append(
+                say(
+                    f"확인된 것은 시드 {use.seeds}개로 본 방법의 향상입니다. 체크포인트 하나({change}점)는 시드 하나이고 비교 "
+                    f"{family}개 중 하나라서 미확인입니다(max-T 보정).",
+                    f"What is shown is the method's gain over {use.seeds} seeds; this checkpoint alone ({change} points) is one "
+                    f"seed among {family} comparisons (max-T) and not shown.",
+                )
+            )
+        else:
+            told.append(
+                say("원래 모델과의 차이: ", "Over the base: ")
+                + (f"{change}, " if finding(alone) != "same" else "")
+                + f"{verdict(alone, say.lang)}."
+            )
+    if use.seeds > 1 and (won := len(use.better_than)):
+        others = won + len(use.open_against)
         told.append(
-            say("원래 모델과의 차이 ", "over the base ") + f"{points(it.over_base.difference)}, {verdict(it.over_base, say.lang)}"
+            say(
+                f"시드 2개 이상인 다른 방법 {others}개 중 {won}개보다 나음 확인.",
+                f"The method is shown better than {won} of the {others} others with several seeds.",
+            )
         )
-    if it.use.seeds > 1 and (won := len(it.use.better_than)):
-        others = won + len(it.use.open_against)
-        told.append(say(f"다른 방법 {others}개 중 {won}개보다 나음 확인", f"shown better than {won} of {others} other methods"))
-    return " · ".join(told)
+    return " ".join(told)
 
 
 def _relation(study: Subject) -> str:
@@ -110,8 +179,18 @@ def _relation(study: Subject) -> str:
     )
 
 
-def _tune(study: Subject) -> str:
-    made = study.chosen.evaluation.provenance
+def _try_next(study: Subject) -> str:
+    """The command to run where nothing beats the base: a larger set if one could tell, else a search for better training."""
+    it, made = study.recommendation, study.chosen.evaluation.provenance
+    base = shlex.quote(study.base.evaluation.path if study.base else "MODEL")
+    needed = _documents_needed(study) if it.over_bases else None
+    if needed is not None and needed <= _MANY * it.documents:
+        halves = 2 if it.judged_on == "confirm" else 1
+        items = rounded(halves * needed * it.over_bases[0].difference.n // it.documents)
+        runs = shlex.quote(str(Path(it.chosen).parent.parent))
+        return (
+            f"coref-automl prepare eval --source kowiki --model {base} --per-source {items} --out evalsets/larger && "
+            f"coref-automl evaluate {base} {runs} --eval-set evalsets/larger"
+        )
     data = f" --dataset {shlex.quote(made.dataset)}" if made and made.dataset else ""
-    model = f" --model {shlex.quote(made.base)}" if made else ""
-    return f"coref-automl tune --recipe recipes/tune-smoke.yaml{model}{data} --out studies/next"
+    return f"coref-automl tune --recipe recipes/tune.yaml --model {base}{data} --out studies/next"

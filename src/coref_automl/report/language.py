@@ -26,6 +26,11 @@ def points(estimate: Estimate) -> str:
     return f"{value} [{low}, {high}]"
 
 
+def is_same(difference: Estimate) -> bool:
+    """Is nothing different at all? An interval of no width would feign precision: words say it."""
+    return difference.value == difference.low == difference.high == 0
+
+
 def p_text(p: float | None) -> str:
     return "–" if p is None else f"{p:.4f}" if p >= 0.0001 else "<0.0001"
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from coref_automl.comparison.arms import Arm, Versus, equally_trained, versus
 from coref_automl.comparison.corrections import corrected
-from coref_automl.report.language import Say, tokens
+from coref_automl.report.language import Say, is_same, tokens
 from coref_automl.report.page import Verdict
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import badge, detectable, phrase, sign
+from coref_automl.report.verdicts import badge, detectable, phrase, sign, tone
 
 JudgedPair = tuple[tuple[Arm, Arm], Versus]
 """Two arms and the verdict between them."""
@@ -44,13 +44,16 @@ def by_length(judged: Sequence[tuple[tuple[Arm, Arm], Versus]], study: Subject) 
 
 
 def pair_verdict(judged: Sequence[JudgedPair], study: Subject) -> Verdict:
-    """The answer about pairs of one kind in one sentence; the bar is the longest pair's of the study's own base."""
+    """The answer about pairs of one kind in one sentence; the bar is the pair's at the recommended length, else the longest."""
     say, own = study.say, [entry for entry in judged if entry[0][0].base == judged[0][0][0].base]
     firm = [entry for entry in own if entry[1].seeds > 1]
-    (a, b), main = max(firm or own, key=lambda entry: entry[0][0].length)
+    here = study.chosen.evaluation.seq_len
+    (a, b), main = max(firm or own, key=lambda entry: (entry[0][0].length == here, entry[0][0].length))
     held, about = main.answer.interval, f"{a.name} - {b.method}"
     if not firm:
         return Verdict("open", say("시드가 하나뿐이라 판정할 수 없습니다.", "One seed per method: no verdict."), held, about)
+    if all(is_same(one.answer.interval) for _, one in firm):
+        return Verdict("open", say("맞고 틀린 문항이 모두 같습니다.", "Right and wrong on the very same items."), held, about)
     at: dict[int, list[str]] = {}
     for (one, _), found in firm:
         at.setdefault(sign(found), []).append(f"{one.length:,}")
@@ -67,7 +70,7 @@ def pair_verdict(judged: Sequence[JudgedPair], study: Subject) -> Verdict:
         limit = detectable((one.answer.detectable for _, one in firm if sign(one) == 0), say)
         where = say(f"{_listed(at[0])} 토큰에서는 ", f" at {_listed(at[0])} tokens") if len(at) > 1 else ""
         told.append(say(f"{where}유의한 차이 미확인{limit}.", f"No difference shown{where}{limit}."))
-    return Verdict(badge(set(at)), " ".join(told), held, about)
+    return Verdict(badge(set(at)), " ".join(told), held, about, tone(sign(main)))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from coref_automl.records import Estimate
-from coref_automl.report.language import Lang, points
+from coref_automl.report.language import Lang, is_same, points
 
 Tone = Literal["", "good", "bad", "quiet", "strong"]
 Badge = Literal["shown", "part", "open", "not"]
 """How firm an answer is: shown, shown in part, open, or not better than the base."""
+_CLOSE = 0.1
+"""Labels of an axis nearer than this share of it would overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +114,16 @@ Part = Literal["evidence", "next", "questions", "appendix"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to a question in one sentence, how firm it is, and the main difference behind it."""
+    """The answer to a question in one sentence, how firm it is, and the main difference behind it.
+
+    `tone` is that of the difference alone: good or bad if it is shown.
+    """
 
     badge: Badge
     sentence: str
     estimate: Estimate | None = None
     about: str = ""
+    tone: Tone = "quiet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +141,8 @@ class Check:
 class Section:
     """A section of a page. `short` replaces a long title in the contents; `answer` is there if the title is a question.
 
-    `verdict` puts the question into the answer table of the first screen, `checks` into its line of outside checks. On a page of
-    several parts, `part` says which.
+    `verdict` puts the question into the answer table of the first screen, `checks` into its line of outside checks, `reason` into
+    the sentence under the headline. On a page of several parts, `part` says which.
     """
 
     id: str
@@ -146,14 +153,15 @@ class Section:
     verdict: Verdict | None = None
     checks: tuple[Check, ...] = ()
     part: Part = "appendix"
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What to keep: its path, how firm the choice is, and the command to run next."""
+    """What to keep: its path, how firm the choice is (None: the base, as nothing is shown to beat it), and what to run next."""
 
     path: str
-    badge: Badge
+    badge: Badge | None
     status: str
     command: str
 
@@ -192,8 +200,26 @@ class Page:
     def answers(self) -> list[tuple[Section, Verdict, Bar | None]]:
         """The rows of the answer table; their bars share one scale."""
         found = [(section, section.verdict) for section in self.sections if section.verdict is not None]
-        bars = bars_of([verdict.estimate for _, verdict in found])
+        bars = bars_of([verdict.estimate for _, verdict in found], ends=self._ends())
         return [(section, verdict, bar) for (section, verdict), bar in zip(found, bars, strict=True)]
+
+    def axis(self) -> list[tuple[float, str]]:
+        """The labels of that scale in points, each with its place: both ends and 0; an end close to 0 has none.
+
+        Empty if there is no difference to draw.
+        """
+        if all(one.verdict is None or one.verdict.estimate is None or is_same(one.verdict.estimate) for one in self.sections):
+            return []
+        low, high = self._ends()
+        zero = -low / (high - low)
+        ends = [(0.0, f"{100 * low:+.0f}")] * (zero > _CLOSE) + [(1.0, f"{100 * high:+.0f}")] * (zero < 1 - _CLOSE)
+        return [(zero, "0"), *ends]
+
+    def _ends(self) -> tuple[float, float]:
+        """Whole points around every difference of the answer table, and at least one on either side of 0."""
+        held = [one.verdict.estimate for one in self.sections if one.verdict is not None and one.verdict.estimate is not None]
+        low, high = min((one.low for one in held), default=0.0), max((one.high for one in held), default=0.0)
+        return min(math.floor(100 * low), -1) / 100, max(math.ceil(100 * high), 1) / 100
 
 
 def question(
@@ -204,9 +230,10 @@ def question(
     short: str,
     verdict: Verdict | None = None,
     checks: Sequence[Check] = (),
+    reason: str = "",
 ) -> Section:
     """A section that asks a question: its answer comes first, and in one sentence on the first screen."""
-    return Section(name, title, (Text(answer, "strong"), *blocks), short, answer, verdict, tuple(checks), "questions")
+    return Section(name, title, (Text(answer, "strong"), *blocks), short, answer, verdict, tuple(checks), "questions", reason)
 
 
 def row(*cells: str | Cell) -> tuple[Cell, ...]:
@@ -225,10 +252,12 @@ def estimate_cells(estimates: Sequence[Estimate | None], *, difference: bool = F
     return out
 
 
-def bars_of(estimates: Sequence[Estimate | None], *, zero: bool = True) -> list[Bar | None]:
-    """Intervals on one scale; with `zero`, it holds 0 and marks it."""
+def bars_of(
+    estimates: Sequence[Estimate | None], *, zero: bool = True, ends: tuple[float, float] | None = None
+) -> list[Bar | None]:
+    """Intervals on one scale, which `ends` may give; with `zero`, it holds 0 and marks it."""
     known = [e for e in estimates if e is not None]
-    low, high = min((e.low for e in known), default=0.0), max((e.high for e in known), default=1.0)
+    low, high = ends or (min((e.low for e in known), default=0.0), max((e.high for e in known), default=1.0))
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
     if low == high:  # nothing to spread: in the middle

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.report import charts
-from coref_automl.report.language import Say, points
+from coref_automl.report.language import Say, is_same, points
 from coref_automl.report.page import Charts, Page, Table
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
@@ -48,7 +48,10 @@ def words(say: Say) -> dict[str, Any]:
         "verdict": say("판정", "verdict"),
         "answer_title": say("답", "answer"),
         "difference": say("차이 (점)", "difference (points)"),
+        "unit": say("점", "points"),
+        "same": say("모든 문항에서 같음", "the same on every item"),
         "keep": say("선택:", "Keep:"),
+        "base": say("원래 모델", "the base model"),
         "next": say("다음:", "Next:"),
         "outside": say("외부 확인:", "Outside checks:"),
         "not_run": say("실행하지 않음", "not run"),
@@ -151,6 +154,7 @@ def environment(*more: Path) -> Any:
     environment.filters["table"] = markdown_table
     environment.filters["points"] = points
     environment.filters["pieces"] = _pieces
+    environment.filters["same"] = is_same
     return environment
 
 

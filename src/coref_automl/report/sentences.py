@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coref_automl.comparison.advice import NextTime
-from coref_automl.comparison.differences import finding, lost_to_family
+from coref_automl.comparison.differences import finding, in_words, lost_to_family
 from coref_automl.comparison.recommendation import Recommendation
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
@@ -14,12 +14,7 @@ def verdict(comparison: Comparison, lang: Lang) -> str:
     """The verdict in words, with the detectable difference where nothing is shown."""
     say, found = Say(lang), finding(comparison)
     if found == "not shown":
-        limit = f"{100 * comparison.detectable:.1f}" if comparison.detectable else ""
-        could = say(f" (검출 가능 차이 {limit}점)", f"; detectable difference {limit} points") if limit else ""
-        count = comparison.family
-        ko, en = {"holm": ("Holm", "Holm's"), "max-t": ("max-T", "the max-T")}[comparison.correction]
-        after = say(f", 비교 {count}개의 {ko} 보정 후", f" after {en} adjustment for {count} comparisons")
-        return say("유의한 차이 미확인", "no difference shown") + (after if lost_to_family(comparison) else "") + could
+        return in_words(comparison, say)
     words = {
         "better": say("더 좋음", "better"),
         "worse": say("더 나쁨", "worse"),
@@ -108,17 +103,20 @@ def _against_others(it: Recommendation, lang: Lang) -> str:
         if lang == "ko":
             return "시드가 하나여서 실행 사이의 우열은 검정하지 않았습니다."
         return "The runs are not tested against each other: one seed shows nothing about a method."
+    others = len(won) + len(left)
     if lang == "ko":
+        among = f"시드가 2개 이상인 다른 방법 {others}개"
         if not left:
-            return f"다른 방법 {len(won)}개 모두보다 나은 것으로 확인되었습니다."
+            return f"{among} 모두보다 나은 것으로 확인되었습니다."
         if not won:
-            return f"다른 방법 {len(left)}개와의 차이는 확인되지 않았습니다."
-        return f"{', '.join(won)}보다 나은 것으로 확인되었고, 다른 {len(left)}개와의 차이는 확인되지 않았습니다."
+            return f"{among}와의 차이는 확인되지 않았습니다."
+        return f"{among} 중 {len(won)}개({', '.join(won)})보다 나은 것으로 확인되었고, {len(left)}개와의 차이는 미확인입니다."
+    among = f"the {others} other methods with several seeds" if others > 1 else "the other method with several seeds"
     if not left:
-        return "It is shown better than every other method here."
+        return f"It is shown better than {among}."
     if not won:
-        return "It is not shown better than any other method here."
-    return f"It is shown better than {', '.join(won)}; not than the other {len(left)}."
+        return f"It is not shown better than any of {among}."
+    return f"It is shown better than {len(won)} of {among} ({', '.join(won)}); against {len(left)} it is open."
 
 
 def _next_time(it: Recommendation, lang: Lang) -> str:
@@ -138,7 +136,7 @@ def _next_time(it: Recommendation, lang: Lang) -> str:
         if ahead.tokens is None:
             told = f"다음에도 같은 만큼 학습하세요: 문서가 적어 {line}에서 {within} 지점이 없습니다."
         elif ahead.share == 1:
-            told = f"다음에도 같은 만큼 학습하세요: {line}에서 더 이른 지점 가운데 {within} 것이 없습니다."
+            told = f"다음에는 더 길게 학습해 보세요: {line}의 마지막이 정점이고, 더 이른 지점 가운데 {within} 것이 없습니다."
         else:
             share = f"{100 * (ahead.share or 0):.0f}%"
             told = f"다음에는 {tokens(ahead.tokens)} 토큰({share})까지 학습하세요: {line}에서 {within} 가장 이른 지점입니다."
@@ -149,7 +147,7 @@ def _next_time(it: Recommendation, lang: Lang) -> str:
     if ahead.tokens is None:
         told = f"Next time, train as long: there are too few documents to place any point of its {line} {within}."
     elif ahead.share == 1:
-        told = f"Next time, train as long: no earlier point of its {line} is {within}."
+        told = f"Next time, train longer: its {line} is highest at the end, and no earlier point is {within}."
     else:
         share = f"{100 * (ahead.share or 0):.0f}% of this training"
         told = f"Next time, train until {tokens(ahead.tokens)} tokens ({share}): the earliest point of its {line} {within}."

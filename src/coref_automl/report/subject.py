@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from coref_automl.comparison.arms import Arm, arms
 from coref_automl.comparison.coreference_runs import CoreferenceRun, look_for_coreference
 from coref_automl.comparison.groups import left_out, not_evaluated, read_groups
 from coref_automl.comparison.recommendation import MARGIN
@@ -31,6 +32,11 @@ class Subject(Study):
     def alone(self) -> bool:
         """Is there a single checkpoint, and so nothing to compare it with?"""
         return len(self.recommendation.candidates) < 2
+
+    @property
+    def arm(self) -> Arm | None:
+        """The method of the recommended checkpoint; None without a training record."""
+        return next((arm for arm in arms(self) if any(self.chosen in run for run in arm.runs.values())), None)
 
     def explain_missing_bases(self, missing: Mapping[str, Entry], ko: str, en: str) -> str:
         """Why some runs have no base to compare with: it was not evaluated, or they started as new models.

@@ -8,7 +8,7 @@ from coref_automl.comparison.arms import Versus
 from coref_automl.comparison.differences import Finding, finding
 from coref_automl.comparison.speaking import Speaking
 from coref_automl.records import Comparison, Estimate, Half
-from coref_automl.report.language import Say, points
+from coref_automl.report.language import Say, is_same, points
 from coref_automl.report.page import Badge, Cell, Check, Shows, Text, Tone, row
 from coref_automl.report.sentences import verdict
 from coref_automl.statistics.crossed import CrossedVerdict
@@ -53,6 +53,11 @@ def sign(one: Versus) -> int:
     return (one.answer.difference > 0) - (one.answer.difference < 0) if one.seeds > 1 and one.shown else 0
 
 
+def tone(way: int) -> Tone:
+    """Of a difference that is shown better (1), worse (-1) or not (0)."""
+    return {1: "good", -1: "bad"}.get(way, "quiet")  # type: ignore[return-value]
+
+
 def badge(signs: set[int]) -> Badge:
     """How firm an answer is, from what was shown of each of its pairs."""
     return "open" if signs <= {0} else "shown" if len(signs) == 1 else "part"
@@ -75,6 +80,8 @@ def phrase(found: Versus, say: Say) -> str:
     """The difference in points, and whether it is shown."""
     answer, change = found.answer, points(found.answer.interval)
     could = f"{100 * answer.detectable:.1f}" if answer.detectable else ""
+    if is_same(answer.interval):
+        return same(say)
     if found.seeds < 2:
         return f"{change} " + say("(시드 하나)", "(one seed)")
     if found.alone:
@@ -92,6 +99,8 @@ def verdict_cell(found: Versus | None, say: Say) -> Cell:
     """The verdict in a few words."""
     if found is None:
         return Cell(say("평가되지 않음", "not run"), "quiet")
+    if is_same(found.answer.interval):
+        return Cell(same(say), "quiet")
     if found.seeds < 2:
         return Cell(say("시드 하나", "one seed"), "quiet")
     if found.alone:
@@ -108,12 +117,18 @@ def short_cell(found: Versus | None, say: Say) -> Cell:
     if found is None:
         return Cell("–", "quiet")
     held = found.answer.interval
+    if is_same(held):
+        return Cell(same(say), "quiet")
     text = points(held)
     if found.seeds < 2:
         return Cell(f"{text} " + say("시드 하나", "one seed"), "quiet", estimate=held)
     tone: Tone = "quiet" if not found.shown else "good" if found.answer.difference > 0 else "bad"
     word = say(" 확인", " shown") if found.shown else f" {before_correction(say)}" if found.alone else ""
     return Cell(text + word, tone, estimate=held)
+
+
+def same(say: Say) -> str:
+    return say("모든 문항에서 같음", "the same on every item")
 
 
 def before_correction(say: Say) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.report.headline import next_time, what_it_takes
 from coref_automl.report.language import interval, rounded, tokens
 from coref_automl.report.page import Block, Cell, Points, Section, Table, row
 from coref_automl.report.subject import Subject
@@ -16,8 +17,7 @@ def draw(study: Subject) -> Section:
     blocks: list[Block] = []
     if target:
         blocks.append(_against_target(study, target))
-    actions = []
-    it = study.recommendation
+    actions, it = [], study.recommendation
     if (ahead := it.next_time) is not None and ahead.more_documents:
         count, point = rounded(ahead.more_documents), tokens(ahead.promising)
         actions.append(
@@ -26,20 +26,8 @@ def draw(study: Subject) -> Section:
                 f"Add about {count:,} documents to the select half to learn with 80% power whether {point} tokens would do.",
             )
         )
-    if len(study.entries) > 1 and any(study.best is entries[-1] for entries in study.runs().values()):
-        actions.append(
-            say(
-                "최고가 실행의 마지막 체크포인트입니다: 더 학습하면 나아질 수 있습니다.",
-                "The best checkpoint is the last of its run: longer training may still help.",
-            )
-        )
-    if it.beaten_base is False:
-        actions.append(
-            say(
-                "원래 모델을 이긴 것이 없습니다: 학습률, 데이터, 목표를 바꿔 보세요 (coref-automl tune).",
-                "Nothing beats the base model: change learning rate, data or objective (coref-automl tune).",
-            )
-        )
+    if told := what_it_takes(study) if it.use.status == "not better than the base" else next_time(study):
+        actions.append(told)
     if not study.relation:
         actions.append(say("고른 체크포인트를 관계 추출로 확인하세요.", "Check the chosen checkpoint on relation extraction."))
     if actions:

@@ -19,7 +19,7 @@ from coref_automl.report import charts
 from coref_automl.report.language import p_text, points
 from coref_automl.report.page import Block, Charts, Section, Table, Text, Verdict, estimate_cells, in_percent, question, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import badge, checkpoint_cell, lead, phrase, rule, short_cell, shows, sign
+from coref_automl.report.verdicts import badge, checkpoint_cell, lead, phrase, rule, short_cell, shows, sign, tone
 
 _FEWEST = 10
 """Distance buckets with fewer items are left out."""
@@ -78,20 +78,61 @@ def draw(study: Subject) -> Section | None:
         rule([one for column in (plain, *far.values(), *reach.values()) for one in column], say),
         *_values_by_distance(study, metric, found),
     )
-    number = _main_pair(pairs, far[""])
+    number = _main_pair(study, pairs, far[""])
     answer = _answer(study, pairs, plain, far, reach, metric, number)
     verdict = _verdict(study, pairs[number], plain[number], far[""][number], metric) if number is not None else None
-    return question("lengths", title, answer, blocks, say("길이", "length"), verdict)
+    reason = _reason(study, pairs[number], plain[number], far[""][number], metric) if number is not None else ""
+    return question("lengths", title, answer, blocks, say("길이", "length"), verdict, reason=reason)
 
 
-def _main_pair(pairs: Sequence[tuple[Arm, Arm]], far: Sequence[Versus | None]) -> int | None:
-    """The pair to speak of: the most seeds, the widest, entity rather than another; None if far items were not run."""
-    usable = [number for number, one in enumerate(far) if one is not None]
-    return max(
-        usable,
-        key=lambda n: (_seeds(far[n]), pairs[n][0].length - pairs[n][1].length, pairs[n][0].objective == "entity"),
-        default=None,
-    )
+def _main_pair(study: Subject, pairs: Sequence[tuple[Arm, Arm]], far: Sequence[Versus | None]) -> int | None:
+    """The pair to speak of: the most seeds, the recommended method at its length, the widest, entity rather than another.
+
+    None if far items were not run.
+    """
+
+    def order(number: int) -> tuple[int, bool, int, bool]:
+        a, b = pairs[number]
+        return _seeds(far[number]), any(_recommended(study, arm) for arm in (a, b)), a.length - b.length, a.objective == "entity"
+
+    return max((number for number, one in enumerate(far) if one is not None), key=order, default=None)
+
+
+def _recommended(study: Subject, arm: Arm) -> bool:
+    return any(study.chosen in run for run in arm.runs.values())
+
+
+def _reason(study: Subject, pair: tuple[Arm, Arm], plain: Versus | None, far: Versus | None, metric: str) -> str:
+    """Why the recommended length and not the other one, and when to take the other; empty if the pair is not about it."""
+    mine = next((arm for arm in pair if _recommended(study, arm)), None)
+    if mine is None or plain is None or plain.seeds < 2:
+        return ""
+    say, (longer, shorter), label = study.say, pair, METRICS[study.metric].label
+    other = shorter if mine is longer else longer
+    this, that, short = f"{mine.length:,}", f"{other.length:,}", f"{shorter.length:,}"
+    way = 1 if mine is longer else -1
+    change = points(plain.answer.interval)
+    told = {
+        1: say(f"{that} 토큰보다 높습니다({change}점)", f"It beats {that} tokens ({change} points)"),
+        -1: say(f"{label}에서는 {that} 토큰이 더 높습니다({change}점)", f"{that} tokens are better on {label} ({change} points)"),
+        0: say(
+            f"{this}·{that} 토큰은 구별되지 않고(차이 {change}점) {short}의 계산량이 적습니다",
+            f"{this} and {that} tokens cannot be told apart (difference {change} points) and {short} is cheaper",
+        ),
+    }[way * sign(plain)]
+    name, gain = METRICS[metric].label, f"{100 * abs(far.answer.difference):+.1f}" if far else ""
+    apart = way * sign(far) if far and metric != study.metric else 0
+    return {
+        1: say(
+            f"{told}. 먼 언급에서는 {this} 토큰이 높습니다({name} {gain}점).",
+            f"{told}; on far mentions {this} are better ({name} {gain}).",
+        ),
+        -1: say(
+            f"{told}. 먼 언급이 중요하면 {that} 토큰을 쓰세요({name} {gain}점).",
+            f"{told}; for far mentions take {that} ({name} {gain}).",
+        ),
+        0: f"{told}.",
+    }[apart]
 
 
 def _verdict(study: Subject, pair: tuple[Arm, Arm], plain: Versus | None, far: Versus | None, metric: str) -> Verdict | None:
@@ -111,7 +152,7 @@ def _verdict(study: Subject, pair: tuple[Arm, Arm], plain: Versus | None, far: V
         say(f"{named[0]}에서는 유의한 차이 미확인.", f"No difference shown on {named[0]}."),
     ]
     kept = [text for text, way in zip(told, (1, -1, 0), strict=True) if named[way]]
-    return Verdict(badge(set(found.values())), " ".join(kept), held, about)
+    return Verdict(badge(set(found.values())), " ".join(kept), held, about, tone(sign(far)))
 
 
 def _answer(

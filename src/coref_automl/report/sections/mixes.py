@@ -1,4 +1,4 @@
-"""Is a mix of both objectives better than either alone? In: a Subject. Out: verdicts against mlm, entity and other mixes."""
+"""Is `combined`, rows of both objectives, better than either alone? In: a Subject. Out: verdicts, also between its ratios."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from coref_automl.report.verdicts import counted, lead, rule, shown_on, versus_h
 
 
 def draw(study: Subject) -> Section | None:
-    """Compare mixes with mlm, with entity and with each other."""
+    """Compare combined training with mlm, with entity and its ratios with each other."""
     found, say = arms(study), study.say
     pairs = alike_pairs(found, lambda a, b: a.objective == "combined" and b.objective in ("mlm", "entity"))
     ratios = [(b, a) for a, b in alike_pairs(found, lambda a, b: a.objective == b.objective == "combined") if a.name < b.name]
@@ -35,24 +35,24 @@ def draw(study: Subject) -> Section | None:
     for other in ("mlm", "entity"):
         some = [((a, b), one) for (a, b), one in told or judged if b.objective == other]
         if some:
-            parts.append(f"{say('혼합', 'mix')} - {other}: {by_length(some, study)}")
+            parts.append(f"combined - {other}: {by_length(some, study)}")
     if not told:
         first = no_equal_training(study.say)
     elif all(one.seeds < 2 for _, one in told):
         first = lead([one for _, one in told], say)
     elif beats := _beats_both(told):
-        first = say(f"두 방법 모두보다 나은 혼합: {', '.join(beats)}.", f"Better than both: {', '.join(beats)}.")
+        first = say(f"둘 모두보다 나음 확인: {', '.join(beats)}.", f"Better than both: {', '.join(beats)}.")
     else:
-        first = say("두 방법 모두보다 나은 혼합은 확인되지 않았습니다.", "No mix is shown better than both.")
+        first = say("combined가 둘 모두보다 나은 길이는 확인되지 않았습니다.", "At no length is combined shown better than both.")
     answer = f"{first} {label} ({say('점', 'points')}), {'; '.join(parts)}."
     rows = versus_rows([((a.name, b.name, training_text(a, b, study)), one) for (a, b), one in judged], say)
-    sides = say("혼합", "mix"), say("상대", "other")
+    sides = "combined", say("상대", "other")
     head = versus_head((*sides, say("학습량", "training")), *sides, say)
-    title = say("혼합이 각 목표보다 나은가?", "Is a mix better than either?")
+    title = say("combined가 mlm, entity보다 나은가?", "Is combined better than mlm and entity?")
     every = [one for _, one in judged]
     blocks = (Table(head, rows, frozenset({3, 4, 5, 6, 7}), f"{label}, {counted(every, say)}", shown_on(every)), rule(every, say))
     verdict = _verdict(told, study) if told else Verdict("open", no_equal_training(say))
-    return question("mix", title, answer, blocks, say("혼합", "a mix"), verdict)
+    return question("mix", title, answer, blocks, "combined", verdict)
 
 
 def _verdict(judged: Sequence[JudgedPair], study: Subject) -> Verdict:
@@ -62,7 +62,9 @@ def _verdict(judged: Sequence[JudgedPair], study: Subject) -> Verdict:
         if some := [entry for entry in judged if entry[0][1].objective == other]:
             found[other] = pair_verdict(some, study)
     if not found:
-        return Verdict("open", say("mlm이나 entity와 짝지을 혼합이 없습니다.", "No mix to compare with mlm or entity."))
+        return Verdict(
+            "open", say("mlm이나 entity와 짝지을 combined가 없습니다.", "No combined run to compare with mlm or entity.")
+        )
     main = list(found.values())[-1]
     if all(one.seeds < 2 for _, one in judged):
         return main

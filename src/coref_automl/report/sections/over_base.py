@@ -14,7 +14,7 @@ from coref_automl.report.language import tokens
 from coref_automl.report.limits import one_seed
 from coref_automl.report.page import Badge, Block, Section, Table, Text, Verdict, question, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import counted, detectable, phrase, rule, short_cell, shown_on, sign, verdict_cell
+from coref_automl.report.verdicts import counted, detectable, phrase, rule, short_cell, shown_on, sign, tone, verdict_cell
 
 _MOST = 4
 """More names than this are counted only."""
@@ -64,15 +64,29 @@ def _methods(study: Subject) -> list[tuple[Arm, Versus]]:
 def _of_methods(study: Subject, firm: Sequence[tuple[Arm, Versus]]) -> Verdict:
     say, count = study.say, len(firm)
     better = [arm.name for arm, one in firm if sign(one) > 0]
-    best, main = max(firm, key=lambda one: one[1].answer.difference)
-    about = f"{best.name} - {say('원래 모델', 'base')}"
+    use, (best, main) = study.recommendation.use, max(firm, key=lambda one: one[1].answer.difference)
+    held, way, about = main.answer.interval, sign(main), f"{best.name} - {say('원래 모델', 'base')}"
+    if use.over_base is not None and use.seeds > 1:  # the number of the headline
+        held, about = use.over_base, f"{use.method} - {say('원래 모델', 'base')}"
+        way = int(use.status != "not better than the base")
+    every = sum(arm.seeds > 1 for arm in arms(study))
+    methods = say(f"방법 {count}개", f"{count} methods")
+    lead = ("", "")
+    if count < every:
+        lead = (
+            f"방법 {every}개 중 {count}개에 같은 길이의 원래 모델이 있습니다. ",
+            f"{count} of {every} methods have a base evaluated at their length. ",
+        )
+        methods = say("그", "these")
     if not better:
         limit = detectable((one.answer.detectable for _, one in firm), say)
-        told = say(f"{count}가지 방법 모두 미확인{limit}.", f"None of {count} methods is shown better{limit}.")
-        return Verdict("not", told, main.answer.interval, about)
+        told = say(f"{lead[0]}{methods} 모두 미확인{limit}.", f"{lead[1]}None of {methods} is shown better{limit}.")
+        return Verdict("not", told, held, about, tone(way))
     listed = f": {', '.join(better)}" if len(better) <= _MOST else ""
-    told = say(f"{count}가지 방법 중 {len(better)}가지에서 확인{listed}.", f"{len(better)} of {count} methods do{listed}.")
-    return Verdict("shown" if len(better) == count else "part", told, main.answer.interval, about)
+    told = say(
+        f"{lead[0]}{methods} 중 {len(better)}개에서 확인{listed}.", f"{lead[1]}{len(better)} of {methods} beat it{listed}."
+    )
+    return Verdict("shown" if len(better) == count else "part", told, held, about, tone(way))
 
 
 def _of_runs(study: Subject) -> Verdict | None:
@@ -90,7 +104,8 @@ def _of_runs(study: Subject) -> Verdict | None:
         if better
         else say(f"체크포인트 {count}개 모두 미확인{limit}.", f"None of {count} checkpoints is shown better{limit}.")
     )
-    return Verdict(badge, told, main.difference, f"{main.name} - {main.reference}")
+    way = {"better": 1, "worse": -1}.get(finding(main), 0)
+    return Verdict(badge, told, main.difference, f"{main.name} - {main.reference}", tone(way))
 
 
 def _checkpoints(study: Subject) -> str:

@@ -12,7 +12,7 @@ from coref_automl.records import Estimate
 from coref_automl.report.language import Say, interval, p_text, points, tokens
 from coref_automl.report.page import Badge, Block, Cell, Section, Table, Text, Verdict, question, row
 from coref_automl.report.subject import Subject, label
-from coref_automl.report.verdicts import detectable, difference_cell, family, lead, sign, verdict_cell
+from coref_automl.report.verdicts import detectable, difference_cell, family, lead, sign, tone, verdict_cell
 
 
 def draw(study: Subject) -> Section | None:
@@ -46,31 +46,61 @@ def draw(study: Subject) -> Section | None:
 
 
 def _verdict(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int], fallen: Sequence[Versus | None]) -> Verdict:
-    """Falls of methods over seeds; of single runs if no method has several. The bar is the largest fall."""
-    say = study.say
-    firm = [(arm, one) for arm, one in zip(several, fallen, strict=True) if arm.seeds > 1]
-    if firm:
-        down = [f"{arm.name} ({say('에폭', 'epoch')} {_when(arm, peaks[arm])})" for arm, one in firm if one and sign(one) > 0]
-        falls_of = [(one.answer.interval, arm.name) for arm, one in firm if one is not None]
-        limit = detectable((one.answer.detectable for _, one in firm if one is not None), say)
-        end = tokens(max(arm.tokens for arm, _ in firm))
+    """The recommended method first, then whether any other falls; of single runs if no method has a curve."""
+    say, mine = study.say, study.arm
+    own = next(((arm, one) for arm, one in zip(several, fallen, strict=True) if mine and arm.is_method(mine)), None)
+    if own is None:
+        return _verdict_of_runs(study)
+    arm, one = own
+    others = [(other, found) for other, found in zip(several, fallen, strict=True) if other is not arm and other.seeds > 1]
+    down = [f"{other.name} ({_at_epoch(other, peaks, say)})" for other, found in others if found and sign(found) > 0]
+    end, limit = tokens(arm.tokens), detectable((found.answer.detectable for _, found in others if found), say)
+    few = say(" (시드 하나의 곡선)", " (one seed's curve)") if arm.seeds < 2 else ""
+    if one is None:
+        told = say(f"{arm.name}: 마지막({end} 토큰)이 정점입니다{few}.", f"{arm.name} is highest at its end, {end} tokens{few}.")
+    elif sign(one) > 0:
+        told = say(
+            f"{arm.name}: {_at_epoch(arm, peaks, say)} 이후 하락 확인.", f"{arm.name} falls after {_at_epoch(arm, peaks, say)}."
+        )
     else:
-        found = study.recommendation.over_fitting
-        down = [f"{one.run} ({one.peak.rsplit('/', 1)[-1]})" for one in found if one.shown]
-        falls_of = [(one.comparison.difference, one.run) for one in found if one.comparison is not None]
-        limit = detectable((one.comparison.detectable for one in found if one.comparison is not None), say)
-        end = tokens(max(entry.recorded_tokens or 0 for entry in study.entries) or None)
+        own_limit = detectable([one.answer.detectable], say)
+        told = say(
+            f"{arm.name}: {end} 토큰까지 유의한 하락 미확인{few or own_limit}.",
+            f"{arm.name}: no fall shown up to {end} tokens{few or own_limit}.",
+        )
+    if down:
+        told += say(f" 하락 확인: {', '.join(down)}.", f" A fall is shown in {', '.join(down)}.")
+    elif others:
+        told += say(
+            f" 곡선이 있는 다른 방법 {len(others)}개도 하락 미확인{limit}.",
+            f" No fall shown in {len(others)} other method{'s' * (len(others) > 1)}{limit}.",
+        )
+    firm = [sign(found) > 0 if found else False for _, found in (own, *others)]
+    badge_of: Badge = "open" if not any(firm) else "shown" if all(firm) else "part"
+    held = one.answer.interval if one else None
+    return Verdict(badge_of, told, held, f"{arm.name}, {say('정점 - 마지막', 'peak - last')}", tone(-sign(one) if one else 0))
+
+
+def _at_epoch(arm: Arm, peaks: dict[Arm, int], say: Say) -> str:
+    return say(f"에폭 {_when(arm, peaks[arm])}", f"epoch {_when(arm, peaks[arm])}")
+
+
+def _verdict_of_runs(study: Subject) -> Verdict:
+    """The bar is the largest fall."""
+    say, found = study.say, study.recommendation.over_fitting
+    down = [f"{one.run} ({one.peak.rsplit('/', 1)[-1]})" for one in found if one.shown]
+    falls_of = [(one.comparison.difference, one.run) for one in found if one.comparison is not None]
+    limit = detectable((one.comparison.detectable for one in found if one.comparison is not None), say)
+    end = tokens(max(entry.recorded_tokens or 0 for entry in study.entries) or None)
     held, about = max(falls_of, key=lambda one: one[0].value, default=(None, ""))
     about = about and f"{about}, {say('정점 - 마지막', 'peak - last')}"
     if down:
-        badge_of: Badge = "shown" if len(down) == len(firm or study.recommendation.over_fitting) else "part"
         told = say(f"정점 이후 하락 확인: {', '.join(down)}.", f"A fall after the peak is shown in {', '.join(down)}.")
-        return Verdict(badge_of, told, held, about)
+        return Verdict("shown" if len(down) == len(found) else "part", told, held, about)
     if held is None:
         return Verdict("open", say(f"{end} 토큰까지 마지막이 정점입니다.", f"Still rising at {end} tokens."))
-    return Verdict(
-        "open", say(f"{end} 토큰까지 유의한 하락 미확인{limit}.", f"No fall shown up to {end} tokens{limit}."), held, about
-    )
+    told = say(f"{end} 토큰까지 유의한 하락 미확인{limit}.", f"No fall shown up to {end} tokens{limit}.")
+    return Verdict("open", told, held, about)
 
 
 def _curve(study: Subject, arm: Arm) -> list[Estimate | None]:

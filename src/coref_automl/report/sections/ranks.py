@@ -26,7 +26,7 @@ def _first(task: str, rule: Rule) -> str | None:
 
 
 def draw(study: Subject) -> Section | None:
-    """Entity and mixes against mlm in hit@1 and in MRR, each with a verdict of its own."""
+    """Entity and combined against mlm in hit@1 and in MRR, each with a verdict of its own."""
     say, found = study.say, arms(study)
     pairs = alike_pairs(found, lambda a, b: a.objective != "mlm" and b.objective == "mlm")
     pairs = [(a, b) for a, b in pairs if min(a.seeds, b.seeds) > 1 and equally_trained(a, b)]

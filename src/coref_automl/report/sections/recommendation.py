@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from coref_automl.comparison.coreference_methods import pretraining_in
 from coref_automl.report.coreference_verdicts import judge, outside_check
-from coref_automl.report.headline import BADGES, next_time
 from coref_automl.report.language import percent, points, tokens
-from coref_automl.report.page import Block, Cell, Section, Table, Text, Tone, Verdict, question, row
+from coref_automl.report.page import Block, Cell, Section, Table, Text, Tone, question, row
 from coref_automl.report.sentences import recommendation_sentence
 from coref_automl.report.subject import Subject
 from coref_automl.statistics.intervals import composite
@@ -15,7 +14,7 @@ _MOST = 8
 
 
 def draw(study: Subject) -> Section | None:
-    """Show the choice on select (values, posterior means), and the values on confirm."""
+    """Show the choice on select (values, posterior means), and the values on confirm. Its short answer is the headline."""
     if study.alone:
         return None
     say, it = study.say, study.recommendation
@@ -53,19 +52,5 @@ def draw(study: Subject) -> Section | None:
     if study.coreference:
         blocks.append(Text(outside_check(judge(study.coreference, pretraining_in(study.entries), say), say), "quiet"))
     title = say("무엇을 쓰고, 얼마나 학습할 것인가?", "What to use, and how long to train?")
-    use = it.use
-    name = use.method if use.seeds > 1 else use.name
-    told = f"{name}. {next_time(study)} {_still_open(study)}".strip()
-    if use.status == "not better than the base":
-        told = say(f"원래 모델을 그대로 쓰세요. 학습한 것 중에는 {name}.", f"Stay with the base. Of what was trained: {name}.")
-    verdict = Verdict(BADGES[use.status], told, use.over_base, f"{use.method} - {say('원래 모델', 'base')}")
     answer = recommendation_sentence(it, say.lang)
-    return question("recommended", title, answer, blocks, say("추천", "recommendation"), verdict)
-
-
-def _still_open(study: Subject) -> str:
-    """How sure the choice of the method is."""
-    say, use = study.say, study.recommendation.use
-    if use.seeds < 2 or not (left := len(use.open_against)):
-        return ""
-    return say(f"다른 방법 {left}개와는 유의한 차이 미확인.", f"Not shown better than {left} other methods.")
+    return question("recommended", title, answer, blocks, say("추천", "recommendation"))

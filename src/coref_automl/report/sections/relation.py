@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from coref_automl.comparison.arms import OBJECTIVES, Versus
 from coref_automl.comparison.corrections import corrected
-from coref_automl.comparison.relation_methods import PAIRS, began_from, compare_methods, label_of
+from coref_automl.comparison.relation_methods import PAIRS, MethodAnswer, began_from, compare_methods, label_of
 from coref_automl.comparison.relation_runs import RelationRun, paired
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.results import CHECKPOINT
@@ -16,15 +17,24 @@ from coref_automl.report.subject import Subject
 from coref_automl.report.verdicts import check, family, lead, paired_head, phrase, versus_rows
 
 
+@dataclass(frozen=True, slots=True)
+class RelationVerdicts:
+    """Verdicts between methods, with what each compares, and between checkpoints, of which `asked` are of the first kind."""
+
+    by_method: Sequence[MethodAnswer]
+    methods: Sequence[Versus]
+    checkpoints: Sequence[Versus]
+    asked: int
+
+
 def draw(study: Subject) -> Section | None:
     """Results of all relation runs, and verdicts between methods and between checkpoints."""
     runs, say = study.relation, study.say
     if not runs:
         return None
-    by_method = compare_methods(study, runs)
-    checkpoints, asked = _judged(study, runs, {names for one in by_method for names in one.rests})
-    judged = [one for one in corrected([*(one.verdict for one in by_method), *checkpoints]) if one is not None]
-    methods, checkpoints = judged[: len(by_method)], judged[len(by_method) :]
+    told = judge_relation(study)
+    by_method, methods, checkpoints, asked = told.by_method, told.methods, list(told.checkpoints), told.asked
+    judged = [*methods, *checkpoints]
     first_kind = [found for one, found in zip(by_method, methods, strict=True) if one.asked == by_method[0].asked]
     first_kind = first_kind or checkpoints[:asked]
     blocks: list[Block] = [_results(study, runs)]
@@ -55,8 +65,16 @@ def draw(study: Subject) -> Section | None:
     )
     title = say("관계 추출로 이어지는가?", "Does it carry over to relation extraction?")
     short = say("관계 추출", "relation extraction")
-    told = check(short, "relation", first_kind) if judged else Check(short, "relation", "open")
-    return question("relation", title, answer, blocks, short, checks=[told])
+    outside = check(short, "relation", first_kind) if judged else Check(short, "relation", "open")
+    return question("relation", title, answer, blocks, short, checks=[outside])
+
+
+def judge_relation(study: Subject) -> RelationVerdicts:
+    """Corrected together. Pairs of checkpoints that a verdict about methods rests on are not judged again."""
+    by_method = compare_methods(study, study.relation)
+    pairs, asked = _judged(study, study.relation, {names for one in by_method for names in one.rests})
+    judged = [one for one in corrected([*(one.verdict for one in by_method), *pairs]) if one is not None]
+    return RelationVerdicts(by_method, judged[: len(by_method)], judged[len(by_method) :], asked)
 
 
 def _no_verdict(study: Subject, runs: Sequence[RelationRun]) -> str:

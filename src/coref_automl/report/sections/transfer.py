@@ -56,7 +56,7 @@ class Measure:
 
 
 def draw(study: Subject) -> Section | None:
-    """Compare entity training and mixes with mlm, and every method with its base, on every measure."""
+    """Compare entity training and combined with mlm, and every method with its base, on every measure."""
     say, found = study.say, arms(study)
     if study.alone or METRICS[study.metric].parts or not found:
         return None
@@ -79,7 +79,7 @@ def draw(study: Subject) -> Section | None:
         )
         caption = say("같은 양의 mlm과의 차이 (점)", "difference from the same amount of mlm (points)")
         blocks.append(Table(head, lines, frozenset(range(1, len(head))), caption, shows(speak.half)))
-        told, checks = _answer(study, measures, pairs, table), _checks(measures, pairs, table)
+        told, checks = _answer(study, measures, pairs, table), _checks(study, measures, pairs, table)
     if asked:
         blocks.append(_against_base(study, asked, measures, [columns["base", number] for number in range(len(measures))], speak))
     if not blocks:
@@ -144,12 +144,14 @@ def _pairs(found: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
     return sorted(pairs, key=lambda pair: (min(pair[0].seeds, pair[1].seeds) < 2, first.get(pair[0].objective, 2)))
 
 
-def _checks(measures: Sequence[Measure], pairs: Sequence[tuple[Arm, Arm]], table: Sequence[list[Versus | None]]) -> list[Check]:
-    """LAMBADA, which the entity objective does not train: the pairs of the first method and base, by length."""
-    first = pairs[0][0]
+def _checks(
+    study: Subject, measures: Sequence[Measure], pairs: Sequence[tuple[Arm, Arm]], table: Sequence[list[Versus | None]]
+) -> list[Check]:
+    """LAMBADA, which the entity objective does not train: the pairs of the first method and base, the recommended length last."""
+    first, here = pairs[0][0], study.chosen.evaluation.seq_len
     own = sorted(
         (n for n, (a, _) in enumerate(pairs) if (a.objective, a.base) == (first.objective, first.base)),
-        key=lambda n: pairs[n][0].length,
+        key=lambda n: (pairs[n][0].length == here, pairs[n][0].length),
     )
     out = []
     for measure, column in zip(measures, table, strict=True):
@@ -162,7 +164,7 @@ def _checks(measures: Sequence[Measure], pairs: Sequence[tuple[Arm, Arm]], table
 def _answer(
     study: Subject, measures: Sequence[Measure], pairs: Sequence[tuple[Arm, Arm]], table: Sequence[list[Versus | None]]
 ) -> str:
-    """Entity against mlm on each task other than Real, by length; what mixes lose. Sources are in the table only."""
+    """Entity against mlm on each task other than Real, by length; what combined loses. Sources are in the table only."""
     say = study.say
     firm = [n for n, (a, b) in enumerate(pairs) if a.objective == "entity" and min(a.seeds, b.seeds) > 1]
     chosen = firm or [n for n, (a, _) in enumerate(pairs) if a.objective == "entity"] or [0]

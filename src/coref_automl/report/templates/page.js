@@ -14,7 +14,8 @@
       axis: Object.assign({ gridColor: color("grid"), domainColor: color("line"), tickColor: color("line"), tickCount: 6 }, words),
       legend: Object.assign({ symbolType: "circle", symbolStrokeWidth: 0, symbolSize: 90, symbolOpacity: 1 }, words),
       rule: { color: color("soft") },
-      range: { category: ["#3f74e8", "#e07a2f", "#1f9d78", "#c2498f", "#8a6fe0", "#b38a00", "#3d9bb5", "#d1495b", "#7b8794", "#6a9a2d"] }
+      // lines: no green, red, amber or grey, which are verdicts
+      range: { category: ["#3f74e8", "#b5479d", "#2f9fc0", "#7d5fd3", "#8d6748", "#1f4fa3", "#d878bd", "#0f7f95", "#a98be8", "#5d4a3a"] }
     };
   }
 
