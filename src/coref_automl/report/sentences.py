@@ -96,27 +96,30 @@ def _use(it: Recommendation, lang: Lang) -> str:
 
 def _against_others(it: Recommendation, lang: Lang) -> str:
     """Is the method shown to beat the others? One seed shows nothing."""
-    won, left = it.use.better_than, it.use.open_against
+    won, left, alone = it.use.better_than, it.use.open_against, len(it.use.unjudged)
     if not won and not left:
         return ""
     if it.use.seeds < 2:
         if lang == "ko":
             return "시드가 하나여서 실행 사이의 우열은 검정하지 않았습니다."
         return "The runs are not tested against each other: one seed shows nothing about a method."
-    others = len(won) + len(left)
+    count = len(won) + len(left)
     if lang == "ko":
-        among = f"시드가 2개 이상인 다른 방법 {others}개"
+        among = f"시드가 2개 이상인 다른 방법 {count}개"
+        rest = f" 시드가 하나인 {alone}개는 판정하지 않았습니다." if alone else ""
         if not left:
-            return f"{among} 모두보다 나은 것으로 확인되었습니다."
+            return f"{among} 모두보다 나은 것으로 확인되었습니다.{rest}"
         if not won:
-            return f"{among}와의 차이는 확인되지 않았습니다."
-        return f"{among} 중 {len(won)}개({', '.join(won)})보다 나은 것으로 확인되었고, {len(left)}개와의 차이는 미확인입니다."
-    among = f"the {others} other methods with several seeds" if others > 1 else "the other method with several seeds"
+            return f"{among}와의 차이는 확인되지 않았습니다.{rest}"
+        better = f"{among} 중 {len(won)}개({', '.join(won)})보다 나은 것으로 확인되었고"
+        return f"{better}, {len(left)}개와의 차이는 미확인입니다.{rest}"
+    among = f"the {count} other methods with several seeds" if count > 1 else "the other method with several seeds"
+    rest = f" {alone} with one seed {'is' if alone == 1 else 'are'} not judged." if alone else ""
     if not left:
-        return f"It is shown better than {among}."
+        return f"It is shown better than {among}.{rest}"
     if not won:
-        return f"It is not shown better than any of {among}."
-    return f"It is shown better than {len(won)} of {among} ({', '.join(won)}); against {len(left)} it is open."
+        return f"It is not shown better than {'any of ' if count > 1 else ''}{among}.{rest}"
+    return f"It is shown better than {len(won)} of {among} ({', '.join(won)}); against {len(left)} it is open.{rest}"
 
 
 def _next_time(it: Recommendation, lang: Lang) -> str:
