@@ -23,6 +23,10 @@ BADGES: dict[Status, Badge] = {"shown": "shown", "in part": "part", "open": "ope
 
 _FLOOR = 0.02
 """If no model scores more, differences cannot show."""
+_FEW = 20
+"""Fewer documents show nothing."""
+_DEFAULT = 1600
+"""Items per source of `prepare eval` unless told."""
 _MANY = 10
 """A set this many times as large is not worth building to show a small difference."""
 
@@ -94,15 +98,18 @@ def what_it_takes(study: Subject) -> str:
     best = max(it.over_bases, key=lambda one: one.difference.value, default=None)
     if best is None:
         return ""
-    label, told = METRICS[it.metric].label, []
-    found = [entry.evaluation.estimates[it.metric].value for entry in study.entries if it.metric in entry.evaluation.estimates]
-    highest = max(found, default=1.0)
-    if highest < _FLOOR:
+    label, highest, told = METRICS[it.metric].label, _highest(study), []
+    if _at_floor(study):
         told.append(
             say(
                 f"바닥 효과: 가장 높은 {label}도 {100 * highest:.1f}%여서 차이가 드러날 수 없습니다.",
                 f"Floor effect: the highest {label} is {100 * highest:.1f}%, too low for a difference to show.",
             )
+        )
+    elif it.documents < _FEW:
+        return say(
+            f"판정한 문서가 {it.documents}개뿐이어서 차이를 확인할 수 없습니다. 더 큰 평가 세트로 다시 평가하세요.",
+            f"Documents that judge: {it.documents}, too few to show a difference. Evaluate on a larger set.",
         )
     again = say(
         "데이터, 목표, 학습률을 바꾸거나 더 오래 학습하세요.", "Train on other data, with another objective or rate, or longer."
@@ -184,13 +191,23 @@ def _try_next(study: Subject) -> str:
     it, made = study.recommendation, study.chosen.evaluation.provenance
     base = shlex.quote(study.base.evaluation.path if study.base else "MODEL")
     needed = _documents_needed(study) if it.over_bases else None
-    if needed is not None and needed <= _MANY * it.documents:
+    if not _at_floor(study) and (it.documents < _FEW or (needed is not None and needed <= _MANY * it.documents)):
         halves = 2 if it.judged_on == "confirm" else 1
-        items = rounded(halves * needed * it.over_bases[0].difference.n // it.documents)
+        items = rounded(halves * (needed or 0) * it.over_bases[0].difference.n // it.documents) if it.over_bases else 0
+        size = f" --per-source {items}" if items > _DEFAULT else ""
         runs = shlex.quote(str(Path(it.chosen).parent.parent))
         return (
-            f"coref-automl prepare eval --source kowiki --model {base} --per-source {items} --out evalsets/larger && "
+            f"coref-automl prepare eval --source kowiki --model {base}{size} --out evalsets/larger && "
             f"coref-automl evaluate {base} {runs} --eval-set evalsets/larger"
         )
     data = f" --dataset {shlex.quote(made.dataset)}" if made and made.dataset else ""
     return f"coref-automl tune --recipe recipes/tune.yaml --model {base}{data} --out studies/next"
+
+
+def _highest(study: Subject) -> float:
+    """The highest value of the study's metric, base included."""
+    return max((found.value for entry in study.entries if (found := entry.evaluation.estimates.get(study.metric))), default=1.0)
+
+
+def _at_floor(study: Subject) -> bool:
+    return _highest(study) < _FLOOR

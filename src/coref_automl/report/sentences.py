@@ -7,7 +7,7 @@ from coref_automl.comparison.differences import finding, in_words, lost_to_famil
 from coref_automl.comparison.recommendation import Recommendation
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
-from coref_automl.report.language import Lang, Say, percent, points, rounded, tokens
+from coref_automl.report.language import Lang, Say, is_same, percent, points, rounded, tokens
 
 
 def verdict(comparison: Comparison, lang: Lang) -> str:
@@ -34,7 +34,8 @@ def recommendation_sentence(it: Recommendation, lang: Lang) -> str:
 def ends_against_base(it: Recommendation, lang: Lang) -> str:
     """Last checkpoints against their base on all documents: how many are better, and by how much."""
     better = sum(finding(one) == "better" for one in it.over_bases)
-    count, changes = len(it.over_bases), ", ".join(f"{one.name} {points(one.difference)}" for one in it.over_bases)
+    count = len(it.over_bases)
+    changes = ", ".join(f"{one.name} {_change(one, lang)}" for one in it.over_bases)
     items = it.over_bases[0].difference.n
     if lang == "ko":
         base = f"원래 모델({it.base})" if it.base else "각자의 원래 모델"
@@ -43,12 +44,19 @@ def ends_against_base(it: Recommendation, lang: Lang) -> str:
             if better
             else f"{base}보다 나은 것으로 확인된 실행이 없습니다"
         )
-        return f"{lead}: {changes}점 (문서 {it.documents:,}개의 문항 {items:,}개 전체, max-T 보정){_could(it, better, lang)}."
+        return f"{lead}: {changes} (문서 {it.documents:,}개의 문항 {items:,}개 전체, max-T 보정){_could(it, better, lang)}."
     base = f"the base model {it.base}" if it.base else "the model it began from"
     runs = "run is" if count == 1 else "runs are"
     lead = f"{better} of {count} {runs} shown better than {base}" if better else f"Nothing here is shown to beat {base}"
-    told = f"{changes} points (all {items:,} items of {it.documents:,} documents, max-T adjusted)"
+    told = f"{changes} (all {items:,} items of {it.documents:,} documents, max-T adjusted)"
     return f"{lead}: {told}{_could(it, better, lang)}."
+
+
+def _change(one: Comparison, lang: Lang) -> str:
+    say = Say(lang)
+    if finding(one) == "same":
+        return say("모든 문항에서 같음", "the same on every item")
+    return points(one.difference) + say("점", " points")
 
 
 def _could(it: Recommendation, better: int, lang: Lang) -> str:
@@ -65,9 +73,12 @@ def _nothing_better(it: Recommendation, lang: Lang) -> str:
     if it.beaten_base is not False or it.use.status != "not better than the base" or it.use.over_base is None:
         return ""
     change = points(it.use.over_base)
+    told = Say(lang)(f"차이 {change}점", f"difference {change} points") + _one_of_many(it, lang)
+    if is_same(it.use.over_base):
+        told = Say(lang)("모든 문항에서 같음", "the same on every item")
     if lang == "ko":
-        return f"원래 모델({it.base})보다 나은 것으로 확인된 것이 없습니다 (차이 {change}점{_one_of_many(it, lang)})."
-    return f"Nothing here is shown to beat the base model {it.base} (difference {change} points{_one_of_many(it, lang)})."
+        return f"원래 모델({it.base})보다 나은 것으로 확인된 것이 없습니다 ({told})."
+    return f"Nothing here is shown to beat the base model {it.base} ({told})."
 
 
 def _use(it: Recommendation, lang: Lang) -> str:
@@ -77,21 +88,23 @@ def _use(it: Recommendation, lang: Lang) -> str:
         where = {"all": "모든 문서", "confirm": "확인용 절반의 문서", "select": "고르는 데 쓴 문서"}[use.judged_on]
         if count == 1:
             return f"{it.name} 하나만 평가되었습니다: {label} {value} ({where})."
+        lead = "추천" if it.use.status != "not better than the base" else "학습한 것 중에서는"
         if several:
             return (
-                f"추천: {use.method}, 학습 {trained} 토큰. {label} {value} (시드 {use.seeds}개 평균, {where}). "
+                f"{lead}: {use.method}, 학습 {trained} 토큰. {label} {value} (시드 {use.seeds}개 평균, {where}). "
                 f"체크포인트는 사후 평균이 가장 높은 {use.name}입니다."
             )
-        return f"추천: {use.name} (학습 {trained} 토큰), {count}개 중 사후 평균이 가장 높습니다. {label} {value} ({where})."
+        return f"{lead}: {use.name} (학습 {trained} 토큰), {count}개 중 사후 평균이 가장 높습니다. {label} {value} ({where})."
     where = {"all": "all documents", "confirm": "held-back documents", "select": "the documents that chose it"}[use.judged_on]
     if count == 1:
         return f"Only {it.name} was evaluated: {label} {value} on {where}."
+    lead = "Use" if it.use.status != "not better than the base" else "Of what was trained:"
     if several:
         return (
-            f"Use {use.method}, trained on {trained} tokens: {label} {value} over {use.seeds} seeds on {where}; "
+            f"{lead} {use.method}, trained on {trained} tokens: {label} {value} over {use.seeds} seeds on {where}; "
             f"of its checkpoints {use.name} has the highest posterior mean."
         )
-    return f"Use {use.name}, trained on {trained} tokens: highest posterior mean of {count}, {label} {value} on {where}."
+    return f"{lead} {use.name}, trained on {trained} tokens: highest posterior mean of {count}, {label} {value} on {where}."
 
 
 def _against_others(it: Recommendation, lang: Lang) -> str:
