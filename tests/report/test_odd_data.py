@@ -98,7 +98,7 @@ def test_all_hits_or_none_are_the_same_on_every_item(tmp_path: Path, said: Calla
     told = said(write(tmp_path / "runs", lambda score: replace(score, strict_rank=rank, lenient_rank=rank, word_rank=rank)))
     assert "Nothing here is shown to beat the base model base (the same on every item)." in told
     assert "the same on every item" in told
-    assert "Of what was trained: mlm 128, trained on 100k tokens" in told  # the earliest of equals
+    assert "trained checkpoints, mlm 128 and its checkpoint mlm-s0/checkpoint-100 have" in told  # the earliest of equals
 
 
 def test_an_outcome_that_some_items_lack_is_judged_on_the_others(

@@ -88,23 +88,27 @@ def _use(it: Recommendation, lang: Lang) -> str:
         where = {"all": "모든 문서", "confirm": "확인용 절반의 문서", "select": "고르는 데 쓴 문서"}[use.judged_on]
         if count == 1:
             return f"{it.name} 하나만 평가되었습니다: {label} {value} ({where})."
-        lead = "추천" if it.use.status != "not better than the base" else "학습한 것 중에서는"
+        if it.use.status == "not better than the base":
+            name = f"{use.method} 방법과 체크포인트 {use.name}" if several else use.name
+            return f"학습한 체크포인트 {count}개 중에서는 {name}의 사후 평균이 가장 높습니다: {label} {value} ({where})."
         if several:
             return (
-                f"{lead}: {use.method}, 학습 {trained} 토큰. {label} {value} (시드 {use.seeds}개 평균, {where}). "
+                f"추천: {use.method}, 학습 {trained} 토큰. {label} {value} (시드 {use.seeds}개 평균, {where}). "
                 f"체크포인트는 사후 평균이 가장 높은 {use.name}입니다."
             )
-        return f"{lead}: {use.name} (학습 {trained} 토큰), {count}개 중 사후 평균이 가장 높습니다. {label} {value} ({where})."
+        return f"추천: {use.name} (학습 {trained} 토큰), {count}개 중 사후 평균이 가장 높습니다. {label} {value} ({where})."
     where = {"all": "all documents", "confirm": "held-back documents", "select": "the documents that chose it"}[use.judged_on]
     if count == 1:
         return f"Only {it.name} was evaluated: {label} {value} on {where}."
-    lead = "Use" if it.use.status != "not better than the base" else "Of what was trained:"
+    if it.use.status == "not better than the base":
+        name = f"{use.method} and its checkpoint {use.name} have" if several else f"{use.name} has"
+        return f"Of the {count} trained checkpoints, {name} the highest posterior mean: {label} {value} on {where}."
     if several:
         return (
-            f"{lead} {use.method}, trained on {trained} tokens: {label} {value} over {use.seeds} seeds on {where}; "
+            f"Use {use.method}, trained on {trained} tokens: {label} {value} over {use.seeds} seeds on {where}; "
             f"of its checkpoints {use.name} has the highest posterior mean."
         )
-    return f"{lead} {use.name}, trained on {trained} tokens: highest posterior mean of {count}, {label} {value} on {where}."
+    return f"Use {use.name}, trained on {trained} tokens: highest posterior mean of {count}, {label} {value} on {where}."
 
 
 def _against_others(it: Recommendation, lang: Lang) -> str:
