@@ -47,7 +47,7 @@ def advice(study: Subject, against_base: Verdict | None, reason: str = "") -> Ad
             "원래 모델을 그대로 쓰세요: 더 나은 것이 확인되지 않았습니다", "Keep the base: nothing here is shown to beat it"
         )
         base = study.base.evaluation.path if study.base else ""
-        best = say(f"학습한 것 중 추천: {use.name}. ", f"Of what was trained: {use.name}. ")
+        best = say(f"학습한 것 중 사후 평균 최고: {use.name}. ", f"Highest of what was trained: {use.name}. ")
         return Advice(headline, what_it_takes(study), Keep(base, None, best + _status(study), _try_next(study)))
     if use.seeds > 1:
         headline = say(f"{use.objective} · {use.length:,} 토큰을 쓰세요", f"Use {use.objective} at {use.length:,} tokens")
