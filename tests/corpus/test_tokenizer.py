@@ -36,6 +36,23 @@ def test_held_out_documents_are_never_seen(corpus: Path, tmp_path: Path) -> None
     assert len(seen) == card.documents == 40 - len(hidden)
 
 
+def test_a_sample_is_drawn_from_every_file_and_is_the_same_in_any_order(corpus: Path, tmp_path: Path) -> None:
+    rows = corpus.read_text("utf-8").splitlines(keepends=True)
+    (tmp_path / "turned.jsonl").write_text("".join(reversed(rows)), "utf-8")
+    least = 3 * max(len(json.loads(row)["text"]) for row in rows)
+    names = {"one": (corpus,), "turned": (tmp_path / "turned.jsonl",), "both": (corpus, tmp_path / "turned.jsonl")}
+    cards = {}
+    for name, files in names.items():
+        sources = tuple(f"local:{file}" for file in files)
+        recipe = TokenizerRecipe(sources, vocab_size=1_000, nouns=False, characters=least)
+        cards[name] = build_tokenizer(recipe, tmp_path / name)
+    assert cards["one"].characters <= least
+    assert cards["one"].fingerprint == cards["turned"].fingerprint
+    assert cards["both"].documents == 2 * cards["one"].documents > 0
+    with pytest.raises(RecipeError, match="--characters"):
+        build_tokenizer(TokenizerRecipe((f"local:{corpus}",), characters=0), tmp_path / "none")
+
+
 def test_a_finished_tokenizer_is_not_overwritten(corpus: Path, tmp_path: Path) -> None:
     recipe = TokenizerRecipe((f"local:{corpus}",), vocab_size=1_000, nouns=False)
     build_tokenizer(recipe, tmp_path / "tokenizer")

@@ -53,7 +53,7 @@ def written(entry: str, kind: Kind) -> str:
     return decoders.ByteLevel().decode([entry]).strip() if kind == "byte-bpe" else entry.removeprefix("▁")
 
 
-@pytest.mark.parametrize("kind", ["bpe", "byte-bpe"])
+@pytest.mark.parametrize("kind", ["bpe", "byte-bpe", "unigram"])
 def test_nouns_learned_apart_are_entries_and_no_entry_joins_one_with_its_particle(kind: Kind) -> None:
     pytest.importorskip("kiwipiepy", reason="kiwipiepy is not installed")
     together, apart = (
@@ -64,6 +64,29 @@ def test_nouns_learned_apart_are_entries_and_no_entry_joins_one_with_its_particl
     assert joined & together
     assert not joined & apart
     assert {"시민", "도서관", "기차"} <= apart
+
+
+@cache
+def noun_unigrams() -> PreTrainedTokenizerFast:
+    return train_subwords(TEXTS * 5, "unigram", vocab_size=900, tagger=Tagger(), byte_fallback=True)
+
+
+@given(text=st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn", "Co", "Cf")), max_size=30))
+def test_with_nouns_apart_no_text_is_unknown_and_all_its_letters_read_back(text: str) -> None:
+    pytest.importorskip("kiwipiepy", reason="kiwipiepy is not installed")
+    tokenizer = noun_unigrams()
+    pieces = tokenize(tokenizer, text)
+    assert tokenizer.unk_token_id not in pieces.ids
+    normalized = tokenizer.backend_tokenizer.normalizer.normalize_str(text)
+    assert tokenizer.decode(pieces.ids).replace("▁", "").replace(" ", "") == "".join(normalized.replace("▁", " ").split())
+
+
+def test_with_nouns_apart_a_pronoun_ends_where_its_particle_begins() -> None:
+    pytest.importorskip("kiwipiepy", reason="kiwipiepy is not installed")
+    texts = ["그는 나를 보았다. 나는 그의 책을 읽었다. 그가 나의 집에 왔다. 우리는 그를 기다렸다. " * 3, *TEXTS]
+    tokenizer = train_subwords(texts * 5, "unigram", vocab_size=900, tagger=Tagger(), byte_fallback=True)
+    assert tokenizer.tokenize("그는 나를 보았다.")[:4] == ["▁그", "는", "▁나", "를"]
+    assert tokenizer.tokenize("(그는)")[:3] == ["▁(", "▁그", "는"]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "byte-bpe", "unigram"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
 from coref_automl.corpus.holdout import SHARE, limits, rank
-from coref_automl.corpus.sources import open_source
+from coref_automl.corpus.sources import inputs_of, read_input
 from coref_automl.errors import RecipeError, SourceError
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
@@ -25,10 +26,11 @@ LEAST_VOCABULARY, MOST_VOCABULARY = 1_000, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class TokenizerRecipe:
-    """`nouns` learns nouns apart from their particles (Kiwi cuts the words); a unigram model needs no help with that.
+    """`nouns` learns nouns apart from their particles: Kiwi cuts the words, for learning alone.
 
     `alphabet` bounds the single characters, `tails` the entries for what may follow a noun (WordPiece alone). `byte_fallback` is
-    for bpe and unigram; byte-bpe needs none, and WordPiece has no such thing.
+    for bpe and unigram; byte-bpe needs none, and WordPiece has no such thing. `characters` draws whole documents of every file up
+    to so many: a large source would else decide the vocabulary alone.
     """
 
     sources: tuple[str, ...]
@@ -40,16 +42,18 @@ class TokenizerRecipe:
     filters: Filters = field(default_factory=Filters)
     kind: VocabularyKind = "wordpiece"
     byte_fallback: bool = False
+    characters: int | None = None
 
 
 HELP = {
     "sources": "Named source or local:PATH; repeatable.",
     "kind": "wordpiece, bpe, byte-bpe or unigram.",
     "vocab_size": "Vocabulary size.",
-    "nouns": "Learn nouns separately from the particles after them; unigram does so by itself.",
+    "nouns": "Learn nouns separately from the particles after them.",
     "byte_fallback": "Spell unknown characters with 256 byte entries, so that no text is unknown (bpe, unigram).",
     "alphabet": "Maximum number of single characters in the vocabulary.",
     "tails": "Entries for what follows a noun. Default 6% of the vocabulary.",
+    "characters": "Learn from at most this many characters of each file or hub source, drawn by document. Default: all.",
     "holdout": "Fraction of each source held out for evaluation (at least 300 documents, at most half), never seen here.",
 }
 """What each field means: the help of `coref-automl tokenizer`."""
@@ -81,6 +85,8 @@ def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | 
         raise RecipeError("WordPiece cannot fall back on bytes; pass --kind unigram, bpe or byte-bpe.")
     if recipe.tails is not None and recipe.kind != "wordpiece":
         raise RecipeError(f"tails belong to WordPiece; leave --tails out with --kind {recipe.kind}.")
+    if recipe.characters is not None and recipe.characters < 1:
+        raise RecipeError(f"characters should be 1 or more, not {recipe.characters:,}; correct --characters.")
     if not 0 <= recipe.holdout <= 0.5:
         raise RecipeError(f"holdout should lie between 0 and 0.5, not {recipe.holdout:g}; correct --holdout.")
     with claimed(out, "tokenizer", fresh=True):
@@ -97,8 +103,7 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
             f"Learning {recipe.vocab_size:,} entries from {len(texts):,} documents.",
         )
     )
-    nouns = recipe.nouns and recipe.kind != "unigram"
-    tagger = Tagger(default_cache()) if nouns else None
+    tagger = Tagger(default_cache()) if recipe.nouns else None
     size, alphabet = recipe.vocab_size, recipe.alphabet
     if recipe.kind == "wordpiece":
         tokenizer = train_tokenizer(texts, vocab_size=size, tagger=tagger, alphabet=alphabet, tails=recipe.tails)
@@ -111,7 +116,7 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
         documents=len(texts),
         characters=sum(map(len, texts)),
         vocab_size=len(tokenizer),
-        nouns=nouns,
+        nouns=recipe.nouns,
         fingerprint=tokenizer_fingerprint(tokenizer),
         kind=recipe.kind,
         byte_fallback=recipe.byte_fallback,
@@ -122,9 +127,28 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
 
 
 def _texts(recipe: TokenizerRecipe, progress: Progress) -> list[str]:
-    documents: list[Document] = []
+    parts: list[list[Document]] = []
     for source in recipe.sources:
-        documents += progress.track(open_source(source, on_flaw=lambda _: None), f"read {source}", unit="documents")
-    hidden = limits(((document.source, document.id) for document in documents), share=recipe.holdout)
-    seen = (normalise(document.text) for document in documents if rank(document.id) > hidden[document.source])
-    return [text for text in seen if reason_to_drop(text, recipe.filters) is None]
+        for part in inputs_of(source):
+            read = progress.track(read_input(part), f"read {part.label}", unit="documents")
+            parts.append([document for document in read if isinstance(document, Document)])
+    hidden = limits(((document.source, document.id) for part in parts for document in part), share=recipe.holdout)
+    return [
+        text
+        for part in parts
+        for text in _drawn((document for document in part if rank(document.id) > hidden[document.source]), recipe)
+    ]
+
+
+def _drawn(documents: Iterable[Document], recipe: TokenizerRecipe) -> Iterator[str]:
+    """The clean texts of one file; up to so many characters, those of the lowest ranks, which no order in the file decides."""
+    room = recipe.characters
+    for document in documents if room is None else sorted(documents, key=lambda document: rank(document.id)):
+        text = normalise(document.text)
+        if reason_to_drop(text, recipe.filters) is not None:
+            continue
+        if room is not None:
+            if len(text) > room:
+                continue
+            room -= len(text)
+        yield text

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from coref_automl.config import choose
 from coref_automl.errors import ModelError
-from coref_automl.korean import PRONOUN, Tagger, Tags
+from coref_automl.korean import Tagger, Tags
 from coref_automl.models.families import too_long
 from coref_automl.workers import interruptible
 
@@ -26,7 +26,8 @@ _WORDS = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[^\W_\u3400-\u9fff\uf900-\ufa
 """Words as the tokenizer's pre-tokenizer cuts them: Hanja and punctuation are separate words."""
 
 _TAIL_SHARE = 0.06
-_START = "▁"
+START = "▁"
+"""Marks a word's start where continuations carry no mark."""
 
 SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 
@@ -123,23 +124,28 @@ def _positions(shape: Shape, seq_len: int) -> dict[str, Any]:
 def train_tokenizer(
     texts: Iterable[str], *, vocab_size: int, tagger: Tagger | None = None, alphabet: int = 3000, tails: int | None = None
 ) -> PreTrainedTokenizerFast:
-    """A WordPiece tokenizer, the same for the same texts.
+    """A WordPiece tokenizer, the same for the same texts. Using it needs no tagger."""
+    return _assemble(learn_entries(list(texts), vocab_size, tagger=tagger, alphabet=alphabet, tails=tails))
+
+
+def learn_entries(
+    texts: list[str], size: int, *, tagger: Tagger | None, alphabet: int = 3000, tails: int | None = None
+) -> list[str]:
+    """A vocabulary, special entries first; what stands inside a word begins with ##.
 
     With a tagger, nouns and what follows them are learned apart: no entry joins a noun with its particle, so the vocabulary is
-    spent on nouns, and a hidden noun is one entry as often as its size allows. Using the tokenizer needs no tagger.
+    spent on nouns, and a hidden noun is one entry as often as its size allows.
     `alphabet` bounds the single characters (at a word's start and inside one counted apart) to a quarter of the entries at most;
     `tails` is how many entries are spent on what follows a noun, by default six in a hundred.
     """
-    kept = list(texts)
-    heads, endings = _words(kept, tagger)
-    characters = _characters(kept, min(alphabet, vocab_size // 4))
+    heads, endings = _words(texts, tagger)
+    characters = _characters(texts, min(alphabet, size // 4))
     letters = {form.removeprefix("##") for form in characters}
     entries = [*SPECIAL.values(), *characters]
     if tagger is not None:
-        wanted = round(vocab_size * _TAIL_SHARE) if tails is None else tails
+        wanted = round(size * _TAIL_SHARE) if tails is None else tails
         entries += _new([f"##{entry.removeprefix('##')}" for entry in _learn(endings, wanted, letters)], entries)[:wanted]
-    entries += _new(_learn(heads, vocab_size, letters), entries)[: vocab_size - len(entries)]
-    return _assemble(entries)
+    return entries + _new(_learn(heads, size, letters), entries)[: size - len(entries)]
 
 
 def _new(learned: list[str], known: list[str]) -> list[str]:
@@ -161,8 +167,8 @@ def _words(texts: list[str], tagger: Tagger | None) -> tuple[list[str], list[str
 
 
 def cut_words(text: str, tags: Tags) -> Iterator[tuple[str, str]]:
-    """Each word, cut behind its last noun: its start, and what follows."""
-    noun_ends = tags.spans[tags.kinds != PRONOUN, 1].tolist()
+    """Each word, cut behind its last noun or pronoun: its start, and what follows."""
+    noun_ends = tags.spans[:, 1].tolist()
     at = noun = 0
     for word in text.split():
         start = text.index(word, at)
@@ -194,12 +200,11 @@ def _learn(lines: list[str], size: int, letters: set[str]) -> list[str]:
     """
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
-    from tokenizers.pre_tokenizers import Metaspace, Sequence
     from tokenizers.trainers import BpeTrainer
 
     rare = {ord(character): " " for character in set().union(*map(set, lines)) - letters}
     learner = Tokenizer(BPE(unk_token="[UNK]"))
-    learner.pre_tokenizer = Sequence([_pre_tokenizer(), Metaspace(replacement=_START, prepend_scheme="always", split=False)])
+    learner.pre_tokenizer = marked_words()
     trainer = BpeTrainer(
         vocab_size=size + 2 * len(letters) + 2,  # it counts letters, alone and at a word's start, which are chosen elsewhere
         min_frequency=2,
@@ -210,7 +215,7 @@ def _learn(lines: list[str], size: int, letters: set[str]) -> list[str]:
     interruptible(lambda: learner.train_from_iterator((line.translate(rare) for line in lines), trainer))
     vocabulary: dict[str, int] = learner.get_vocab()
     ordered = sorted(vocabulary, key=lambda entry: vocabulary[entry])
-    return [entry.removeprefix(_START) if entry.startswith(_START) else f"##{entry}" for entry in ordered]
+    return [entry.removeprefix(START) if entry.startswith(START) else f"##{entry}" for entry in ordered]
 
 
 def _pre_tokenizer() -> Any:
@@ -219,19 +224,28 @@ def _pre_tokenizer() -> Any:
     return BertPreTokenizer()
 
 
+def marked_words() -> Any:
+    """The same words as WordPiece's, each with a mark at its start."""
+    from tokenizers.pre_tokenizers import Metaspace, Sequence
+
+    return Sequence([_pre_tokenizer(), Metaspace(replacement=START, prepend_scheme="always", split=False)])
+
+
+def word_normalizer() -> Any:
+    """NFC, blanks around Hanja, no control characters."""
+    from tokenizers.normalizers import NFC, BertNormalizer, Sequence
+
+    return Sequence([NFC(), BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False)])
+
+
 def _assemble(entries: list[str]) -> PreTrainedTokenizerFast:
-    from tokenizers import Tokenizer, decoders, normalizers, processors
+    from tokenizers import Tokenizer, decoders, processors
     from tokenizers.models import WordPiece
     from transformers import PreTrainedTokenizerFast
 
     vocabulary = {entry: index for index, entry in enumerate(entries)}
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=60))
-    tokenizer.normalizer = normalizers.Sequence(
-        [
-            normalizers.NFC(),
-            normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False),
-        ]
-    )
+    tokenizer.normalizer = word_normalizer()
     tokenizer.pre_tokenizer = _pre_tokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
     cls, sep = ("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])

@@ -7,12 +7,13 @@ Byte-level pairs are built from bytes, and pairs over metaspaces and unigrams ca
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from coref_automl.korean import Tagger
-from coref_automl.models.build import SPECIAL, cut_words
+from coref_automl.models.build import SPECIAL, START, cut_words, learn_entries, marked_words, word_normalizer
 from coref_automl.workers import interruptible
 
 if TYPE_CHECKING:
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 Kind = Literal["bpe", "byte-bpe", "unigram"]
 _CUT = "\u241f"
 """Stands between a noun and what follows it while a vocabulary is learned; no entry reaches across it."""
-_START = "▁"
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 _LONGEST_ENTRY = 12
+_ROUNDS = 3
+_UNSEEN = 0.5
+_AT_ONCE = 512
 _NEVER = 1000.0
 """So much below the lowest score, an entry is taken for no text that other entries can spell."""
 
@@ -37,38 +40,69 @@ def train_subwords(
     alphabet: int = 3000,
     byte_fallback: bool = False,
 ) -> PreTrainedTokenizerFast:
-    """A tokenizer of a kind. With a tagger no pair joins a noun with its particle; using the tokenizer needs none.
+    """A tokenizer of a kind. With a tagger no entry joins a noun with its particle; using the tokenizer needs none.
 
-    A unigram model is learned from whole words: its trainer begins with what several words share, which leaves particles apart,
-    and would lose nouns that are cut out of all their words.
     `alphabet` bounds the single characters to a quarter of the entries at most. `byte_fallback` spends 256 entries on bytes,
     which spell what the alphabet lacks; byte-level pairs have them anyway.
     """
-    from tokenizers import Tokenizer, pre_tokenizers
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
     by_bytes = kind == "byte-bpe"
     spare = 0 if by_bytes or not byte_fallback else len(_BYTES)
     lines = [text.replace(_CUT, " ") for text in texts]
-    lines = (
-        lines
-        if tagger is None or kind == "unigram"
-        else [_apart(text, tags) for text, tags in zip(lines, tagger.tag(lines), strict=True)]
-    )
+    if kind == "unigram" and tagger is not None:
+        tokenizer = _noun_unigrams(lines, vocab_size - spare, tagger, alphabet)
+    else:
+        tokenizer = _trained(lines, kind, vocab_size - spare, tagger, min(alphabet, vocab_size // 4))
+    tokenizer = Tokenizer.from_str(json.dumps(_settled(json.loads(tokenizer.to_str()), with_bytes=spare > 0)))
+    tokenizer.decoder = _decoder(by_bytes=by_bytes)
+    _frame(tokenizer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
+
+
+def _trained(lines: list[str], kind: Kind, size: int, tagger: Tagger | None, alphabet: int) -> Any:
+    """The library's trainer, on words that are cut behind their nouns where there is a tagger."""
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    by_bytes = kind == "byte-bpe"
+    if tagger is not None:
+        lines = [_apart(text, tags) for text, tags in zip(lines, tagger.tag(lines), strict=True)]
     if not by_bytes:
-        lines = _without_rare(lines, min(alphabet, vocab_size // 4))
+        lines = _without_rare(lines, alphabet)
     tokenizer = Tokenizer(_model(kind))
     tokenizer.normalizer = _normalizer(by_bytes=by_bytes)
     cut = pre_tokenizers.Split(_CUT, "removed")
     inside = pre_tokenizers.ByteLevel(add_prefix_space=False) if by_bytes else _words()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, inside] if by_bytes else [inside, cut])
-    trainer = _trainer(kind, vocab_size - spare)
+    trainer = _trainer(kind, size)
     interruptible(lambda: tokenizer.train_from_iterator(lines, trainer))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True) if by_bytes else _words()
-    tokenizer = Tokenizer.from_str(json.dumps(_settled(json.loads(tokenizer.to_str()), with_bytes=spare > 0)))
-    tokenizer.decoder = _decoder(by_bytes=by_bytes)
-    _frame(tokenizer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
+    return tokenizer
+
+
+def _noun_unigrams(lines: list[str], size: int, tagger: Tagger, alphabet: int) -> Any:
+    """Entries as WordPiece learns them, chosen in a text by their frequency and not from the left: `그는` is then `그`, `는`.
+
+    The library's unigram trainer begins with what several words share and would lose nouns that are cut out of all their words.
+    """
+    from tokenizers import Tokenizer
+    from tokenizers.models import Unigram
+
+    learned = learn_entries(lines, size - 1, tagger=tagger, alphabet=alphabet)[len(SPECIAL) :]
+    entries = [START, *(entry.removeprefix("##") if entry.startswith("##") else f"{START}{entry}" for entry in learned)]
+    entries = [*SPECIAL.values(), *dict.fromkeys(entries)]
+    scores = [0.0] * len(entries)  # at first all are alike, so that the fewest pieces win
+    for _ in range(_ROUNDS + 1):
+        tokenizer = Tokenizer(Unigram(list(zip(entries, scores, strict=True)), unk_id=entries.index(SPECIAL["unk_token"])))
+        tokenizer.normalizer, tokenizer.pre_tokenizer = word_normalizer(), marked_words()
+        counts: Counter[int] = Counter()
+        for start in range(0, len(lines), _AT_ONCE):
+            for read in tokenizer.encode_batch_fast(lines[start : start + _AT_ONCE]):
+                counts.update(read.ids)
+        total = sum(counts.values()) + _UNSEEN * len(entries)
+        scores = [math.log((counts[place] + _UNSEEN) / total) for place in range(len(entries))]
+    return tokenizer
 
 
 def _apart(text: str, tags: Any) -> str:
@@ -115,13 +149,13 @@ def _words() -> Any:
     """What blanks separate, and punctuation apart: an entry that holds a name and its bracket hides where the name begins."""
     from tokenizers.pre_tokenizers import Metaspace, Punctuation, Sequence
 
-    return Sequence([Metaspace(replacement=_START, prepend_scheme="always"), Punctuation("isolated")])
+    return Sequence([Metaspace(replacement=START, prepend_scheme="always"), Punctuation("isolated")])
 
 
 def _decoder(*, by_bytes: bool) -> Any:
     from tokenizers.decoders import ByteFallback, ByteLevel, Metaspace, Sequence
 
-    return ByteLevel() if by_bytes else Sequence([ByteFallback(), Metaspace(replacement=_START, prepend_scheme="always")])
+    return ByteLevel() if by_bytes else Sequence([ByteFallback(), Metaspace(replacement=START, prepend_scheme="always")])
 
 
 def _settled(rules: dict[str, Any], *, with_bytes: bool) -> dict[str, Any]:
