@@ -130,7 +130,7 @@ def test_reasons_for_dropped_rows_follow_the_language() -> None:
         assert all(re.search("[가-힣]", one) for one in told)
         assert in_words("under 400 characters") == "400자 미만"
         assert of_row(3, "a-1", "the subject '물' does not occur in the sentence; characters 0..1 are '불은'") == (
-            "3행 (a-1): subject '물'이(가) 문장에 없음; 글자 0..1 위치는 '불은'임"
+            "3행 (a-1): 주체 '물'이(가) 문장에 없음; 글자 0..1 위치는 '불은'임"
         )
         assert in_words("something new") == "something new"
     with speaking("en"):

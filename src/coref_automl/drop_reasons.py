@@ -59,6 +59,8 @@ _KOREAN = {
     "more than one blank": "빈칸이 둘 이상",
     "an empty answer": "빈 답",
     # relation rows
+    "subject": "주체",
+    "object": "대상",
     "it is {}, not an object with sentence, subject_entity, object_entity and label": "행이 {} 형식임 (sentence, subject_entity, "
     "object_entity, label이 있는 객체여야 함)",
     "the sentence is missing or empty": "문장이 없거나 비어 있음",
@@ -69,8 +71,8 @@ _KOREAN = {
     "subject and object are the same tokens ({})": "주체와 대상이 같은 토큰임 ({})",
     "the {} entity has no {}": "{} 개체에 {} 없음",
     "the {}'s type {} is not one of {}": "{} 유형 {}이(가) 목록에 없음: {}",
-    "the cell {}_entity is not a dict: {}": "{}_entity 칸이 사전 형식이 아님: {}",
-    "there is no {}_entity, nor columns {}": "{}_entity도 열 {}도 없음",
+    "the cell {}_entity is not a dict: {}": "{} 개체의 칸이 사전 형식이 아님: {}",
+    "there is no {}_entity, nor columns {}": "{} 개체의 칸이 없고 열도 없음: {}",
     "the {}'s {} is {}, not a whole number": "{}의 {} 값 {}이(가) 정수가 아님",
     "the {}'s word is blank": "{} 단어가 비어 있음",
     "the {} {} does not occur in the sentence; {}": "{} {}이(가) 문장에 없음; {}",

@@ -97,6 +97,20 @@ def test_the_theme_can_be_changed_and_the_page_fits_a_phone(page: Any) -> None:
     page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def test_the_first_screen_holds_the_whole_answer_and_its_axis_names_where_zero_is_drawn(page: Any) -> None:
+    metrics = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    page.execute_script("window.scrollTo(0, 0)")
+    assert page.execute_script("return document.querySelector('.checks').getBoundingClientRect().bottom") < 800
+    zeros = page.execute_script(
+        "const middle = one => { const box = one.getBoundingClientRect(); return box.left + box.width / 2 };"
+        "const label = [...document.querySelectorAll('.axis span')].find(one => one.textContent === '0');"
+        "return [middle(label), ...[...document.querySelectorAll('.forest .zero')].map(middle)]"
+    )
+    assert len(zeros) > 1
+    assert max(zeros) - min(zeros) < 2
+
+
 def test_a_question_opens_its_section_and_the_path_is_copied(page: Any) -> None:
     page.execute_script("document.querySelectorAll('section.fold > details').forEach(fold => { fold.open = false })")
     page.find_element("css selector", ".answer-table a").click()

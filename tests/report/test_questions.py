@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +24,9 @@ from coref_automl.evaluation.metrics import halves, hits
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.records import Comparison, Estimate, Half, Task
 from coref_automl.report import charts
-from coref_automl.report.checkpoint_report import report
+from coref_automl.report.checkpoint_report import checkpoint_page, report
 from coref_automl.report.language import Lang, Say
-from coref_automl.report.page import Charts, Section, Table, Text
+from coref_automl.report.page import Charts, Page, Section, Table, Text
 from coref_automl.report.printout import compare
 from coref_automl.report.sections import (
     draw_sections,
@@ -319,10 +320,27 @@ def test_every_question_has_its_sentence_badge_and_bar(study: Subject) -> None:
     assert found["entity-or-mlm"].sentence == "entity is better at 128, 1,024 tokens."
     assert found["mix"].sentence == "No difference from mlm shown, worse than entity."
     assert found["lengths"].sentence == "1,024 tokens are better on Real-far@1 strict. No difference shown on Real@1 strict."
-    assert found["base"].sentence.startswith("3 of 6 methods do: combined 128, entity 128, entity 1,024")
+    assert found["base"].sentence.startswith("3 of 6 methods beat it: combined 128, entity 128, entity 1,024")
     assert all(verdict.estimate is not None for name, verdict in found.items() if name != "over-fitting")
     checks = [check.label for section in draw_sections(study) for check in section.checks]
     assert checks == ["LAMBADA@1 strict"]  # gold is descriptive
+
+
+def test_the_answer_says_why_this_length_and_counts_its_methods(study: Subject) -> None:
+    page = checkpoint_page(study)
+    assert page.headline == "Use entity at 1,024 tokens"
+    assert "1,024 and 128 tokens cannot be told apart (difference " in page.sentence
+    assert "128 is cheaper; on far mentions 1,024 are better (Real-far@1 strict +" in page.sentence
+    assert "6 methods with several seeds · " in page.subtitle
+    assert page.keep is not None
+    assert re.search(r"better than \d of the 5 others with several seeds", page.keep.status)
+    assert dict(page.axis())[0.0] != "0"
+    curve = next(spec for title, spec in _charts(page) if "gained over training" in title)
+    assert curve["data"]["values"][0]["run"] == "entity"  # the recommended method first
+
+
+def _charts(page: Page) -> list[tuple[str, dict[str, Any]]]:
+    return [one for section in page.sections for block in section.blocks if isinstance(block, Charts) for one in block.charts]
 
 
 def test_the_evidence_is_one_forest_and_one_curve_over_the_base(study: Subject) -> None:

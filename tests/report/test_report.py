@@ -85,13 +85,24 @@ def test_every_table_of_results_says_which_documents_it_shows(study_source: Path
 def test_where_nothing_beats_the_base_the_headline_says_so_and_what_it_would_take(evaluated: Maker, tmp_path: Path) -> None:
     root = evaluated([Model("base", 0, 0.0), Model("run", 100, 0.02), Model("run", 200, 0.03)])
     for lang, headline, takes in (
-        ("en", "Nothing here is shown to beat the base", r"takes about [\d,]+ documents|train on other data"),
-        ("ko", "원래 모델보다 나은 것이 확인되지 않았습니다", r"문서가 약 [\d,]+개|바꿔 다시 학습하세요"),
+        ("en", "Keep the base: nothing here is shown to beat it", r"takes about [\d,]+ documents|Train on other data"),
+        ("ko", "원래 모델을 그대로 쓰세요: 더 나은 것이 확인되지 않았습니다", r"문서가 약 [\d,]+개|더 오래 학습하세요"),
     ):
         text = Path(report(root, tmp_path / lang, lang=lang).page).read_text("utf-8")
         assert f'<h1 class="headline">{headline}</h1>' in text
         assert re.search(takes, text)
         assert '<span class="badge not">' in text
+        assert re.findall(r'data-copy="([\w-]+)"', text) == ["keep-command"]
+        assert "tune-smoke" not in text
+
+
+def test_a_floor_and_identical_answers_are_told_in_words(evaluated: Maker, tmp_path: Path) -> None:
+    root = evaluated([Model("base", 0, -20.0), Model("run", 100, -20.0), Model("run", 200, -20.0)])
+    text = Path(report(root, tmp_path / "page", lang="en").markdown).read_text("utf-8").split("## ")[0]
+    assert "Floor effect: the highest Real@1 strict is 0.0%" in text
+    assert "Even the highest is right and wrong on the same items as the base." in text
+    assert "[+0.0, +0.0]" not in text
+    assert "the same on every item" in text
 
 
 def test_what_to_keep_can_be_copied_with_its_next_command(made: Report) -> None:

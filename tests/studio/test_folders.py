@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from coref_automl.cli.app import run as command
 from coref_automl.studio.folders import Folders
 from tests.studio.conftest import RUN, serving
 from tests.studio.test_pages import key, text_of
@@ -89,3 +90,10 @@ def test_nothing_is_written_into_the_folders(copied: Path) -> None:
         for path in ("/", "/compare", "/items", "/play", "/export"):
             assert visitor.ready(path).status == 200
     assert state_of(copied) == before
+
+
+def test_a_prepared_dataset_is_not_taken_for_an_evaluation_set(tmp_path: Path) -> None:
+    texts, out = ["--source", "bundled:synthetic-short", "--limit", "8"], str(tmp_path / "dataset")
+    assert command(["prepare", "mlm", *texts, "--model", "bundled:ko-mini", "--seq-len", "64", "--out", out]) == 0
+    found = Folders([tmp_path]).look()
+    assert (found.sets, found.broken) == ({}, ())

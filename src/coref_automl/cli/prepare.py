@@ -66,13 +66,13 @@ def _described(name: str, say: Say) -> dict[str, str]:
 
 def _listed(rows: list[dict[str, str]]) -> list[str]:
     """A line per source in a hundred columns: name, rows, licence, place; below it what else there is to know."""
+    from coref_automl.corpus.sources import licence_in_words
     from coref_automl.tabular import align
 
     cells = [tuple(say("이름/행/라이선스/허브 id", "name/rows/licence/hub id").split("/"))]
-    korean = {"written for this project": "이 프로젝트에서 씀", "generated": "생성함", "not stated": "명시 없음"}
     for row in rows:
         where, _, licence = row["licence"].rpartition(", ") if not row["hub"] else (row["hub"], "", row["licence"].split(";")[0])
-        where, licence = (say(korean.get(part, part), part) for part in (where, licence))
+        where, licence = map(licence_in_words, (where, licence))
         cells.append((row["name"], row["rows"] or "–", licence, where))
     lines = align(cells)
     out = lines[:1]

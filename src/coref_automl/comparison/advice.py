@@ -35,7 +35,7 @@ class Use(Record):
     about its checkpoint alone. `checkpoint` is a folder and `name` its label; `tokens` are what it was trained on. `value` is the
     mean over the method's `seeds` at that training and `over_base` its gain over the base (None if that was not evaluated), both
     with 95% intervals, on the documents of `judged_on`. `better_than` names the methods it is shown to beat at their best,
-    `open_against` the others; methods of one seed are in neither where this one has several, for nothing can be shown of them.
+    `open_against` the others. Methods of one seed are `unjudged` where this one has several: nothing can be shown of them.
 
     `status`: not shown to beat its base; or else shown to beat every other method, some ("in part"), or none ("open"). Without
     another method the base alone decides.
@@ -54,6 +54,7 @@ class Use(Record):
     better_than: tuple[str, ...]
     open_against: tuple[str, ...]
     judged_on: Literal["all", "confirm", "select"]
+    unjudged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,9 @@ def use_of(
     arms = methods_of(list(believed.means), base)
     mine = next(arm for arm in arms if any(chosen in run for run in arm.runs.values()))
     side = next((step for step in _steps(mine) if chosen in step), [chosen])
-    others = [arm for arm in arms if arm is not mine and (arm.seeds > 1 or len(side) < 2)]
+    rest = [arm for arm in arms if arm is not mine]
+    others = [arm for arm in rest if arm.seeds > 1 or len(side) < 2]
+    unjudged = tuple(arm.name for arm in rest if arm not in others)
     unchosen = not others and len(believed.means) == len(side) and group.judging is None
     half: Literal["confirm"] | None = None if unchosen else "confirm"
     rivals = [believed.peak(arm) for arm in others]
@@ -174,10 +177,11 @@ def use_of(
         name=chosen.name,
         value=_mean_over_seeds(columns.only(own), seed),
         over_base=gain,
-        status=_status(beaten, won),
+        status=_status(beaten, [*won, *(False for _ in unjudged)]),
         better_than=tuple(arm.name for arm, shown in zip(others, won, strict=True) if shown),
         open_against=tuple(arm.name for arm, shown in zip(others, won, strict=True) if not shown),
         judged_on=judged_on,
+        unjudged=unjudged,
     )
 
 

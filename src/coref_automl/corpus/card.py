@@ -14,7 +14,7 @@ from coref_automl.corpus import encode
 from coref_automl.corpus.choice import Choice
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import Index
-from coref_automl.corpus.sources import SOURCES, licence_of, licence_of_bundled
+from coref_automl.corpus.sources import SOURCES, licence_in_words, licence_of, licence_of_bundled
 from coref_automl.drop_reasons import in_words
 from coref_automl.errors import WorkError
 from coref_automl.progress import Progress
@@ -93,7 +93,7 @@ def _source_table(sources: Sequence[dict[str, Any]]) -> str:
         "/"
     )
     rows = [
-        (s["name"], s["licence"], f"{s['in']:,}", f"{s['kept']:,}", f"{s['characters']:,}", f"{s['tokens']:,}")
+        (s["name"], licence_in_words(s["licence"]), f"{s['in']:,}", f"{s['kept']:,}", f"{s['characters']:,}", f"{s['tokens']:,}")
         for s in [*sources, _together(sources)]
     ]
     return _markdown(head, rows)

@@ -23,6 +23,10 @@ BADGES: dict[Status, Badge] = {"shown": "shown", "in part": "part", "open": "ope
 
 _FLOOR = 0.02
 """If no model scores more, differences cannot show."""
+_FEW = 20
+"""Fewer documents show nothing."""
+_DEFAULT = 1600
+"""Items per source of `prepare eval` unless told."""
 _MANY = 10
 """A set this many times as large is not worth building to show a small difference."""
 
@@ -43,7 +47,7 @@ def advice(study: Subject, against_base: Verdict | None, reason: str = "") -> Ad
             "원래 모델을 그대로 쓰세요: 더 나은 것이 확인되지 않았습니다", "Keep the base: nothing here is shown to beat it"
         )
         base = study.base.evaluation.path if study.base else ""
-        best = say(f"학습한 것 중 추천: {use.name}. ", f"Of what was trained: {use.name}. ")
+        best = say(f"학습한 것 중 사후 평균 최고: {use.name}. ", f"Highest of what was trained: {use.name}. ")
         return Advice(headline, what_it_takes(study), Keep(base, None, best + _status(study), _try_next(study)))
     if use.seeds > 1:
         headline = say(f"{use.objective} · {use.length:,} 토큰을 쓰세요", f"Use {use.objective} at {use.length:,} tokens")
@@ -85,7 +89,13 @@ def _why(study: Subject) -> str:
     if use.over_base is None:
         return f"{label} {percent(use.value)}{seeds}."
     change = points(use.over_base)
-    return say(f"{label}: 원래 모델 대비 {change}점{seeds}.", f"{label}: {change} points over the base{seeds}.")
+    if use.seeds < 2:
+        return say(f"{label}: 원래 모델 대비 {change}점.", f"{label}: {change} points over the base.")
+    return say(
+        f"시드 2개 이상인 방법 가운데 사후 평균이 가장 높습니다(선택용 절반). {label}: 원래 모델 대비 {change}점{seeds}.",
+        f"Of the methods with several seeds it has the highest posterior mean (select half). {label}: {change} points over the "
+        f"base{seeds}.",
+    )
 
 
 def what_it_takes(study: Subject) -> str:
@@ -94,15 +104,18 @@ def what_it_takes(study: Subject) -> str:
     best = max(it.over_bases, key=lambda one: one.difference.value, default=None)
     if best is None:
         return ""
-    label, told = METRICS[it.metric].label, []
-    found = [entry.evaluation.estimates[it.metric].value for entry in study.entries if it.metric in entry.evaluation.estimates]
-    highest = max(found, default=1.0)
-    if highest < _FLOOR:
+    label, highest, told = METRICS[it.metric].label, _highest(study), []
+    if _at_floor(study):
         told.append(
             say(
                 f"바닥 효과: 가장 높은 {label}도 {100 * highest:.1f}%여서 차이가 드러날 수 없습니다.",
                 f"Floor effect: the highest {label} is {100 * highest:.1f}%, too low for a difference to show.",
             )
+        )
+    elif it.documents < _FEW:
+        return say(
+            f"판정한 문서가 {it.documents}개뿐이어서 차이를 확인할 수 없습니다. 더 큰 평가 세트로 다시 평가하세요.",
+            f"Documents that judge: {it.documents}, too few to show a difference. Evaluate on a larger set.",
         )
     again = say(
         "데이터, 목표, 학습률을 바꾸거나 더 오래 학습하세요.", "Train on other data, with another objective or rate, or longer."
@@ -184,13 +197,23 @@ def _try_next(study: Subject) -> str:
     it, made = study.recommendation, study.chosen.evaluation.provenance
     base = shlex.quote(study.base.evaluation.path if study.base else "MODEL")
     needed = _documents_needed(study) if it.over_bases else None
-    if needed is not None and needed <= _MANY * it.documents:
+    if not _at_floor(study) and (it.documents < _FEW or (needed is not None and needed <= _MANY * it.documents)):
         halves = 2 if it.judged_on == "confirm" else 1
-        items = rounded(halves * needed * it.over_bases[0].difference.n // it.documents)
+        items = rounded(halves * (needed or 0) * it.over_bases[0].difference.n // it.documents) if it.over_bases else 0
+        size = f" --per-source {items}" if items > _DEFAULT else ""
         runs = shlex.quote(str(Path(it.chosen).parent.parent))
         return (
-            f"coref-automl prepare eval --source kowiki --model {base} --per-source {items} --out evalsets/larger && "
+            f"coref-automl prepare eval --source kowiki --model {base}{size} --out evalsets/larger && "
             f"coref-automl evaluate {base} {runs} --eval-set evalsets/larger"
         )
     data = f" --dataset {shlex.quote(made.dataset)}" if made and made.dataset else ""
     return f"coref-automl tune --recipe recipes/tune.yaml --model {base}{data} --out studies/next"
+
+
+def _highest(study: Subject) -> float:
+    """The highest value of the study's metric, base included."""
+    return max((found.value for entry in study.entries if (found := entry.evaluation.estimates.get(study.metric))), default=1.0)
+
+
+def _at_floor(study: Subject) -> bool:
+    return _highest(study) < _FLOOR

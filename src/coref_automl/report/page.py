@@ -216,10 +216,10 @@ class Page:
         return [(zero, "0"), *ends]
 
     def _ends(self) -> tuple[float, float]:
-        """Whole points around every difference of the answer table, and at least one on either side of 0."""
+        """Whole points around every difference of the answer table: at least one on either side of 0, and no more than 100."""
         held = [one.verdict.estimate for one in self.sections if one.verdict is not None and one.verdict.estimate is not None]
         low, high = min((one.low for one in held), default=0.0), max((one.high for one in held), default=0.0)
-        return min(math.floor(100 * low), -1) / 100, max(math.ceil(100 * high), 1) / 100
+        return max(-100, min(math.floor(100 * low), -1)) / 100, min(100, max(math.ceil(100 * high), 1)) / 100
 
 
 def question(

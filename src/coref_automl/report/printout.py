@@ -18,7 +18,7 @@ from coref_automl.config import as_paths, typed_options
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report import charts
 from coref_automl.report.coreference_verdicts import judge, outside_check
-from coref_automl.report.language import Lang, Say, p_text
+from coref_automl.report.language import Lang, Say, is_same, p_text
 from coref_automl.report.page import in_percent
 from coref_automl.report.sentences import recommendation_sentence, verdict
 from coref_automl.report.verdicts import which_documents
@@ -290,7 +290,7 @@ def _cells(row: ComparisonRow, numbers: Mapping[str, str], say: Say) -> tuple[st
         )
         return (*first, "", "", own if row.name in numbers else lost)
     change = answer.difference
-    moved = f"{100 * change.value:+.2f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+    moved = "–" if is_same(change) else f"{100 * change.value:+.2f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
     return (*first, moved, p_text(answer.p_adjusted), verdict(answer, say.lang))
 
 

@@ -7,7 +7,7 @@ from coref_automl.comparison.differences import finding, in_words, lost_to_famil
 from coref_automl.comparison.recommendation import Recommendation
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
-from coref_automl.report.language import Lang, Say, percent, points, rounded, tokens
+from coref_automl.report.language import Lang, Say, is_same, percent, points, rounded, tokens
 
 
 def verdict(comparison: Comparison, lang: Lang) -> str:
@@ -34,7 +34,8 @@ def recommendation_sentence(it: Recommendation, lang: Lang) -> str:
 def ends_against_base(it: Recommendation, lang: Lang) -> str:
     """Last checkpoints against their base on all documents: how many are better, and by how much."""
     better = sum(finding(one) == "better" for one in it.over_bases)
-    count, changes = len(it.over_bases), ", ".join(f"{one.name} {points(one.difference)}" for one in it.over_bases)
+    count = len(it.over_bases)
+    changes = ", ".join(f"{one.name} {_change(one, lang)}" for one in it.over_bases)
     items = it.over_bases[0].difference.n
     if lang == "ko":
         base = f"원래 모델({it.base})" if it.base else "각자의 원래 모델"
@@ -43,12 +44,19 @@ def ends_against_base(it: Recommendation, lang: Lang) -> str:
             if better
             else f"{base}보다 나은 것으로 확인된 실행이 없습니다"
         )
-        return f"{lead}: {changes}점 (문서 {it.documents:,}개의 문항 {items:,}개 전체, max-T 보정){_could(it, better, lang)}."
+        return f"{lead}: {changes} (문서 {it.documents:,}개의 문항 {items:,}개 전체, max-T 보정){_could(it, better, lang)}."
     base = f"the base model {it.base}" if it.base else "the model it began from"
     runs = "run is" if count == 1 else "runs are"
     lead = f"{better} of {count} {runs} shown better than {base}" if better else f"Nothing here is shown to beat {base}"
-    told = f"{changes} points (all {items:,} items of {it.documents:,} documents, max-T adjusted)"
+    told = f"{changes} (all {items:,} items of {it.documents:,} documents, max-T adjusted)"
     return f"{lead}: {told}{_could(it, better, lang)}."
+
+
+def _change(one: Comparison, lang: Lang) -> str:
+    say = Say(lang)
+    if finding(one) == "same":
+        return say("모든 문항에서 같음", "the same on every item")
+    return points(one.difference) + say("점", " points")
 
 
 def _could(it: Recommendation, better: int, lang: Lang) -> str:
@@ -65,9 +73,12 @@ def _nothing_better(it: Recommendation, lang: Lang) -> str:
     if it.beaten_base is not False or it.use.status != "not better than the base" or it.use.over_base is None:
         return ""
     change = points(it.use.over_base)
+    told = Say(lang)(f"차이 {change}점", f"difference {change} points") + _one_of_many(it, lang)
+    if is_same(it.use.over_base):
+        told = Say(lang)("모든 문항에서 같음", "the same on every item")
     if lang == "ko":
-        return f"원래 모델({it.base})보다 나은 것으로 확인된 것이 없습니다 (차이 {change}점{_one_of_many(it, lang)})."
-    return f"Nothing here is shown to beat the base model {it.base} (difference {change} points{_one_of_many(it, lang)})."
+        return f"원래 모델({it.base})보다 나은 것으로 확인된 것이 없습니다 ({told})."
+    return f"Nothing here is shown to beat the base model {it.base} ({told})."
 
 
 def _use(it: Recommendation, lang: Lang) -> str:
@@ -77,6 +88,9 @@ def _use(it: Recommendation, lang: Lang) -> str:
         where = {"all": "모든 문서", "confirm": "확인용 절반의 문서", "select": "고르는 데 쓴 문서"}[use.judged_on]
         if count == 1:
             return f"{it.name} 하나만 평가되었습니다: {label} {value} ({where})."
+        if it.use.status == "not better than the base":
+            name = f"{use.method} 방법과 체크포인트 {use.name}" if several else use.name
+            return f"학습한 체크포인트 {count}개 중에서는 {name}의 사후 평균이 가장 높습니다: {label} {value} ({where})."
         if several:
             return (
                 f"추천: {use.method}, 학습 {trained} 토큰. {label} {value} (시드 {use.seeds}개 평균, {where}). "
@@ -86,6 +100,9 @@ def _use(it: Recommendation, lang: Lang) -> str:
     where = {"all": "all documents", "confirm": "held-back documents", "select": "the documents that chose it"}[use.judged_on]
     if count == 1:
         return f"Only {it.name} was evaluated: {label} {value} on {where}."
+    if it.use.status == "not better than the base":
+        name = f"{use.method} and its checkpoint {use.name} have" if several else f"{use.name} has"
+        return f"Of the {count} trained checkpoints, {name} the highest posterior mean: {label} {value} on {where}."
     if several:
         return (
             f"Use {use.method}, trained on {trained} tokens: {label} {value} over {use.seeds} seeds on {where}; "
@@ -96,27 +113,30 @@ def _use(it: Recommendation, lang: Lang) -> str:
 
 def _against_others(it: Recommendation, lang: Lang) -> str:
     """Is the method shown to beat the others? One seed shows nothing."""
-    won, left = it.use.better_than, it.use.open_against
+    won, left, alone = it.use.better_than, it.use.open_against, len(it.use.unjudged)
     if not won and not left:
         return ""
     if it.use.seeds < 2:
         if lang == "ko":
             return "시드가 하나여서 실행 사이의 우열은 검정하지 않았습니다."
         return "The runs are not tested against each other: one seed shows nothing about a method."
-    others = len(won) + len(left)
+    count = len(won) + len(left)
     if lang == "ko":
-        among = f"시드가 2개 이상인 다른 방법 {others}개"
+        among = f"시드가 2개 이상인 다른 방법 {count}개"
+        rest = f" 시드가 하나인 {alone}개는 판정하지 않았습니다." if alone else ""
         if not left:
-            return f"{among} 모두보다 나은 것으로 확인되었습니다."
+            return f"{among} 모두보다 나은 것으로 확인되었습니다.{rest}"
         if not won:
-            return f"{among}와의 차이는 확인되지 않았습니다."
-        return f"{among} 중 {len(won)}개({', '.join(won)})보다 나은 것으로 확인되었고, {len(left)}개와의 차이는 미확인입니다."
-    among = f"the {others} other methods with several seeds" if others > 1 else "the other method with several seeds"
+            return f"{among}와의 차이는 확인되지 않았습니다.{rest}"
+        better = f"{among} 중 {len(won)}개({', '.join(won)})보다 나은 것으로 확인되었고"
+        return f"{better}, {len(left)}개와의 차이는 미확인입니다.{rest}"
+    among = f"the {count} other methods with several seeds" if count > 1 else "the other method with several seeds"
+    rest = f" {alone} with one seed {'is' if alone == 1 else 'are'} not judged." if alone else ""
     if not left:
-        return f"It is shown better than {among}."
+        return f"It is shown better than {among}.{rest}"
     if not won:
-        return f"It is not shown better than any of {among}."
-    return f"It is shown better than {len(won)} of {among} ({', '.join(won)}); against {len(left)} it is open."
+        return f"It is not shown better than {'any of ' if count > 1 else ''}{among}.{rest}"
+    return f"It is shown better than {len(won)} of {among} ({', '.join(won)}); against {len(left)} it is open.{rest}"
 
 
 def _next_time(it: Recommendation, lang: Lang) -> str:

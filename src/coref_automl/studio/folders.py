@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from coref_automl.comparison.archive import KIND as ARCHIVE
+from coref_automl.corpus.dataset import KIND as DATASET
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.columns import ITEMS, RANKS
@@ -95,7 +96,7 @@ class Folders:
                 kind = RUNS.get(kind_of_folder(folder)) or next((word for name, word in RESULTS.items() if name in files), "")
                 if kind:
                     runs[key] = Run(key, folder, kind)
-                elif files >= {MANIFEST, DOCUMENTS}:
+                elif files >= {MANIFEST, DOCUMENTS} and kind_of_folder(folder) != DATASET:
                     sets[self.once(folder / MANIFEST, _fingerprint)] = folder
                 elif RESULT in files and (ITEMS in files or RANKS in files):
                     stored = self.once(folder / RESULT, lambda at: self._confined(open_evaluation(at.parent)))

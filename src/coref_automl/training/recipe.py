@@ -169,7 +169,7 @@ def settle(recipe: TrainRecipe, seq_len: int) -> tuple[TrainRecipe, list[str]]:
         filled["max_prob"] = max(advice.max_prob, recipe.min_prob)
     notes = []
     if filled:
-        values = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in filled.items())
+        values = ", ".join(f"{name} {value:g}" for name, value in filled.items())
         notes.append(
             say(
                 f"{seq_len:,}토큰의 추천 설정: {values} ({advice.origin}).",

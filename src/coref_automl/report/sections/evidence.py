@@ -181,8 +181,8 @@ def _curve(study: Subject) -> _Chart | None:
     label, which = METRICS[study.metric].label, which_documents(speak.half, say)
     fewest = min(arm.seeds for arm, _ in shown)
     seeds = say(
-        f" 중간 체크포인트를 평가한 시드 {fewest}개의 값입니다.",
-        f" {fewest} seed{'s' * (fewest > 1)} with evaluated intermediate checkpoints.",
+        f" 곡선은 중간 체크포인트를 평가한 시드 {fewest}개의 것입니다.",
+        f" Curves of {fewest} seed{'s' * (fewest > 1)}, as intermediate checkpoints were evaluated.",
     )
     note = say(
         f"상승: 원래 모델(0)보다 오른 정도, 같은 문항에서 짝지은 95% 신뢰구간, {which}.{seeds}",
