@@ -22,7 +22,10 @@ KEPT = ROOT / "results" / "experiment"
 STUDY = ROOT / "results" / "carry-over"
 DOCS = ROOT / "docs"
 CARRY_OVER = DOCS / "carry-over.md"
-TITLES = {"en": "Results: which objective, which length, how many epochs", "ko": "결과: 어느 목표, 어느 길이, 몇 에폭"}
+TITLES = {
+    "en": "Results from ko-mini's second edition: which objective, which length, how many epochs",
+    "ko": "ko-mini 2판의 결과: 어느 목표, 어느 길이, 몇 에폭",
+}
 READMES = {"en": ROOT / "README.md", "ko": ROOT / "README.ko.md"}
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
