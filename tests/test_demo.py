@@ -32,5 +32,5 @@ def test_the_demo_asks_as_many_answerable_items_as_its_verdict_needs(tmp_path: P
 
 def test_the_demo_ends_with_the_chains_of_a_text() -> None:
     found = closing()
-    assert found.strings == [["민수", "그", "민수"], ["어머니", "어머니", "어머니"]]
+    assert found.strings == [["영수", "영수", "그"], ["어머니", "어머니", "어머니"]]
     assert "\x1b[" in found.lines(colour=True)[0]

@@ -54,7 +54,7 @@ QUICK = replace(
 """A fraction of the texts, few rows at a time: under 1 GB."""
 
 
-TEXT = "민수는 어머니를 찾아 시장으로 갔다. 그는 어머니의 손을 잡았다. 어머니는 민수에게 웃어 보였다."
+TEXT = "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다. 그는 어머니와 함께 집으로 돌아왔다."
 """What the demo ends with: who is who in a short tale, found by the bundled head. An example, not a measurement."""
 
 

@@ -18,7 +18,7 @@ from coref_automl.coreference.show import in_brackets, in_colour
 from coref_automl.errors import InputError
 from coref_automl.report.chain_page import in_html
 
-STORY = "민수는 어머니를 찾아 시장으로 갔다. 어머니는 생선을 팔고 있었다. 그는 어머니의 손을 잡고 울었다."
+STORY = "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다. 그는 어머니와 함께 집으로 돌아왔다."
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def resolved() -> Resolved:
 
 
 def test_the_bundled_head_finds_who_is_who(resolved: Resolved) -> None:
-    assert resolved.strings == [["민수", "그"], ["어머니", "어머니", "어머니"]]
+    assert resolved.strings == [["영수", "영수", "그"], ["어머니", "어머니", "어머니"]]
     assert all(
         resolved.text[a:b] == form
         for chain, forms in zip(resolved.chains, resolved.strings, strict=True)
@@ -37,8 +37,8 @@ def test_the_bundled_head_finds_who_is_who(resolved: Resolved) -> None:
 
 
 def test_score_tells_two_mentions_of_one_chain_from_two_of_different_ones(resolved: Resolved) -> None:
-    assert resolved.score("민수", "그") > 0.5 > resolved.score("그", "어머니")
-    assert resolved.score("그", "민수") == resolved.score(*resolved.chains[0])
+    assert resolved.score("영수", "그") > 0.5 > resolved.score("그", "어머니")
+    assert resolved.score("그", "영수") == resolved.score(resolved.chains[0][0], resolved.chains[0][2])
     with pytest.raises(InputError, match="is not one of the mentions found"):
         resolved.score("시장", "그")
 
@@ -46,8 +46,8 @@ def test_score_tells_two_mentions_of_one_chain_from_two_of_different_ones(resolv
 def test_a_record_shows_itself_and_comes_back_from_json(resolved: Resolved) -> None:
     shown: list[str] = []
     resolved._repr_pretty_(SimpleNamespace(text=shown.append), False)  # as a notebook calls it
-    assert shown[0].startswith("\x1b[30;46m민수\x1b[0m")
-    assert "[민수]1는 [어머니]2를" in str(resolved)
+    assert shown[0].startswith("\x1b[30;46m영수\x1b[0m")
+    assert "[영수]1는 시장에서 [어머니]2를" in str(resolved)
     assert Resolved.from_json(json.loads(json.dumps(resolved.to_json()))) == resolved
 
 
@@ -82,9 +82,8 @@ def test_an_empty_text_has_no_chains() -> None:
 def test_a_long_text_is_read_with_progress_and_equal_chains(capsys: pytest.CaptureFixture[str]) -> None:
     long = "\n".join([STORY] * 30)
     found = coref_automl.coreference(long)  # type: ignore[operator]
-    longest = max(found.chains, key=len)
-    assert {long[a:b] for a, b in longest} == {"어머니"}
-    assert len(longest) > 60
+    assert [set(forms) for forms in found.strings] == [{"영수", "그"}, {"어머니"}]
+    assert min(map(len, found.chains)) > 60
 
 
 def test_the_head_is_small_and_carries_what_it_learned_from() -> None:
@@ -97,10 +96,10 @@ def test_commands_end_to_end(
     tmp_path: Path, tales_file: Path, encoder_folder: Path, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(["coref", "predict", STORY, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["strings"][0] == ["민수", "그"]
+    assert json.loads(capsys.readouterr().out)["strings"][0] == ["영수", "영수", "그"]
     (tmp_path / "story.txt").write_text(STORY, "utf-8")
     assert command(["coref", "predict", "--file", str(tmp_path / "story.txt"), "--html", str(tmp_path / "a.html")]) == 0
-    assert "[민수]1는" in capsys.readouterr().out
+    assert "[영수]1는" in capsys.readouterr().out
     assert "<mark" in (tmp_path / "a.html").read_text("utf-8")
     assert command(["coref", "predict", "민수는 노인을 만났다. 그는 웃었다.", "--model", str(run), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["model"] == str(run)

@@ -6,13 +6,16 @@ import pytest
 from coref_automl.coreference.data import CorefDocument, Mention
 from coref_automl.coreference.head import quotations, surfaces
 from coref_automl.coreference.tokens import edges, lay, segments, windows
-from coref_automl.models.load import load_tokenizer
+from coref_automl.models.build import train_tokenizer
+
+GLUING = train_tokenizer(["나를 부른 사람은 그를 보았다. 나를 불렀다. 가 나 그"] * 20, vocab_size=1_000)
+"""A vocabulary in which a pronoun and its particle are one entry."""
 
 
 def test_a_mention_inside_a_token_is_reached_by_cutting_its_particle_off() -> None:
     text = "나를 부른 사람은 그를 보았다."
     document = CorefDocument("d", text, (Mention(0, 1, "a"), Mention(10, 11, "b")))
-    (laid,) = lay(load_tokenizer("bundled:ko-mini"), [document])
+    (laid,) = lay(GLUING, [document])
     assert laid.trim.tolist() == [1, 1]
     spans = [laid.span(*map(int, place)) for place in zip(laid.first, laid.last, laid.trim, strict=True)]
     assert spans == [(0, 1), (10, 11)]
@@ -23,7 +26,7 @@ def test_a_mention_inside_a_token_is_reached_by_cutting_its_particle_off() -> No
 def test_what_cannot_be_reached_is_counted_with_its_reason() -> None:
     text = "나를 불렀다. " + "가 " * 40
     document = CorefDocument("d", text, (Mention(0, 9, "c"), Mention(1, 2, "a"), Mention(8, 88, "b")))
-    found = edges(lay(load_tokenizer("bundled:ko-mini"), [document]))
+    found = edges(lay(GLUING, [document]))
     assert found.reachable == 0
     assert found.lost == {"runs over the end of a sentence": 1, "begins inside a token": 1, "wider than 16 tokens": 1}
 

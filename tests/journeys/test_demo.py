@@ -15,7 +15,7 @@ from tests.browser import console, requests_of_files, show
 from tests.journeys import widgets
 from tests.journeys.shell import Screen, Shell
 
-CHAINS = "[민수]1는 [어머니]2를 찾아"
+CHAINS = "[영수]1는 시장에서 [어머니]2를"
 TOOK = re.compile(r"Took ((\d+) h )?((\d+) min )?[\d.]+ s; peak memory \d+\.\d GB\.")
 
 

@@ -32,7 +32,7 @@ NEEDED = (
     "coref_automl/studio/templates/layout.html.j2",
     "coref_automl/studio/static/studio.js",
 )
-TALE = "민수는 어머니를 찾아 시장으로 갔다. 그는 어머니의 손을 잡았다."
+TALE = "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다. 그는 어머니와 함께 집으로 돌아왔다."
 TYPED = """import coref_automl as ca
 
 reveal_type(ca.evaluate("bundled:ko-mini"))
@@ -109,7 +109,7 @@ def test_the_installed_commands_work_away_from_the_repository(built: Path, progr
     (wheel,) = built.glob("*.whl")
     command = str(programs / "coref-automl")
     assert told([command, "--version"], tmp_path) == f"coref-automl {wheel.name.split('-')[1]}\n"
-    assert "[민수]1" in told([command, "coref", "predict", TALE], tmp_path)
+    assert "[영수]1" in told([command, "coref", "predict", TALE], tmp_path)
     told([command, "demo", "--quick", "--out", "quick"], tmp_path)
     assert (tmp_path / "quick" / "report" / "report.html").is_file()
     assert "<title>" in first_page([command, "studio", "quick", "--port", "0", "--no-open"], tmp_path)
@@ -138,4 +138,4 @@ def test_the_unpacked_wheel_works_where_nothing_can_be_installed(built: Path, tm
     (wheel,) = built.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "package")
     line = ["env", f"PYTHONPATH={tmp_path / 'package'}", sys.executable, "-m", "coref_automl.cli", "coref", "predict", TALE]
-    assert "[민수]1" in told(line, tmp_path)
+    assert "[영수]1" in told(line, tmp_path)

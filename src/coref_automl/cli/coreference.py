@@ -124,7 +124,9 @@ def compare(
         print(found)
 
 
-@coreference_app.command(epilog='Example: coref-automl coref predict "민수는 어머니를 찾았다. 그는 어머니를 안았다."')
+@coreference_app.command(
+    epilog='Example: coref-automl coref predict "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다."'
+)
 def predict(
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="Text. Without it: --file, or standard input.")] = None,
     file: Annotated[Path | None, typer.Option("--file", help="A UTF-8 text file.")] = None,

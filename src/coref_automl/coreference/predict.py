@@ -1,8 +1,8 @@
 """Chains of a new text. In: a text, and a model (the bundled one by default). Out: a record that shows itself.
 
-found = coref_automl.coreference("민수는 친구를 만났다. 그는 웃었다.")
-found.strings            # [["민수", "그"]]
-found.score((0, 2), (13, 14))
+found = coref_automl.coreference("영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다.")
+found.strings            # [["영수", "영수"], ["어머니", "어머니"]]
+found.score((0, 2), (24, 26))
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ HUES = 12
 KINDS: tuple[Kind, ...] = ("fill", "chains", "relation")
 EXAMPLES: dict[Kind, str] = {
     "fill": "서울은 [MASK]의 수도이다.",
-    "chains": "민수는 어머니를 찾아 시장으로 갔다. 그는 어머니의 손을 잡았다. 어머니는 민수에게 웃어 보였다.",
+    "chains": "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다. 그는 어머니와 함께 집으로 돌아왔다.",
     "relation": "이순신은 조선 중기의 무신이다.",
 }
 
