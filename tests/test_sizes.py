@@ -99,8 +99,7 @@ def test_a_config_is_checked_for_the_encoder_alone_too(model: Path, tmp_path: Pa
 
 def test_an_id_far_beyond_the_vocabulary_is_refused(model: Path, tmp_path: Path, refused: Refused) -> None:
     rules = json.loads((model / "tokenizer.json").read_text("utf-8"))
-    word = list(rules["model"]["vocab"])[-1]
-    rules["model"]["vocab"][word] = 2**31
+    rules["added_tokens"][-1]["id"] = 2**31
     (model / "tokenizer.json").write_text(json.dumps(rules, ensure_ascii=False), "utf-8")
     for command in (["fill", "서울은 [MASK]이다."], ["prepare", "mlm", *SMALL[:2], "--out", tmp_path / "out"]):
         assert "the id 2,147,483,648; copy it again" in refused(*command, "--model", model)

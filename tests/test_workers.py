@@ -126,7 +126,8 @@ def test_ray_keeps_order_answers_and_the_job_of_a_killed_worker(ray_cluster: Non
 
 def test_a_call_that_hears_no_signal_is_left_when_interrupted() -> None:
     code = (
-        "import hashlib; from coref_automl.workers import interruptible; print('begun', flush=True);"
+        "import hashlib, signal; from coref_automl.workers import interruptible;"
+        "signal.signal(signal.SIGINT, signal.default_int_handler); print('begun', flush=True);"  # a background job ignores it
         "interruptible(lambda: hashlib.pbkdf2_hmac('sha256', b'a', b'b', 2**31 - 1))"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

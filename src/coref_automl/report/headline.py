@@ -69,7 +69,7 @@ def next_time(study: Subject) -> str:
         return say(f"다음에도 이만큼({now} 토큰) 학습하세요.", f"Next time, train as long ({now} tokens).")
     if ahead.share == 1:
         return say(
-            f"마지막 체크포인트가 정점이므로 다음에는 이번({now} 토큰)보다 길게 학습해 보세요.",
+            f"마지막 체크포인트가 가장 높으므로 다음에는 이번({now} 토큰)보다 길게 학습해 보세요.",
             f"It was highest at its end: next time, try more than {now} tokens.",
         )
     share, until = f"{100 * (ahead.share or 0):.0f}%", tokens(ahead.tokens)

@@ -35,7 +35,7 @@ def words(say: Say) -> dict[str, Any]:
             "shown": say("확인", "shown"),
             "part": say("일부 확인", "in part"),
             "open": say("미확인", "open"),
-            "not": say("원래 모델보다 낫지 않음", "not better than the base"),
+            "not": say("원래 모델 대비 향상 미확인", "not shown better than the base"),
         },
         "shows": {
             "": "",

@@ -116,8 +116,8 @@ def _reason(study: Subject, pair: tuple[Arm, Arm], plain: Versus | None, far: Ve
         1: say(f"{that} 토큰보다 높습니다({change}점)", f"It beats {that} tokens ({change} points)"),
         -1: say(f"{label}에서는 {that} 토큰이 더 높습니다({change}점)", f"{that} tokens are better on {label} ({change} points)"),
         0: say(
-            f"{this}·{that} 토큰은 구별되지 않고(차이 {change}점) {short} 토큰이 계산량이 적습니다",
-            f"{this} and {that} tokens cannot be told apart (difference {change} points) and {short} is cheaper",
+            f"{label}에서는 {this}·{that} 토큰이 구별되지 않고(차이 {change}점) {short} 토큰이 계산량이 적습니다",
+            f"On {label} {this} and {that} tokens cannot be told apart (difference {change} points) and {short} is cheaper",
         ),
     }[way * sign(plain)]
     name, gain = METRICS[metric].label, f"{100 * abs(far.answer.difference):+.1f}" if far else ""

@@ -74,8 +74,8 @@ def _of_methods(study: Subject, firm: Sequence[tuple[Arm, Versus]]) -> Verdict:
     lead = ("", "")
     if count < every:
         lead = (
-            f"방법 {every}개 중 {count}개에 같은 길이의 원래 모델이 있습니다. ",
-            f"{count} of {every} methods have a base evaluated at their length. ",
+            f"방법 {every}개 중 {count}개를 같은 길이의 원래 모델과 비교했습니다. ",
+            f"{count} of {every} methods are compared with a base at their length. ",
         )
         methods = say("그", "these")
     if not better:
@@ -84,7 +84,7 @@ def _of_methods(study: Subject, firm: Sequence[tuple[Arm, Versus]]) -> Verdict:
         return Verdict("not", told, held, about, tone(way))
     listed = f": {', '.join(better)}" if len(better) <= _MOST else ""
     told = say(
-        f"{lead[0]}{methods} 중 {len(better)}개에서 확인{listed}.", f"{lead[1]}{len(better)} of {methods} beat it{listed}."
+        f"{lead[0]}{methods} 중 {len(better)}개에서 향상 확인{listed}.", f"{lead[1]}{len(better)} of {methods} beat it{listed}."
     )
     return Verdict("shown" if len(better) == count else "part", told, held, about, tone(way))
 

@@ -57,7 +57,9 @@ def _verdict(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int], fall
     end, limit = tokens(arm.tokens), detectable((found.answer.detectable for _, found in others if found), say)
     few = say(" (시드 하나의 곡선)", " (one seed's curve)") if arm.seeds < 2 else ""
     if one is None:
-        told = say(f"{arm.name}: 마지막({end} 토큰)이 정점입니다{few}.", f"{arm.name} is highest at its end, {end} tokens{few}.")
+        told = say(
+            f"{arm.name}: 마지막({end} 토큰)이 가장 높습니다{few}.", f"{arm.name} is highest at its end, {end} tokens{few}."
+        )
     elif sign(one) > 0:
         told = say(
             f"{arm.name}: {_at_epoch(arm, peaks, say)} 이후 하락 확인.", f"{arm.name} falls after {_at_epoch(arm, peaks, say)}."
@@ -98,7 +100,7 @@ def _verdict_of_runs(study: Subject) -> Verdict:
         told = say(f"정점 이후 하락 확인: {', '.join(down)}.", f"A fall after the peak is shown in {', '.join(down)}.")
         return Verdict("shown" if len(down) == len(found) else "part", told, held, about)
     if held is None:
-        return Verdict("open", say(f"{end} 토큰까지 마지막이 정점입니다.", f"Still rising at {end} tokens."))
+        return Verdict("open", say(f"{end} 토큰에서 마지막이 가장 높습니다.", f"Still rising at {end} tokens."))
     told = say(f"{end} 토큰까지 유의한 하락 미확인{limit}.", f"No fall shown up to {end} tokens{limit}.")
     return Verdict("open", told, held, about)
 
