@@ -41,7 +41,7 @@ RECIPE = LineRecipe(
         per_document=8,
         single_entry=True,
     ),
-    relation=RelationStage(rows=400, epochs=3),
+    relation=RelationStage(rows=400, epochs=3, learning_rate=8e-4),
 )
 """Half of the generated documents to learn from; the other half, held out, and written cloze passages to be measured by."""
 

@@ -92,6 +92,7 @@ class RelationStage:
     epochs: int = 3
     seeds: int = 1
     batch_size: int = 16
+    learning_rate: float | None = None
     scheme: str = "typed"
 
 
@@ -334,6 +335,7 @@ def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) ->
         seeds=stage.seeds,
         epochs=stage.epochs,
         batch_size=stage.batch_size,
+        learning_rate=stage.learning_rate,
     )
     progress.note(progress.say("고른 체크포인트로 관계 추출", "Relation extraction from the chosen checkpoint"))
     result = train_relation(wanted, progress=progress)
