@@ -26,6 +26,7 @@ _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 _LONGEST_ENTRY = 12
 _ROUNDS = 3
 _UNSEEN = 0.5
+"""Counted for every entry beside what was seen of it: one that no text took keeps a score."""
 _AT_ONCE = 512
 _NEVER = 1000.0
 """So much below the lowest score, an entry is taken for no text that other entries can spell."""
@@ -86,22 +87,26 @@ def _noun_unigrams(lines: list[str], size: int, tagger: Tagger, alphabet: int) -
 
     The library's unigram trainer begins with what several words share and would lose nouns that are cut out of all their words.
     """
-    from tokenizers import Tokenizer
-    from tokenizers.models import Unigram
-
     learned = learn_entries(lines, size - 1, tagger=tagger, alphabet=alphabet)[len(SPECIAL) :]
     entries = [START, *(entry.removeprefix("##") if entry.startswith("##") else f"{START}{entry}" for entry in learned)]
     entries = [*SPECIAL.values(), *dict.fromkeys(entries)]
-    scores = [0.0] * len(entries)  # at first all are alike, so that the fewest pieces win
-    for _ in range(_ROUNDS + 1):
-        tokenizer = Tokenizer(Unigram(list(zip(entries, scores, strict=True)), unk_id=entries.index(SPECIAL["unk_token"])))
-        tokenizer.normalizer, tokenizer.pre_tokenizer = word_normalizer(), marked_words()
+    tokenizer = _unigrams(entries, [0.0] * len(entries))  # at first all are alike, so that the fewest pieces win
+    for _ in range(_ROUNDS):
         counts: Counter[int] = Counter()
         for start in range(0, len(lines), _AT_ONCE):
             for read in tokenizer.encode_batch_fast(lines[start : start + _AT_ONCE]):
                 counts.update(read.ids)
         total = sum(counts.values()) + _UNSEEN * len(entries)
-        scores = [math.log((counts[place] + _UNSEEN) / total) for place in range(len(entries))]
+        tokenizer = _unigrams(entries, [math.log((counts[place] + _UNSEEN) / total) for place in range(len(entries))])
+    return tokenizer
+
+
+def _unigrams(entries: list[str], scores: list[float]) -> Any:
+    from tokenizers import Tokenizer
+    from tokenizers.models import Unigram
+
+    tokenizer = Tokenizer(Unigram(list(zip(entries, scores, strict=True)), unk_id=entries.index(SPECIAL["unk_token"])))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = word_normalizer(), marked_words()
     return tokenizer
 
 
