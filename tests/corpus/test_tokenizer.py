@@ -9,7 +9,7 @@ import pytest
 
 from coref_automl.corpus.holdout import held_out
 from coref_automl.corpus.tokenizer import TokenizerRecipe, build_tokenizer
-from coref_automl.errors import FolderError, RecipeError
+from coref_automl.errors import FolderError, RecipeError, SourceError
 from coref_automl.models.load import load_tokenizer
 
 
@@ -51,6 +51,8 @@ def test_a_sample_is_drawn_from_every_file_and_is_the_same_in_any_order(corpus: 
     assert cards["both"].documents == 2 * cards["one"].documents > 0
     with pytest.raises(RecipeError, match="--characters"):
         build_tokenizer(TokenizerRecipe((f"local:{corpus}",), characters=0), tmp_path / "none")
+    with pytest.raises(SourceError, match="raise --characters"):
+        build_tokenizer(TokenizerRecipe((f"local:{corpus}",), characters=10), tmp_path / "none")
 
 
 def test_a_finished_tokenizer_is_not_overwritten(corpus: Path, tmp_path: Path) -> None:

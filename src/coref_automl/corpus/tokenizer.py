@@ -96,7 +96,8 @@ def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | 
 def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerCard:
     texts = _texts(recipe, progress)
     if not texts:
-        raise SourceError(f"No document of {', '.join(recipe.sources)} can be used; see the reasons with `coref-automl prepare`.")
+        step = "raise --characters" if recipe.characters else "see the reasons with `coref-automl prepare`"
+        raise SourceError(f"No document of {', '.join(recipe.sources)} can be used; {step}.")
     progress.note(
         progress.say(
             f"문서 {len(texts):,}개에서 어휘 {recipe.vocab_size:,}개를 학습합니다.",
