@@ -75,9 +75,18 @@ def devices_here() -> list[str]:
     return [f"cuda:{index}" for index in range(count)] or ["cpu"]
 
 
+CORES = "COREF_AUTOML_CORES"
+"""How many cores a process may take for itself; what starts several side by side sets it for each of them."""
+
+
 def usable_cores() -> int:
-    """The cores this process may run on. Where the system keeps no such list (macOS), all of them."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The cores this process may run on: its share of them if others run beside it.
+
+    Where the system keeps no such list (macOS), all of them.
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    share = os.environ.get(CORES, "")
+    return min(allowed, max(1, int(share))) if share.isdecimal() else allowed
 
 
 def environment_of(device: str) -> dict[str, str]:

@@ -17,12 +17,14 @@ import pytest
 
 from coref_automl.errors import NotFinite
 from coref_automl.progress import quiet
+from coref_automl.training.setup import spare_workers
 from coref_automl.tuning.finish import run_all
 from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import recipe_text, run_study
 from coref_automl.tuning.trial import LocalLauncher, RayLauncher, TrialOutcome, failure, launcher_of, read_outcome, run_in_process
+from coref_automl.workers import CORES, usable_cores
 from tests.tuning.conftest import World
 from tests.tuning.inline import InlineLauncher
 
@@ -94,6 +96,21 @@ def test_more_workers_than_gpus_share_them_in_turn(monkeypatch: pytest.MonkeyPat
     assert [two.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(4)] == ["0", "1", "0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     assert [two.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(2)] == ["5", "7"]
+
+
+def test_processes_side_by_side_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen trainings with eight loaders each once kept a GPU idle for two minutes, until 128 processes had started."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)), raising=False)
+    for jobs, cores, loaders in ((1, 16, 8), (4, 4, 3), (16, 1, 0), (40, 1, 0)):
+        monkeypatch.delenv(CORES, raising=False)
+        for name, value in LocalLauncher(jobs, ["cuda:0"]).environment(0).items():
+            monkeypatch.setenv(name, value)
+        assert usable_cores() == cores
+        assert spare_workers(1) == loaders
+    monkeypatch.setenv(CORES, "a few")
+    assert usable_cores() == 16
 
 
 @pytest.mark.journey

@@ -279,14 +279,17 @@ def mention_losses_of(work: Prepared, model: Any) -> MentionLosses | None:
     return MentionLosses(model.config.hidden_size, weights, recipe.temperature or 1.0) if losses else None
 
 
+def spare_workers(processes: int) -> int:
+    """How many processes may prepare batches for each process of a training; one core is that one's own."""
+    return min(8, max(0, usable_cores() // processes - 1))
+
+
 def arguments_of(work: Prepared, run: Path, micro: int) -> Any:
     from transformers import TrainingArguments
 
     recipe, cuda = work.recipe, work.device.startswith("cuda")
     bf16 = recipe.dtype == "bfloat16" or (recipe.dtype == "auto" and cuda and torch.cuda.is_bf16_supported())
-    workers = (
-        recipe.workers if recipe.workers is not None else (min(8, max(1, usable_cores() - 1) // work.processes) if cuda else 0)
-    )
+    workers = recipe.workers if recipe.workers is not None else spare_workers(work.processes) if cuda else 0
     if workers:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else the library warns about every process that is forked
     if "tensorboard" in recipe.report_to:

@@ -30,7 +30,7 @@ from coref_automl.progress import Progress
 from coref_automl.records import Record
 from coref_automl.store import is_done, read_json, remove, write_json
 from coref_automl.tuning.problem import Job
-from coref_automl.workers import Engine, devices_here, environment_of, ray_remote, usable_cores
+from coref_automl.workers import CORES, Engine, devices_here, environment_of, ray_remote, usable_cores
 
 OUTCOME = "outcome.json"
 MODULE = "coref_automl.tuning.trial"
@@ -245,14 +245,15 @@ class LocalLauncher:
     def __init__(self, workers: int, devices: Sequence[str]) -> None:
         self.slots = workers
         self._devices = devices
-        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // workers)))
+        self._cores = str(max(1, usable_cores() // workers))
+        os.environ.setdefault("OMP_NUM_THREADS", self._cores)
         # the server looks for GPUs while it imports; asked through NVML they stay untouched, and only then may it fork
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         self._context: Any = get_context("forkserver")
         self._context.set_forkserver_preload(PRELOAD)
 
     def environment(self, slot: int) -> dict[str, str]:
-        return environment_of(self._devices[slot % len(self._devices)])
+        return {**environment_of(self._devices[slot % len(self._devices)]), CORES: self._cores}
 
     def start(self, job: Job, slot: int) -> Running:
         arguments = (job.to_json(), self.environment(slot))
