@@ -22,7 +22,7 @@ from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from coref_automl.errors import FolderError, MissingExtra, WorkError
+from coref_automl.errors import FolderError, MissingExtra, RecipeError, WorkError
 
 Engine = Literal["local", "ray"]
 _SPAWN = get_context("spawn")
@@ -85,8 +85,12 @@ def usable_cores() -> int:
     Where the system keeps no such list (macOS), all of them.
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    share = os.environ.get(CORES, "")
-    return min(allowed, max(1, int(share))) if share.isdecimal() else allowed
+    share = os.environ.get(CORES)
+    if not share:
+        return allowed
+    if not share.isdecimal() or int(share) < 1:
+        raise RecipeError(f"{CORES} should be a whole number of cores, 1 or more, not {share!r}.")
+    return min(allowed, int(share))
 
 
 def environment_of(device: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.errors import NotFinite
+from coref_automl.errors import NotFinite, RecipeError
 from coref_automl.progress import quiet
 from coref_automl.training.setup import spare_workers
 from coref_automl.tuning.finish import run_all
@@ -109,8 +109,10 @@ def test_processes_side_by_side_share_the_cores(monkeypatch: pytest.MonkeyPatch)
             monkeypatch.setenv(name, value)
         assert usable_cores() == cores
         assert spare_workers(1) == loaders
-    monkeypatch.setenv(CORES, "a few")
-    assert usable_cores() == 16
+    for share in ("a few", "0", "-1", "2.5"):
+        monkeypatch.setenv(CORES, share)
+        with pytest.raises(RecipeError, match=f"whole number of cores, 1 or more, not '{share}'"):
+            usable_cores()
 
 
 @pytest.mark.journey
