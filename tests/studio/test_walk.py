@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coref_automl.progress import parse_events
 from tests.browser import console, opened, until
 from tests.studio.conftest import RUN, Visitor, serving
 
@@ -155,6 +159,20 @@ def test_the_theme_stays_pages_fit_a_phone_and_the_keyboard_reaches_everything(w
     walk.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
+def hold_after_a_step(training: subprocess.Popen[bytes], events: Path) -> int:
+    """Stop a training in the middle, however fast the machine is, and say the last step that it has told of."""
+
+    def told() -> list[int]:
+        return [row["step"] for row in parse_events(events.read_bytes()) if row["event"] == "step"] if events.is_file() else []
+
+    while not told():
+        assert training.poll() is None
+        time.sleep(0.001)
+    training.send_signal(signal.SIGSTOP)
+    os.waitpid(training.pid, os.WUNTRACED)  # it stands still
+    return told()[-1]
+
+
 def test_a_run_moves_while_its_page_is_open(browser: Any, copied: Path) -> None:
     """Trained by the command while the page is open: the page is loaded once, and follows it to the end."""
     with serving(copied) as visitor:
@@ -164,16 +182,17 @@ def test_a_run_moves_while_its_page_is_open(browser: Any, copied: Path) -> None:
         run = [sys.executable, "-m", "coref_automl.cli", *line.split(), "--eval-set", "evalsets/mine", "--out", "runs/live"]
         training = subprocess.Popen([*run, "--device", "cpu"], cwd=copied, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         card = "[...document.querySelectorAll('.run')].find(run => run.textContent.includes('runs/live'))"
+        step = f"{card}.querySelectorAll('dl.facts dd')[3].textContent"
         try:
+            held = hold_after_a_step(training, copied / "runs/live/events.ndjson")
             until(browser, f"const run = {card}; return run && run.classList.contains('training') && run.querySelector('dd')")
-            steps: set[str] = set()
-            while training.poll() is None:
-                steps.add(browser.execute_script(f"return {card}.querySelectorAll('dl.facts dd')[3].textContent"))
+            until(browser, f"return {step} === '{held}'")
+            training.send_signal(signal.SIGCONT)
             assert training.wait() == 0
         finally:
             training.kill()
         until(browser, f"return {card}.classList.contains('finished')")
-        assert len(steps) > 1
+        assert int(browser.execute_script(f"return {step}")) > held
         assert browser.execute_script(f"return {card}.querySelectorAll('tr').length") == 3
         assert browser.execute_script("return window.same") is True
         assert RUN in browser.execute_script("return document.querySelector('#training').textContent")
