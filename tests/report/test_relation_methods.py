@@ -126,6 +126,23 @@ def test_a_start_with_other_relation_seeds_than_the_base_counts_all_the_same(run
     assert line[:3] == ["entity 128", "base-0", "3"]
 
 
+def test_the_seeds_of_the_base_may_lie_in_runs_of_their_own_and_each_counts_once(runs: Path, tmp_path: Path) -> None:
+    write_starts(tmp_path / "one", {"entity": (0.9, 0.88, 0.5), "base": (0.6,)})
+    write_starts(tmp_path / "own", {"entity": (0.9, 0.88, 0.5), "base": (0.6, 0.6, 0.6)})
+    for number in range(3):  # each run of the base keeps one of the three seeds that the other folder has in one run
+        shutil.rmtree(tmp_path / "own" / f"base-{number}")
+        shutil.copytree(tmp_path / "one" / "base-0", tmp_path / "own" / f"base-{number}")
+        for seed in {0, 1, 2} - {number}:
+            shutil.rmtree(tmp_path / "own" / f"base-{number}" / f"seed-{seed}")
+        path = tmp_path / "own" / f"base-{number}" / "re_results.json"
+        write_json(path, read_json(path) | {"seeds": [{"seed": number}]})
+    shutil.copytree(tmp_path / "own" / "base-0", tmp_path / "own" / "base-again")
+    one, own = (verdicts(read_study(runs, tmp_path / name)) for name in ("one", "own"))
+    ((before,),), ((line,),) = one, own  # a verdict about the method, and none about single checkpoints
+    assert line[:3] == ["entity 128", "base", "3"]
+    assert line[3:] == before[3:]
+
+
 def test_every_setting_has_its_own_verdict_and_its_name(runs: Path, tmp_path: Path) -> None:
     write_starts(tmp_path / "plain", {"entity": (0.6, 0.62, 0.6), "mlm": (0.6, 0.6, 0.62)})
     write_starts(tmp_path / "typed", BETTER)

@@ -75,7 +75,7 @@ def test_steps_are_planned_seed_by_seed_with_the_base_first(bench: Bench, recipe
     wanted = recipe(lengths=[LENGTH, 32], relation=bench.relation, coreference=bench.coreference)
     steps = open_plan(wanted, tmp_path, quiet()).steps
     assert [step.label for step in steps[:5]] == [
-        "evaluate base-64", "evaluate base-32", "relation 50pct-base", "relation 100pct-base", "coreference base",
+        "evaluate base-64", "evaluate base-32", "relation 50pct-base-s0", "relation 100pct-base-s0", "coreference base-s0",
     ]  # fmt: skip
     assert [step.name for step in steps if step.kind == "train"][:5] == [
         "mlm-64-s0", "entity-64-s0", "mlm-32-s0", "entity-32-s0", "mlm-64-s1",
@@ -83,8 +83,8 @@ def test_steps_are_planned_seed_by_seed_with_the_base_first(bench: Bench, recipe
     assert [step.label for step in steps[5:10]] == [
         "train mlm-64-s0", "evaluate mlm-64-s0", "relation 50pct-mlm-64-s0", "relation 100pct-mlm-64-s0", "coreference mlm-64-s0",
     ]  # fmt: skip
-    half, whole = (step.recipe for step in steps if step.kind == "relation" and step.run is None)
-    assert (half.max_rows, whole.max_rows) == (40, None)  # type: ignore[union-attr]
+    of_base: list[Any] = [step.recipe for step in steps if step.kind == "relation" and step.run is None]
+    assert [(one.max_rows, one.first_seed, one.seeds) for one in of_base] == [(40, 0, 1), (None, 0, 1), (40, 1, 1), (None, 1, 1)]
 
 
 @pytest.mark.parametrize("name", ["ko-mini-study", "kf-deberta-study"])

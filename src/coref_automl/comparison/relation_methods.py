@@ -5,12 +5,12 @@ The unit is the pretraining seed: a start counts with the mean over its relation
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
 from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, last
-from coref_automl.comparison.relation_runs import Pair, RelationRun, alike, over_pairs, same_rows, shared
+from coref_automl.comparison.relation_runs import Pair, RelationRun, Rows, alike, over_pairs, same_rows, shared
 from coref_automl.comparison.scores import Entry, model_label
 from coref_automl.comparison.study import Study
 
@@ -33,7 +33,7 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class MethodAnswer:
-    """A verdict between methods, the objectives it compares, and the pairs of runs it is based on."""
+    """A verdict between methods, the objectives it compares, and the pairs of runs that it speaks of."""
 
     asked: Names
     verdict: Versus
@@ -47,11 +47,11 @@ def compare_methods(study: Study, runs: Sequence[RelationRun]) -> list[MethodAns
     for first, second in PAIRS:
         for some, carried in several:
             for ours in (one for one in carried if one.arm.objective == first):
-                for name, pairs in _against(ours, second, carried, some):
+                for name, pairs, rests in _against(ours, second, carried, some):
                     if len(pairs) > 1:
-                        made = over_pairs(list(pairs.values()), seed=study.seed)
+                        made = over_pairs(pairs, seed=study.seed)
                         verdict = Versus(ours.arm.name, name, made.seeds, made.values, made.answer)
-                        found.append(MethodAnswer((first, second), verdict, frozenset(pairs)))
+                        found.append(MethodAnswer((first, second), verdict, frozenset(rests)))
     return _rename_settings(found)
 
 
@@ -95,14 +95,16 @@ def _until_start(entries: Sequence[Entry], runs: Sequence[RelationRun]) -> list[
 
 def _against(
     ours: Carried, objective: str, carried: Sequence[Carried], runs: Sequence[RelationRun]
-) -> Iterator[tuple[str, dict[Names, Pair]]]:
-    """What an arm is compared with: its name, and the rows by pair of runs."""
-    if not objective:
-        for base in (run for run in runs if _is_base(run, ours.arm)):
-            yield base.name, _beside_base(list(ours.runs.values()), base)
+) -> Iterator[tuple[str, list[Pair], Iterable[Names]]]:
+    """What an arm is compared with: its name, the pairs of rows, and the pairs of runs that they stand for."""
+    if not objective and (bases := [run for run in runs if _is_base(run, ours.arm)]):
+        starts = list(ours.runs.values())
+        name = bases[0].name if len(bases) == 1 else label_of(bases[0])
+        yield name, _beside_base(starts, bases), product([run.name for run in starts], [run.name for run in bases])
     for other in (one for one in carried if objective and one.arm.objective == objective and _fair(ours.arm, one.arm)):
         both = [(ours.runs[seed], other.runs[seed]) for seed in ours.runs if seed in other.runs]
-        yield other.arm.name, {(a.name, b.name): rows for a, b in both if (rows := shared(a, b)) is not None}
+        held = {(a.name, b.name): rows for a, b in both if (rows := shared(a, b)) is not None}
+        yield other.arm.name, list(held.values()), held
 
 
 def _is_base(run: RelationRun, arm: Arm) -> bool:
@@ -113,15 +115,19 @@ def _is_base(run: RelationRun, arm: Arm) -> bool:
     return label_of(run) == arm.base
 
 
-def _beside_base(starts: Sequence[RelationRun], base: RelationRun) -> dict[Names, Pair]:
+def _beside_base(starts: Sequence[RelationRun], bases: Sequence[RelationRun]) -> list[Pair]:
     """The base has no pretraining seed: its k-th relation seed is paired with the k-th start, so its variance counts too.
 
-    Empty if there are more starts than relation seeds of the base: a verdict about a method must cover all of its starts.
+    Its seeds may lie in several runs; each counts once. Empty if there are more starts than relation seeds of the base: a verdict
+    about a method must cover all of its starts.
     """
-    held = [(start.name, start.rows) for start in starts if start.rows is not None and same_rows(start, base)]
-    if base.rows is None or len(held) > base.rows.seeds:
-        return {}
-    return {(name, base.name): (rows, base.rows.of([column])) for column, (name, rows) in enumerate(held)}
+    held = [start.rows for start in starts if start.rows is not None and same_rows(start, bases[0])]
+    seeds: dict[int, Rows] = {}
+    for base in bases:
+        for column, seed in enumerate(base.seeds):
+            if base.rows is not None:
+                seeds.setdefault(seed, base.rows.of([column]))
+    return list(zip(held, (seeds[seed] for seed in sorted(seeds)), strict=False)) if len(held) <= len(seeds) else []
 
 
 def _fair(a: Arm, b: Arm) -> bool:

@@ -216,9 +216,12 @@ def _sum_up(
 
 
 def _fingerprints(data: RelationData, manifest: RunManifest) -> dict[str, str]:
-    """Which rows, and which settings: only runs that share both can be compared for their start alone."""
+    """Which rows, and which settings: only runs that share both can be compared for their start alone. Seeds may differ."""
     rows, binding = {"data": rows_fingerprint(data.rows)}, manifest["binding"]
-    return {**binding["fingerprints"], **rows, "settings": fingerprint(binding["settings"])} if binding else rows
+    if not binding:
+        return rows
+    settings = {name: 0 if name == "first_seed" else value for name, value in binding["settings"].items()}
+    return {**binding["fingerprints"], **rows, "settings": fingerprint(settings)}
 
 
 def _notes(data: RelationData, manifest: RunManifest, *, overlap: bool) -> tuple[str, ...]:

@@ -117,35 +117,32 @@ class Plan:
     def seeds(self) -> range:
         return range(self.recipe.first_seed, self.recipe.first_seed + self.recipe.seeds)
 
-    def run_name(self, arm: Arm, seed: int) -> str:
-        return f"{arm.name}-s{seed}"
+    def run_name(self, arm: Arm | None, seed: int) -> str:
+        """The name of an arm's run. The base (None) is one encoder, tuned for each task as often as an arm has runs."""
+        return f"{arm.name if arm else BASE}-s{seed}"
 
     @cached_property
     def steps(self) -> list[Step]:
-        """The base first, then seed by seed, all that belongs to a run together: a study that is cut short has whole seeds."""
-        found = [*self._base()]
-        for seed in self.seeds:
+        """Seed by seed, the base first, all that belongs to a run together: a study that is cut short has whole seeds."""
+        found = [self._evaluation(f"{BASE}-{length}", None, seq_len=length) for length in self.recipe.lengths]
+        for number, seed in enumerate(self.seeds):
+            found += self._tasks(self.run_name(None, seed), None, number)
             for arm in self.arms:
-                found += self._of_run(arm, seed)
+                found += self._of_run(arm, number, seed)
         return found
 
-    def _base(self) -> Iterator[Step]:
-        for length in self.recipe.lengths:
-            yield self._evaluation(f"{BASE}-{length}", None, seq_len=length)
-        if self.recipe.relation:
-            yield from self._relation(self.recipe.relation, BASE, None)
-        if self.recipe.coreference:
-            yield self._coreference(self.recipe.coreference, BASE, None, 0)
-
-    def _of_run(self, arm: Arm, seed: int) -> Iterator[Step]:
+    def _of_run(self, arm: Arm, number: int, seed: int) -> Iterator[Step]:
         name = self.run_name(arm, seed)
         work = self.works[arm]
         yield Step("train", name, name, self.training(arm, seed), binding_of(work.recipe, work.prints) | {"seed": seed})
         yield self._evaluation(name, name, seq_len=None)
+        yield from self._tasks(name, name, number)
+
+    def _tasks(self, name: str, run: str | None, number: int) -> Iterator[Step]:
         if self.recipe.relation:
-            yield from self._relation(self.recipe.relation, name, name)
+            yield from self._relation(self.recipe.relation, name, run, number)
         if self.recipe.coreference:
-            yield self._coreference(self.recipe.coreference, name, name, seed - self.recipe.first_seed)
+            yield self._coreference(self.recipe.coreference, name, run, number)
 
     def training(self, arm: Arm, seed: int) -> TrainRecipe:
         decided = {
@@ -183,8 +180,8 @@ class Plan:
     def _set_prints(self) -> list[str]:
         return [EvalSet.open(folder).fingerprint for folder in self.sets]
 
-    def _relation(self, stage: RelationStage, name: str, run: str | None) -> Iterator[Step]:
-        """The base has as many seeds as a method has runs: its k-th stands beside the k-th run."""
+    def _relation(self, stage: RelationStage, name: str, run: str | None, number: int) -> Iterator[Step]:
+        """Every run has the same relation seeds; the base has one beside each run, its k-th beside the k-th."""
         for share in stage.shares:
             mark = f"{100 * share:g}pct-{name}"
             decided = {
@@ -192,7 +189,8 @@ class Plan:
                 "train": stage.train,
                 "dev": stage.dev,
                 "out": str(self.out / RELATION / mark),
-                "seeds": stage.seeds if run else max(stage.seeds, self.recipe.seeds),
+                "seeds": stage.seeds if run else 1,
+                "first_seed": 0 if run else number,
                 "max_rows": None if share == 1 else max(2, round(share * self.rows[0])),
                 "device": self.recipe.device,
             }
@@ -215,7 +213,7 @@ class Plan:
         return len(read["train"]), len(read.get("dev", ())), {name: rows_fingerprint(rows) for name, rows in read.items()}
 
     def _coreference(self, stage: CoreferenceStage, name: str, run: str | None, number: int) -> Step:
-        """Every run has head seeds of its own; the base has those of all runs together."""
+        """Every run of a method has head seeds of its own, and so has the base beside it."""
         data, split, prints = self._annotated
         decided = {
             "model": self.recipe.model,
@@ -223,7 +221,7 @@ class Plan:
             "out": str(self.out / COREFERENCE / name),
             "split": split,
             "folds": 0 if split else stage.folds,
-            "seeds": stage.seeds * (1 if run else self.recipe.seeds),
+            "seeds": stage.seeds,
             "first_seed": number * stage.seeds,
             "device": self.recipe.device,
         }

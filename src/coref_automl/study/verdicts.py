@@ -140,14 +140,9 @@ def _related(plan: Plan, pairs: Sequence[Pair]) -> Iterator[Found]:
         mark = f"{100 * share:g}pct"
         told: list[tuple[Pair, tuple[int, int], Versus]] = []
         for a, b in pairs:
-            beside = [(runs.get(f"{mark}-{plan.run_name(a, seed)}"), seed) for seed in plan.seeds]
-            both = [
-                rows
-                for number, (ours, seed) in enumerate(beside)
-                if ours is not None
-                and (theirs := runs.get(f"{mark}-{plan.run_name(b, seed)}" if b else f"{mark}-{BASE}")) is not None
-                and (rows := shared(ours, theirs) if b else _beside_base(ours, theirs, number)) is not None
-            ]
+            names = [(f"{mark}-{plan.run_name(a, seed)}", f"{mark}-{plan.run_name(b, seed)}") for seed in plan.seeds]
+            sides = [(runs[ours], runs[theirs]) for ours, theirs in names if ours in runs and theirs in runs]
+            both = [rows for side in sides if (rows := shared(*side) if b else _beside_base(*side)) is not None]
             if both:
                 made = over_pairs(both, seed=0)
                 one = Versus(str(a), str(b or BASE), made.seeds, made.values, made.answer)
@@ -157,21 +152,18 @@ def _related(plan: Plan, pairs: Sequence[Pair]) -> Iterator[Found]:
             yield say(f"관계 추출, 학습 데이터 {part}의 micro-F1", f"Relation extraction, micro-F1 with {part} of train"), told
 
 
-def _beside_base(run: RelationRun, base: RelationRun, number: int) -> RowPair | None:
-    if run.rows is None or base.rows is None or number >= base.rows.seeds or not same_rows(run, base):
+def _beside_base(run: RelationRun, base: RelationRun) -> RowPair | None:
+    if run.rows is None or base.rows is None or not same_rows(run, base):
         return None
-    return run.rows, base.rows.of([number])
+    return run.rows, base.rows
 
 
 def _coreferent(plan: Plan, pairs: Sequence[Pair]) -> Iterator[Found]:
-    """A run counts with the mean over its head seeds; the base with each of its head seeds."""
+    """A run counts with the mean over its head seeds, and so does the base beside it."""
     runs = {run.name: run for run in find_coreference([str(plan.out / COREFERENCE)])}
     told: list[tuple[Pair, tuple[int, int], Versus]] = []
     for a, b in pairs:
-        ours = [_mean(run) for seed in plan.seeds if (run := runs.get(plan.run_name(a, seed)))]
-        theirs = [_mean(run) for seed in plan.seeds if b and (run := runs.get(plan.run_name(b, seed)))]
-        if b is None and (base := runs.get(BASE)):
-            theirs = [base.documents.values("gold", column) for column in range(len(base.seeds))]
+        ours, theirs = ([_mean(run) for seed in plan.seeds if (run := runs.get(plan.run_name(arm, seed)))] for arm in (a, b))
         if ours and theirs:
             sizes = next(iter(runs.values())).documents.sizes
             values = tuple(float(np.mean([np.average(one, weights=sizes) for one in side])) for side in (ours, theirs))
