@@ -116,7 +116,7 @@ def test_a_dry_run_measures_every_kind_of_step_and_leaves_nothing(
     assert command(["study", "--recipe", str(path), "--dry-run", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [(share["kind"], share["steps"], share["left"]) for share in told["shares"]] == [
-        ("train", 4, 4), ("evaluate", 5, 5), ("relation", 10, 10), ("coreference", 5, 5),
+        ("train", 4, 4), ("evaluate", 5, 5), ("relation", 12, 12), ("coreference", 6, 6),
     ]  # fmt: skip
     assert all(share["seconds"] > 0 for share in told["shares"])
     assert told["runs"] == 4

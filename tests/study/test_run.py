@@ -15,6 +15,7 @@ from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.errors import FolderError
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.store import read_json, read_jsonl
+from coref_automl.study.budget import budget
 from coref_automl.study.recipe import StudyRecipe
 from coref_automl.study.run import run_study
 from tests.study.conftest import Bench
@@ -161,6 +162,17 @@ def test_further_seeds_and_methods_join_a_study_and_other_settings_are_refused(r
     assert names(launcher) == ["train mlm-64-s1", "evaluate mlm-64-s1"]
     with pytest.raises(FolderError, match=r"was begun with whole_word False, and this command has whole_word True"):
         run_study(recipe(seeds=2, methods={"mlm": {"whole_word": True}}), launcher=launcher)
+
+
+def test_what_is_left_is_estimated_from_finished_steps_of_its_size(bench: Bench, recipe: Make) -> None:
+    """A tenth of the rows says nothing about all of them, and one checkpoint nothing about two."""
+    run_study(recipe(seeds=1, methods={"mlm": {}}, relation=bench.relation), launcher=InlineLauncher())
+    more = recipe(seeds=2, methods={"mlm": {}}, relation=bench.relation)
+    seconds = {label: facts["seconds"] for label, facts in read_json(Path(more.out) / "costs.json").items()}
+    told = {share.kind: (share.left, share.seconds) for share in budget(more).shares}
+    assert told["evaluate"] == (1, pytest.approx(seconds["evaluate mlm-64-s0"]))
+    of_share = [seconds[f"relation {share}pct-{start}"] for share in (50, 100) for start in ("base-s0", "mlm-64-s0")]
+    assert told["relation"] == (4, pytest.approx(sum(of_share)))
 
 
 def test_a_study_stops_when_its_minutes_are_over(recipe: Make) -> None:

@@ -124,19 +124,30 @@ def _share(plan: Plan, state: State, kind: Kind, progress: Progress) -> tuple[Sh
     """What is left of one kind, and the memory that one step of it needs; 0 where it is not known."""
     steps = [step for step in plan.steps if step.kind == kind]
     left = [step for step in steps if not state.closed(step)]
-    ended = [outcome.facts for step in steps if step.label in state.done and (outcome := step.outcome(plan.out))]
+    ended = [(step, outcome.facts) for step in steps if step.label in state.done and (outcome := step.outcome(plan.out))]
     if ended:
-        mean = sum(float(facts["seconds"]) for facts in ended) / len(ended)
+        took = [(step, float(facts["seconds"]) / step.seeds) for step, facts in ended]
         source, gigabytes = (
             say(f"끝난 단계 {len(ended)}개의 평균", f"mean of the {len(ended)} finished"),
-            max(float(facts["peak_gigabytes"] or 0.0) for facts in ended),
+            max(float(facts["peak_gigabytes"] or 0.0) for _, facts in ended),
         )
-        return Share(kind, len(steps), len(left), len(left) * mean, source), gigabytes
+        return Share(kind, len(steps), len(left), sum(_as_before(step, took) for step in left), source), gigabytes
     if not left:
         return Share(kind, len(steps), 0, 0.0, ""), 0.0
     progress.note(say(f"측정: {STEPS[kind]} ...", f"Measuring {kind} ..."))
     found = _MEASURES[kind](plan, left)
     return Share(kind, len(steps), len(left), found.seconds, found.source), found.gigabytes
+
+
+def _as_before(step: Step, took: Sequence[tuple[Step, float]]) -> float:
+    """What a step will take by those that are finished: the mean for one seed of steps of its size, or else of all."""
+    alike = [seconds for one, seconds in took if _amount(one) == _amount(step)] or [seconds for _, seconds in took]
+    return step.seeds * sum(alike) / len(alike)
+
+
+def _amount(step: Step) -> tuple[bool, int | None]:
+    """What makes two steps of a kind unlike in cost: a run has several checkpoints to evaluate, and shares differ in rows."""
+    return step.kind == "evaluate" and step.run is None, getattr(step.recipe, "max_rows", None)
 
 
 @dataclass(frozen=True, slots=True)
