@@ -1,7 +1,7 @@
 """Disentangled attention as one differentiable operation. In: queries, keys, values, two position tables. Out: contexts.
 
-`kernels` does the arithmetic and `layout` says where things lie; here are the launches, and their place in autograd and in
-`torch.compile`. Of the forward pass only its inputs, its output and one number per query are kept for the backward pass.
+`forward` and `backward` do the arithmetic and `layout` says where things lie; here are the launches, and their place in autograd
+and in `torch.compile`. Of the forward pass only its inputs, its output and one number per query are kept for the backward pass.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coref_automl.models.disentangled import kernels
+from coref_automl.models.disentangled import backward, backward_tables, forward
 from coref_automl.models.disentangled.layout import CLASS, Bounds, Distances, band_of, geometry
 
 _LOG2E = math.log2(math.e)
@@ -143,7 +143,7 @@ class _Launch:
         if self.c2p or self.p2c:
             tiles = self.plan.band
             grid = (CLASS * -(-self.length // (CLASS * tiles.rows)), self.batch * self.heads, 2)
-            kernels.bands_kernel[grid](
+            forward.bands_kernel[grid](
                 query, key, *tables, *bounds[4:], *found, *_strides(query), *_strides(key),
                 *(stride for table in tables for stride in (table.stride(1), table.stride(0))),
                 self.length, self.heads, *self.band.words, self.band.size // CLASS, self.points.center, self.scale * _LOG2E,
@@ -156,7 +156,7 @@ class _Launch:
         """Sums of `x` over all positions, weighted by what lies beyond both ends: (2, H, D)."""
         grid = (-(-self.length // 256), self.batch * self.heads)
         part = outer.new_empty(self.batch * grid[0], 2, self.heads, self.size)
-        kernels.far_sums_kernel[grid](
+        backward_tables.far_sums_kernel[grid](
             outer, x, part, *_strides(x), self.length, self.heads, outer.stride(0), D=self.size, BLOCK_D=self.block_d, BLOCK=256
         )
         return part.sum(0)
@@ -197,7 +197,7 @@ def _forward(
     out = query.new_empty(query.shape)
     lse = query.new_empty(work.batch, work.heads, work.length, dtype=torch.float32)
     grid = (-(-work.length // work.plan.forward.rows), work.batch * work.heads)
-    kernels.forward_kernel[grid](
+    forward.forward_kernel[grid](
         query, key, value, *terms, *bounds[:4], out, lse, seed, *_strides(query), *_strides(key),
         *_strides(value), *_strides(out), *work.numbers(), **work.options(work.plan.forward, "BLOCK_M", "BLOCK_N"),
     )  # fmt: skip
@@ -215,7 +215,7 @@ def _backward(
     grid = (-(-work.length // work.plan.query.rows), work.batch * work.heads)
     delta, content = torch.empty_like(lse), lse.new_empty(*lse.shape, work.size)
     dband, outer = work.new_band(query, work.c2p), lse.new_empty(2, *lse.shape)
-    kernels.query_slopes_kernel[grid](
+    backward.query_slopes_kernel[grid](
         query, key, value, *terms, *bounds[:4], out, slope, lse, seed, delta, content, dband, outer,
         *_strides(query), *_strides(key), *_strides(value), *_strides(out), *_strides(slope), *work.numbers(),
         **work.options(work.plan.query, "BLOCK_M", "BLOCK_N"),
@@ -227,7 +227,7 @@ def _backward(
     dband = work.new_band(key, work.p2c) if dband.numel() == 0 else dband
     dvalue = torch.empty_like(value)
     grid = (-(-work.length // work.plan.key.rows), work.batch * work.heads)
-    kernels.key_slopes_kernel[grid](
+    backward.key_slopes_kernel[grid](
         query, key, value, *terms, *bounds[:4], slope, lse, seed, delta, content, dvalue, dband,
         outer, *_strides(query), *_strides(key), *_strides(value), *_strides(slope), *_strides(dvalue), *work.numbers(),
         **work.options(work.plan.key, "BLOCK_N", "BLOCK_M"),
@@ -251,20 +251,20 @@ def _finish(
         "COLUMN_BLOCK": tiles.columns, "PRECISION": work.precision, "num_warps": sums.warps, "num_stages": sums.stages,
     }  # fmt: skip
     grid: tuple[int, ...] = (CLASS * -(-work.length // (CLASS * sums.rows)), work.batch * work.heads)
-    kernels.content_slopes_kernel[grid](
+    backward_tables.content_slopes_kernel[grid](
         dband, table, *bounds[1:3], content, outer, dx, table.stride(1), table.stride(0), band.size // CLASS, *_strides(dx),
         work.length, work.heads, *band.words, points.center, *limits, work.scale,
         SIGN=sign, FAR=work.far, **shapes,
     )  # fmt: skip
     part = content.new_empty(CLASS, work.heads, 2 * band.reach, work.size)
     grid = (CLASS, -(-2 * band.reach // sums.columns), work.heads)
-    kernels.table_slopes_kernel[grid](
+    backward_tables.table_slopes_kernel[grid](
         dband, x, *bounds[1:3], part, band.size // CLASS, *_strides(x), work.length, work.batch, work.heads, *band.words,
         *limits, **shapes,
     )  # fmt: skip
     beyond = work.far_sums(outer, x) if work.far else outer
     dtable = table.new_empty(work.rows, work.heads, work.size)
-    kernels.table_sums_kernel[(work.rows, work.heads)](
+    backward_tables.table_sums_kernel[(work.rows, work.heads)](
         part, points.starts, beyond, dtable, work.heads, band.reach, work.rows, work.scale, SIGN=sign, FAR=work.far,
         D=work.size, BLOCK_D=work.block_d, num_warps=1,
     )  # fmt: skip

@@ -1,0 +1,168 @@
+"""What the kernels of disentangled attention share. In: pointers and positions. Out: rows, zones, and tiles of scores.
+
+A score is query x key plus two position terms that depend on the distance d = q - k: c2p (query x position key) and p2c (key x
+position query). Each term is first written as a *band*: c2p of (q, k) lies at `q * stride + k`, p2c at `k * stride + q`. In this
+layout a tile of scores is an aligned tile of the band, so the attention kernels add it without a gather, and store the gradients
+of scores the same way. To write a band in whole 16-byte words, rows that are eight apart are computed together: within such a
+class the distance of a column does not depend on the row, so the band is a matrix product.
+
+Beyond the last bucket all distances share one row of the table: tiles out there take one number per query and one per key
+(`far`). Documents are runs of equal segments; `first` and `last` bound the keys of each position, and tiles outside are skipped.
+Sums are float32 and there are no atomics, so results repeat bit by bit. Logits are in base 2: `scale` includes log2(e) wherever
+scores are computed.
+"""
+
+# mypy: ignore-errors
+# ruff: noqa: N803
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from coref_automl.models.disentangled import layout
+
+CLASS = tl.constexpr(layout.CLASS)
+BLOCK = tl.constexpr(layout.BLOCK)
+VARYING = [
+    "length", "heads", "batch", "E", "E_words", "stride_words", "offset_words", "band_words", "center", "table_rows",
+    "high_reach", "low_reach", "behind", "ahead",
+]  # fmt: skip
+"""Numbers that change with the length of a batch: no kernel is built anew for them."""
+BEHIND = tl.constexpr(0)
+IN_BAND = tl.constexpr(1)
+AHEAD = tl.constexpr(2)
+"""Zones of a block of rows: columns so far behind that all distances share a row of the table, the band, columns as far ahead."""
+_SHIFT = tl.constexpr(1 << 20)
+"""Added before an integer division and taken off after it: Triton rounds towards zero, and positions may be negative here."""
+
+
+@triton.jit
+def load_rows(base, stride, rows, d, length, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    """Rows of `D` numbers; 0 beyond `length` and `D`."""
+    keep = (rows < length)[:, None]
+    if D != BLOCK_D:
+        keep = keep & (d < D)[None, :]
+    return tl.load(base + rows.to(tl.int64)[:, None] * stride + d[None, :], mask=keep, other=0.0)
+
+
+@triton.jit
+def store_rows(base, stride, rows, d, value, length, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    keep = (rows < length)[:, None]
+    if D != BLOCK_D:
+        keep = keep & (d < D)[None, :]
+    tl.store(base + rows.to(tl.int64)[:, None] * stride + d[None, :], value.to(base.dtype.element_ty), mask=keep)
+
+
+@triton.jit
+def band_limits(start, ROW_BLOCK: tl.constexpr, COLUMN_BLOCK: tl.constexpr, behind, ahead):
+    """For rows [start, start + ROW_BLOCK): columns before the first number are all `behind` or more behind every row, and
+    columns from the second on all `ahead` or more ahead; both are multiples of COLUMN_BLOCK."""
+    left = (start - behind + 1 + _SHIFT) // COLUMN_BLOCK * COLUMN_BLOCK - _SHIFT
+    right = (start + ROW_BLOCK - 1 + ahead + COLUMN_BLOCK - 1 + _SHIFT) // COLUMN_BLOCK * COLUMN_BLOCK - _SHIFT
+    return left, right
+
+
+@triton.jit
+def solid_columns(INNER, LAST, b, rows, length):
+    """The columns that every row of a block sees, so that tiles within need no mask; rows beyond the length do not count."""
+    inside = rows < length
+    low = tl.max(tl.load(INNER + b * length + rows, mask=inside, other=0), 0)
+    return low, tl.min(tl.load(LAST + b * length + rows, mask=inside, other=length), 0)
+
+
+@triton.jit
+def zones(FIRST, LAST, b, rows, length, start, ROW_BLOCK: tl.constexpr, COLUMN_BLOCK: tl.constexpr, behind, ahead):
+    """The columns that a block of rows may see, in whole blocks: the four limits of three zones."""
+    inside = rows < length
+    first = tl.load(FIRST + b * length + rows, mask=inside, other=length)
+    last = tl.load(LAST + b * length + rows, mask=inside, other=0)
+    seen = last > first
+    low = tl.min(tl.where(seen, first, length), 0) // COLUMN_BLOCK * COLUMN_BLOCK
+    high = tl.max(tl.where(seen, last, 0), 0)
+    high = tl.maximum((high + COLUMN_BLOCK - 1) // COLUMN_BLOCK * COLUMN_BLOCK, low)
+    left, right = band_limits(start, ROW_BLOCK, COLUMN_BLOCK, behind, ahead)
+    left = tl.minimum(tl.maximum(left, low), high)
+    right = tl.minimum(tl.maximum(right, left), high)
+    return low, left, right, high
+
+
+@triton.jit
+def zone_limits(low, left, right, high, ZONE: tl.constexpr):
+    """First column of a zone, and the one after its last."""
+    if ZONE == BEHIND:
+        start, stop = low, left
+    elif ZONE == IN_BAND:
+        start, stop = left, right
+    else:
+        start, stop = right, high
+    return start, stop
+
+
+@triton.jit
+def class_columns(FIRST, LAST, b, rows, length, E, SHARED: tl.constexpr):
+    """For rows of one class: their documents in words of eight, and the columns (from E before each row's word) they span.
+
+    SHARED: bounds are those of the rows' blocks of so many.
+    """
+    size = (length + SHARED - 1) // SHARED
+    inside = rows < size * SHARED
+    first = tl.load(FIRST + b * size + rows // SHARED, mask=inside, other=0)
+    last = tl.load(LAST + b * size + rows // SHARED, mask=inside, other=0)
+    word = rows // CLASS * CLASS
+    seen = last > first
+    low = tl.maximum(tl.min(tl.where(seen, first - word, E), 0) + E, 0)
+    high = tl.minimum(tl.max(tl.where(seen, last - word, -E), 0) + E, 2 * E)
+    return first // CLASS, (last + CLASS - 1) // CLASS, low, high
+
+
+@triton.jit
+def kept_by_dropout(seed, bh, q, k, length, share):
+    """Which of the probabilities of (q, k) dropout keeps: the same in every kernel."""
+    draw = tl.rand(seed + bh, q * length + k)
+    return draw >= share
+
+
+@triton.jit
+def identity(SIZE: tl.constexpr, DTYPE: tl.constexpr):
+    return (tl.arange(0, SIZE)[:, None] == tl.arange(0, SIZE)[None, :]).to(DTYPE)
+
+
+@triton.jit
+def tile_scores(
+    left, right, rows, columns, bh, length, stride, offset, band_head, scale,
+    ROW_BAND, COLUMN_BAND, COLUMN_FAR, row_segments, SEGMENTS, solid_low, solid_high,
+    ROW_TERM: tl.constexpr, COLUMN_TERM: tl.constexpr, ZONE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Logits (base 2) of a tile whose rows are `left` and whose columns are `right`; ROW_BAND lies along the rows.
+
+    Outside the band the rows' own term is one number for all columns and is left to the caller.
+    """
+    value = tl.dot(left, tl.trans(right), input_precision=PRECISION)
+    if ZONE == IN_BAND:
+        base = bh.to(tl.int64) * band_head + offset
+        if COLUMN_TERM:  # times the identity: tensor cores transpose a tile where it lies, which registers do slowly
+            at = columns.to(tl.int64)[:, None] * stride + rows[None, :]
+            other = tl.load(COLUMN_BAND + base + at)
+            value = tl.dot(tl.trans(other), identity(columns.shape[0], other.dtype), value, input_precision=PRECISION)
+        if ROW_TERM:
+            at = rows.to(tl.int64)[:, None] * stride + columns[None, :]
+            value += tl.load(ROW_BAND + base + at).to(tl.float32)
+    value = value * scale
+    if ZONE != IN_BAND and COLUMN_TERM:
+        value += tl.load(COLUMN_FAR + bh.to(tl.int64) * length + columns, mask=columns < length, other=0.0)[None, :]
+    start = tl.min(columns, 0)
+    if (start < solid_low) | (start + columns.shape[0] > solid_high):
+        segments = tl.load(SEGMENTS + columns, mask=columns < length, other=-2)
+        value = tl.where(row_segments[:, None] == segments[None, :], value, float("-inf"))
+    return value
+
+
+@triton.jit
+def far_term(FAR, bh, rows, length, TERM: tl.constexpr, ZONE: tl.constexpr):
+    """The rows' own term beyond an end of the table; 0 within the band."""
+    if TERM and ZONE != IN_BAND:
+        far = tl.load(FAR + bh.to(tl.int64) * length + rows, mask=rows < length, other=0.0)
+    else:
+        far = tl.zeros(rows.shape, tl.float32)
+    return far
