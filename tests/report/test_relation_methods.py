@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from coref_automl.comparison.archive import archive
-from coref_automl.comparison.relation_runs import alike, find_relation, look_for_relation, over_pairs, paired
+from coref_automl.comparison.relation_runs import Pair, alike, find_relation, look_for_relation, over_pairs, paired, shared
 from coref_automl.errors import InputError
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.page import Text
 from coref_automl.report.sections.relation import draw as relation
+from coref_automl.statistics.methods import method_verdict
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 from tests.report.test_relation_question import read_study, verdicts, write_relation, write_starts
@@ -108,22 +110,25 @@ def test_one_pair_of_starts_is_no_verdict_about_a_method(runs: Path, tmp_path: P
     assert [line[:2] for line in checkpoints] == [["entity-2", "mlm-2"]]
 
 
-def test_no_start_is_left_out_where_the_base_has_fewer_relation_seeds(runs: Path, tmp_path: Path) -> None:
+def test_where_the_base_has_fewer_relation_seeds_those_that_it_has_count(runs: Path, tmp_path: Path) -> None:
     write_starts(tmp_path, {"entity": (0.9, 0.88, 0.5), "base": (0.6,)})
     shutil.rmtree(tmp_path / "base-0" / "seed-2")
     held = read_json(tmp_path / "base-0" / "re_results.json")
     write_json(tmp_path / "base-0" / "re_results.json", held | {"seeds": [{}, {}]})
-    (checkpoints,) = verdicts(read_study(runs, tmp_path))
-    assert [line[:3] for line in checkpoints] == [[f"entity-{seed}", "base-0", "2"] for seed in range(3)]
+    ((line,),) = verdicts(read_study(runs, tmp_path))
+    assert line[:3] == ["entity 128", "base-0", "3"]
+    found = {run.name: run for run in find_relation([str(tmp_path)])}
+    values = [rows.of([0, 1]).f1().mean() for name in ("entity-0", "entity-1", "entity-2") if (rows := found[name].rows)]
+    assert line[3] == f"{100 * float(np.mean(values)):.1f}"
 
 
-def test_a_start_with_other_relation_seeds_than_the_base_counts_all_the_same(runs: Path, tmp_path: Path) -> None:
+def test_a_method_one_of_whose_starts_shares_no_relation_seed_with_the_base_is_not_judged(runs: Path, tmp_path: Path) -> None:
     write_starts(tmp_path, {"entity": (0.9, 0.88, 0.5), "base": (0.6,)})
     for name, first in (("entity-0", 0), ("entity-1", 3), ("entity-2", 0), ("base-0", 0)):
         path = tmp_path / name / "re_results.json"
         write_json(path, read_json(path) | {"seeds": [{"seed": first + number} for number in range(3)]})
-    ((line,),) = verdicts(read_study(runs, tmp_path))
-    assert line[:3] == ["entity 128", "base-0", "3"]
+    (checkpoints,) = verdicts(read_study(runs, tmp_path))
+    assert [line[:3] for line in checkpoints] == [["entity-0", "base-0", "3"], ["entity-2", "base-0", "3"]]
 
 
 def test_the_seeds_of_the_base_may_lie_in_runs_of_their_own_and_each_counts_once(runs: Path, tmp_path: Path) -> None:
@@ -192,15 +197,32 @@ def test_runs_of_one_name_under_folders_of_one_name_are_both_kept(runs: Path, tm
     assert len(find_relation([str(tmp_path / "kept")])) == 2
 
 
-def test_sides_of_unlike_numbers_of_relation_seeds_weigh_the_same(tmp_path: Path) -> None:
-    write_starts(tmp_path, {"entity": (0.9, 0.88), "base": (0.6,)})
-    by_name = {run.name: run.rows for run in find_relation([str(tmp_path)])}
-    first, second, base = by_name["entity-0"], by_name["entity-1"], by_name["base-0"]
-    assert first is not None
-    assert second is not None
-    assert base is not None
-    answer = over_pairs([(first, base.of([0])), (second.of([0, 1]), base.of([1]))], seed=0).answer
+def pairs_of(folder: Path) -> list[Pair]:
+    write_starts(folder, {"entity": (0.9, 0.88), "mlm": (0.6, 0.62)})
+    by_name = {run.name: run for run in find_relation([str(folder)])}
+    return [pair for seed in (0, 1) if (pair := shared(by_name[f"entity-{seed}"], by_name[f"mlm-{seed}"]))]
+
+
+def test_pairs_of_unlike_numbers_of_relation_seeds_weigh_the_same(tmp_path: Path) -> None:
+    first, second = pairs_of(tmp_path)
+    answer = over_pairs([first.of([0, 1]), second.of([2])], seed=0).answer
+    assert answer.difference == pytest.approx((first.differences()[:2].mean() + second.differences()[2]) / 2)
     assert answer.over_documents.low < answer.difference < answer.over_documents.high
+
+
+def test_relation_seeds_that_pairs_share_are_crossed_with_them(tmp_path: Path) -> None:
+    """Their luck is in every pair: seeds of their own could not tell it, and one seed for all tells nothing."""
+    pairs = pairs_of(tmp_path)
+    answer = over_pairs(pairs, seed=0).answer
+    table = np.stack([pair.differences() for pair in pairs])
+    assert answer.difference == pytest.approx(table.mean())
+    assert answer.over_seeds == method_verdict(table, answer.over_documents, 0.0).over_seeds
+    apart = over_pairs([pairs[0], replace(pairs[1], seeds=(3, 4, 5))], seed=0).answer
+    assert apart.over_seeds == method_verdict(table.mean(axis=1), answer.over_documents, 0.0).over_seeds
+    for some in ([pair.of([0]) for pair in pairs], [pairs[0], replace(pairs[1], seeds=(2, 4, 5))]):
+        assert over_pairs(some, seed=0).seeds == 1
+        assert over_pairs(some, seed=0).answer.over_seeds is None
+        assert not over_pairs(some, seed=0).answer.shown
 
 
 @pytest.mark.parametrize("name", ["data", "train", "settings", "split", "gold"])

@@ -41,7 +41,7 @@ def test_a_study_trains_judges_reports_and_archives_and_redoes_nothing(bench: Be
     related = {run.name for run in find_relation([str(out / "relation")])}
     assert related == {f"{share}pct-{start}" for share in (50, 100) for start in starts}
     assert {run.name: run.seeds for run in find_coreference([str(out / "coreference")])} == {
-        "base-s0": [0], "base-s1": [1], "mlm-64-s0": [0], "mlm-64-s1": [1], "entity-64-s0": [0], "entity-64-s1": [1],
+        "base-s0": [0], "base-s1": [1000], "mlm-64-s0": [0], "mlm-64-s1": [1000], "entity-64-s0": [0], "entity-64-s1": [1000],
     }  # fmt: skip
     page = (out / "report" / "report.md").read_text("utf-8")
     assert "entity 64" in page

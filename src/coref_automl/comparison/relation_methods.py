@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
+import numpy as np
+
 from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, last
 from coref_automl.comparison.relation_runs import Pair, RelationRun, Rows, alike, over_pairs, same_rows, shared
 from coref_automl.comparison.scores import Entry, model_label
@@ -116,18 +118,28 @@ def _is_base(run: RelationRun, arm: Arm) -> bool:
 
 
 def _beside_base(starts: Sequence[RelationRun], bases: Sequence[RelationRun]) -> list[Pair]:
-    """The base has no pretraining seed: its k-th relation seed is paired with the k-th start, so its variance counts too.
+    """Each start beside the base under their shared relation seeds, which may lie in several runs of the base.
 
-    Its seeds may lie in several runs; each counts once. Empty if there are more starts than relation seeds of the base: a verdict
-    about a method must cover all of its starts.
+    Empty if a start shares none: a verdict about a method must cover all of its starts.
     """
-    held = [start.rows for start in starts if start.rows is not None and same_rows(start, bases[0])]
+    base = _as_one([run for run in bases if same_rows(run, bases[0])])
+    pairs = [pair for start in starts if (pair := shared(start, base)) is not None]
+    return pairs if len(pairs) == len(starts) else []
+
+
+def _as_one(runs: Sequence[RelationRun]) -> RelationRun:
+    """Runs from one model as one run; a seed that several have counts once."""
     seeds: dict[int, Rows] = {}
-    for base in bases:
-        for column, seed in enumerate(base.seeds):
-            if base.rows is not None:
-                seeds.setdefault(seed, base.rows.of([column]))
-    return list(zip(held, (seeds[seed] for seed in sorted(seeds)), strict=False)) if len(held) <= len(seeds) else []
+    for run in runs:
+        for column, seed in enumerate(run.seeds):
+            if run.rows is not None:
+                seeds.setdefault(seed, run.rows.of([column]))
+    if not seeds:
+        return runs[0]
+    held = list(seeds.values())
+    right, given = (np.hstack([getattr(rows, name) for rows in held]) for name in ("right", "given"))
+    result = {**runs[0].result, "seeds": [{"seed": seed} for seed in seeds]}
+    return RelationRun(runs[0].name, result, Rows(held[0].gold, right, given, held[0].sentences))
 
 
 def _fair(a: Arm, b: Arm) -> bool:

@@ -18,7 +18,7 @@ from coref_automl.decoder import decode_stored, read_stored_rows
 from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.records import Estimate
-from coref_automl.statistics.intervals import DRAWS
+from coref_automl.statistics.intervals import DRAWS, from_draws
 from coref_automl.statistics.methods import MethodVerdict, method_verdict
 from coref_automl.statistics.resampling import resampled_f1
 from coref_automl.store import natural_order, read_json, short_names, write_json, written_whole
@@ -109,13 +109,27 @@ class RelationRun:
         return named if len(named) == count else list(range(count))
 
 
-Pair = tuple[Rows, Rows]
-"""Two sides on the same rows; each is the mean over its columns."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """Two sides on the same rows under the same relation seeds, a column each."""
+
+    a: Rows
+    b: Rows
+    seeds: tuple[int, ...]
+
+    def of(self, seeds: Sequence[int]) -> Pair:
+        columns = [self.seeds.index(seed) for seed in seeds]
+        return Pair(self.a.of(columns), self.b.of(columns), tuple(seeds))
+
+    def differences(self) -> NDArray[np.float64]:
+        """In micro-F1, seed by seed."""
+        return np.asarray(self.a.f1() - self.b.f1())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelationPair:
-    """Two sides over their pairs: the number of pairs, micro-F1 of both, and the verdict."""
+    """Two sides over their pairs: the number of pairs, micro-F1 of both, and the verdict. Pairs that share one relation seed tell
+    no more than one of them: `seeds` is then 1."""
 
     seeds: int
     values: tuple[float, float]
@@ -170,10 +184,8 @@ def archive_relation(runs: Sequence[RelationRun], out: Path) -> None:
 
 def paired(a: RelationRun, b: RelationRun, *, seed: int) -> RelationPair | None:
     """Is `a` better than `b` in micro-F1, over shared relation seeds and sentences? None if no seed is shared."""
-    side = shared(a, b)
-    if side is None:
-        return None
-    return over_pairs([(side[0].of([column]), side[1].of([column])) for column in range(side[0].seeds)], seed=seed)
+    pair = shared(a, b)
+    return None if pair is None else over_pairs([pair.of([number]) for number in pair.seeds], seed=seed)
 
 
 def alike(runs: Sequence[RelationRun]) -> list[list[RelationRun]]:
@@ -192,7 +204,8 @@ def shared(a: RelationRun, b: RelationRun) -> Pair | None:
     seeds = [number for number in a.seeds if number in b.seeds]
     if a.rows is None or b.rows is None or not seeds or not same_rows(a, b):
         return None
-    return a.rows.of([a.seeds.index(number) for number in seeds]), b.rows.of([b.seeds.index(number) for number in seeds])
+    ours, theirs = (rows.of([run.seeds.index(number) for number in seeds]) for run, rows in ((a, a.rows), (b, b.rows)))
+    return Pair(ours, theirs, tuple(seeds))
 
 
 def same_rows(a: RelationRun, b: RelationRun) -> bool:
@@ -207,22 +220,29 @@ def same_rows(a: RelationRun, b: RelationRun) -> bool:
 
 
 def over_pairs(pairs: Sequence[Pair], *, seed: int) -> RelationPair:
-    """Are the first sides better than the second ones, over pairs and over sentences?"""
-    values = np.array([[one.f1().mean(), other.f1().mean()] for one, other in pairs])
-    draws = _differences(pairs, seed)
-    low, high = np.quantile(draws, (0.025, 0.975))
-    differences = values[:, 0] - values[:, 1]
-    over = Estimate(float(differences.mean()), float(low), float(high), len(pairs[0][0].gold))
-    answer = method_verdict(differences, over, float(draws.std(ddof=1)))
-    return RelationPair(len(pairs), (float(values[:, 0].mean()), float(values[:, 1].mean())), answer)
+    """Are the first sides better than the second ones, over pairs, over relation seeds and over sentences?
+
+    Where pairs share relation seeds, the luck of these is in every pair: they are crossed with the pairs, if all have them.
+    """
+    crossed = len({number for pair in pairs for number in pair.seeds}) < sum(len(pair.seeds) for pair in pairs)
+    if crossed and (common := [number for number in pairs[0].seeds if all(number in pair.seeds for pair in pairs)]):
+        pairs = [pair.of(common) for pair in pairs]
+        differences = np.stack([pair.differences() for pair in pairs])
+    else:
+        differences = np.array([pair.differences().mean() for pair in pairs])
+        differences = differences[:, None] if crossed else differences  # some share a seed and none is everyone's: no telling
+    marks = min((rows.sentences for pair in pairs for rows in (pair.a, pair.b)), key=lambda held: len(np.unique(held)))
+    over = from_draws(float(differences.mean()), _draws(pairs, marks, seed), marks)
+    answer = method_verdict(differences, over.interval, over.error, over.held)
+    ours, theirs = (float(np.mean([rows.f1().mean() for rows in side])) for side in ([p.a for p in pairs], [p.b for p in pairs]))
+    return RelationPair(1 if differences.shape[1:] == (1,) else len(pairs), (ours, theirs), answer)
 
 
-def _differences(pairs: Sequence[Pair], seed: int) -> NDArray[np.float64]:
+def _draws(pairs: Sequence[Pair], sentences: NDArray[Any], seed: int) -> NDArray[np.float64]:
     """Bootstrap draws of the mean micro-F1 difference: each draw resamples the same sentences for all pairs."""
-    sides = [rows for pair in pairs for rows in pair]
+    sides = [rows for pair in pairs for rows in (pair.a, pair.b)]
     right, given = (np.hstack([getattr(rows, name) for rows in sides]) for name in ("right", "given"))
     gold = np.repeat(sides[0].gold[:, None], right.shape[1], axis=1)
-    sentences = min((rows.sentences for rows in sides), key=lambda marks: len(np.unique(marks)))
     share = np.concatenate([np.full(rows.seeds, (-1) ** side / rows.seeds / len(pairs)) for side, rows in enumerate(sides)])
     return np.asarray(resampled_f1(right, given, gold, sentences, seed=seed, draws=DRAWS) @ share)
 

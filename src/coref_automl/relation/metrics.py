@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from coref_automl.records import Estimate, Record
 from coref_automl.relation.labels import LABELS, NO_RELATION
-from coref_automl.statistics.intervals import bootstrap_mean
+from coref_automl.statistics.intervals import bootstrap_mean, from_draws
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.statistics.methods import method_verdict as judge
 from coref_automl.statistics.resampling import resampled_f1
@@ -141,14 +141,13 @@ class Scored:
 
 def estimates(scored: Scored, *, seed: int = 0, auprc_draws: int = AUPRC_DRAWS) -> dict[str, Estimate]:
     """The mean over seeds of each metric, with the interval that other sentences would give."""
-    n = len(scored.gold)
     predicted = scored.probabilities.argmax(2)
     right = (predicted == scored.gold).mean(0)
     f1 = float(np.mean([micro_f1(scored.gold, one) for one in predicted])) / 100
     area = float(np.mean([auprc(scored.gold, one) for one in scored.probabilities])) / 100
     return {
-        "micro_f1": _estimate(f1, f1_draws(scored, seed=seed), n),
-        "auprc": _estimate(area, auprc_by_draw(scored, seed=seed, draws=auprc_draws), n),
+        "micro_f1": _share(f1, f1_draws(scored, seed=seed), scored.sentences),
+        "auprc": _share(area, auprc_by_draw(scored, seed=seed, draws=auprc_draws), scored.sentences),
         "accuracy": bootstrap_mean(right, scored.sentences, seed=seed),
     }
 
@@ -182,8 +181,8 @@ def method_verdict(a: Scored, b: Scored, *, metric: str = "micro_f1", seed: int 
     Shown only if neither other seeds nor other sentences can explain the difference.
     """
     draws = _draws(a, metric, seed) - _draws(b, metric, seed)
-    over_sentences = _estimate(_value(a, metric) - _value(b, metric), draws, len(a.gold))
-    return judge(_per_seed(a, metric) - _per_seed(b, metric), over_sentences, float(draws.std(ddof=1)))
+    over = from_draws(_value(a, metric) - _value(b, metric), draws, a.sentences)
+    return judge(_per_seed(a, metric) - _per_seed(b, metric), over.interval, over.error, over.held)
 
 
 def _per_seed(scored: Scored, metric: str) -> Floats:
@@ -200,9 +199,9 @@ def _draws(scored: Scored, metric: str, seed: int) -> Floats:
     return auprc_by_draw(scored, seed=seed) if metric == "auprc" else f1_draws(scored, seed=seed)
 
 
-def _estimate(value: float, draws: Floats, n: int) -> Estimate:
-    low, high = np.quantile(draws, (0.025, 0.975))
-    return Estimate(value, float(low), float(high), n)
+def _share(value: float, draws: Floats, sentences: NDArray[np.str_]) -> Estimate:
+    held = from_draws(value, draws, sentences).interval
+    return Estimate(value, max(0.0, held.low), min(1.0, held.high), held.n)
 
 
 def _row_weights(sentences: Sequence[str] | NDArray[np.str_], *, seed: int, draws: int) -> Iterator[Floats]:

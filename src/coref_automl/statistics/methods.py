@@ -98,22 +98,50 @@ def method_verdict(
 ) -> MethodVerdict:
     """Another seed or other documents might make the difference vanish; it is shown only if neither can explain it, nor both.
 
-    `per_seed` are the differences of the pairs of runs; `error` is the standard error of their mean over documents, `held` their
-    `concentration`. `by_items` stands in for the spread where different items happen to give every pair the same difference:
-    whole numbers of hits do meet.
+    `per_seed` are the differences of the pairs of runs; or a table, if every pair was measured under the same further seeds (of
+    fine-tuning): one row per pair, one column per further seed. `error` is the standard error of their mean over documents,
+    `held` their `concentration`. `by_items` stands in for the spread where different items happen to give every pair the same
+    difference: whole numbers of hits do meet.
     """
     k, mean = len(per_seed), float(per_seed.mean())
-    spread = float(per_seed.std(ddof=1)) if k > 1 else 0.0
-    by_seeds = (spread if spread > _NO_SPREAD else by_items) / math.sqrt(k)
-    if by_seeds <= _NO_SPREAD:  # one pair; or as many as one likes that are copies of each other
+    spreads = _spreads(per_seed, by_items)
+    if not spreads:
         return MethodVerdict(mean, None, over_documents, None, False)
-    both, degrees = _both(by_seeds, k - 1, error, held)
-    seeds = _student(mean, by_seeds, k - 1, k)
+    both, degrees = _both(*spreads[-1], error, held)
+    seeds = max((_student(mean, *spread, k) for spread in spreads), key=lambda one: one.high)
     together = _student(mean, both, degrees, over_documents.n)
     shown = all(interval.low > 0 or interval.high < 0 for interval in (seeds, over_documents, together))
-    could = max(_showable(by_seeds, k - 1), _showable(both, degrees), detectable(error, concentration=held) or 0.0)
-    p, p_both = (2 * (1 - t_cdf(abs(mean) / one, each)) for one, each in ((by_seeds, k - 1), (both, degrees)))
-    return MethodVerdict(mean, seeds, over_documents, p, shown, could if k > 2 else None, together, p_both)
+    each = [*spreads, (both, degrees)]
+    could = max(*(_showable(*spread) for spread in each), detectable(error, concentration=held) or 0.0)
+    *of_seeds, p_both = (2 * (1 - t_cdf(abs(mean) / spread, degrees)) if spread > 0 else 0.0 for spread, degrees in each)
+    return MethodVerdict(mean, seeds, over_documents, max(of_seeds), shown, could if k > 2 else None, together, p_both)
+
+
+def _spreads(per_seed: Floats, by_items: float) -> list[tuple[float, int]]:
+    """Standard errors of the mean and their degrees of freedom, that of all seeds together last. Empty if there is no spread: one
+    pair, as many as one likes that are copies of each other, or one further seed that all pairs share.
+
+    Of a table: over its rows, over its columns, and both together (two-way analysis of variance, degrees after Satterthwaite).
+    """
+    k = len(per_seed)
+    pairs = per_seed if per_seed.ndim == 1 else per_seed.mean(axis=1)
+    spread = float(pairs.std(ddof=1)) if k > 1 else 0.0
+    over_pairs = (spread if spread > _NO_SPREAD else by_items) / math.sqrt(k)
+    if over_pairs <= _NO_SPREAD or (per_seed.ndim > 1 and per_seed.shape[1] == 1):
+        return []
+    if per_seed.ndim == 1:
+        return [(over_pairs, k - 1)]
+    further = per_seed.mean(axis=0)
+    columns, apart = len(further), per_seed - pairs[:, None] - further[None, :] + per_seed.mean()
+    over_columns = float(further.std(ddof=1)) / math.sqrt(columns)
+    residual = float((apart**2).sum()) / ((k - 1) * (columns - 1) * per_seed.size)
+    beyond = max(0.0, over_columns**2 - residual)
+    total = over_pairs**2 + beyond
+    spent = over_pairs**4 / (k - 1)
+    if beyond:
+        spent += over_columns**4 / (columns - 1) + residual**2 / ((k - 1) * (columns - 1))
+    degrees = max(min(k, columns) - 1, min(int(total**2 / spent), _MANY))
+    return [(over_pairs, k - 1), (over_columns, columns - 1), (math.sqrt(total), degrees)]
 
 
 def _both(by_seeds: float, seed_degrees: int, by_documents: float, held: float) -> tuple[float, int]:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 TASK = "coref_automl.study.work:run_step"
 BASE = "base"
+_APART = 1_000
+"""Between the fine-tuning seeds of one run and the next: seeds that a later call adds are still no other run's."""
 RUNS, EVALUATIONS, RELATION, COREFERENCE = "runs", "evaluations", "relation", "coreference"
 Recipe = TrainRecipe | EvaluateRecipe | RelationRecipe | CoreferenceRecipe
 
@@ -181,7 +183,7 @@ class Plan:
         return [EvalSet.open(folder).fingerprint for folder in self.sets]
 
     def _relation(self, stage: RelationStage, name: str, run: str | None, number: int) -> Iterator[Step]:
-        """Every run has the same relation seeds; the base has one beside each run, its k-th beside the k-th."""
+        """The k-th run of every method and the k-th tuning of the base have the same relation seeds, which no other k has."""
         for share in stage.shares:
             mark = f"{100 * share:g}pct-{name}"
             decided = {
@@ -189,8 +191,8 @@ class Plan:
                 "train": stage.train,
                 "dev": stage.dev,
                 "out": str(self.out / RELATION / mark),
-                "seeds": stage.seeds if run else 1,
-                "first_seed": 0 if run else number,
+                "seeds": stage.seeds,
+                "first_seed": number * _APART,
                 "max_rows": None if share == 1 else max(2, round(share * self.rows[0])),
                 "device": self.recipe.device,
             }
@@ -213,7 +215,7 @@ class Plan:
         return len(read["train"]), len(read.get("dev", ())), {name: rows_fingerprint(rows) for name, rows in read.items()}
 
     def _coreference(self, stage: CoreferenceStage, name: str, run: str | None, number: int) -> Step:
-        """Every run of a method has head seeds of its own, and so has the base beside it."""
+        """Seeds as for relation extraction."""
         data, split, prints = self._annotated
         decided = {
             "model": self.recipe.model,
@@ -222,7 +224,7 @@ class Plan:
             "split": split,
             "folds": 0 if split else stage.folds,
             "seeds": stage.seeds,
-            "first_seed": number * stage.seeds,
+            "first_seed": number * _APART,
             "device": self.recipe.device,
         }
         recipe = from_mapping(CoreferenceRecipe, {**stage.settings, **decided}, "coreference: settings")

@@ -17,8 +17,7 @@ from coref_automl.comparison.arms import Versus, versus
 from coref_automl.comparison.coreference_runs import CoreferenceRun, find_coreference
 from coref_automl.comparison.corrections import corrected
 from coref_automl.comparison.groups import read_groups
-from coref_automl.comparison.relation_runs import Pair as RowPair
-from coref_automl.comparison.relation_runs import RelationRun, find_relation, over_pairs, same_rows, shared
+from coref_automl.comparison.relation_runs import find_relation, over_pairs, shared
 from coref_automl.comparison.scores import Entry, Group, runs_of
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.records import Estimate, Record
@@ -134,7 +133,7 @@ def _counts(pair: tuple[methods.Arm, methods.Arm | Entry]) -> tuple[int, int]:
 
 
 def _related(plan: Plan, pairs: Sequence[Pair]) -> Iterator[Found]:
-    """Runs are paired by pretraining seed; the base's k-th fine-tuning seed stands beside the k-th run."""
+    """Runs are paired by pretraining seed; the k-th tuning of the base stands beside the k-th run."""
     runs = {run.name: run for run in find_relation([str(plan.out / RELATION)])}
     for share in plan.recipe.relation.shares if plan.recipe.relation else ():
         mark = f"{100 * share:g}pct"
@@ -142,20 +141,14 @@ def _related(plan: Plan, pairs: Sequence[Pair]) -> Iterator[Found]:
         for a, b in pairs:
             names = [(f"{mark}-{plan.run_name(a, seed)}", f"{mark}-{plan.run_name(b, seed)}") for seed in plan.seeds]
             sides = [(runs[ours], runs[theirs]) for ours, theirs in names if ours in runs and theirs in runs]
-            both = [rows for side in sides if (rows := shared(*side) if b else _beside_base(*side)) is not None]
+            both = [pair for side in sides if (pair := shared(*side)) is not None]
             if both:
                 made = over_pairs(both, seed=0)
                 one = Versus(str(a), str(b or BASE), made.seeds, made.values, made.answer)
-                told.append(((a, b), (made.seeds, made.seeds), one))
+                told.append(((a, b), (len(both), len(both)), one))
         if told:
             part = f"{100 * share:g}%"
             yield say(f"관계 추출, 학습 데이터 {part}의 micro-F1", f"Relation extraction, micro-F1 with {part} of train"), told
-
-
-def _beside_base(run: RelationRun, base: RelationRun) -> RowPair | None:
-    if run.rows is None or base.rows is None or not same_rows(run, base):
-        return None
-    return run.rows, base.rows
 
 
 def _coreferent(plan: Plan, pairs: Sequence[Pair]) -> Iterator[Found]:

@@ -105,10 +105,10 @@ def _rule(study: Subject, *, methods: bool, checkpoints: bool) -> str:
     if methods:
         told.append(
             say(
-                "방법의 판정에서 시드는 사전학습의 시드입니다. 시작마다 관계 추출 시드의 평균 하나로 세고, 원래 모델과 비교할 "
-                "때는 k번째 시작을 원래 모델의 k번째 관계 추출 시드와 짝짓습니다.",
-                "In a verdict about methods seeds are those of pretraining: each start counts once, with the mean over its "
-                "relation seeds; against the base, the k-th start is set beside the base's k-th relation seed.",
+                "방법의 판정에서 시드는 사전학습의 시드입니다. 시작마다 양쪽에 다 있는 관계 추출 시드의 평균 하나로 세고, "
+                "모든 시작이 같은 관계 추출 시드를 쓰면 그 시드의 우연도 신뢰구간에 넣습니다.",
+                "In a verdict about methods seeds are those of pretraining: each start counts once, with the mean over the "
+                "relation seeds that both sides have; where all starts share these, their luck is in the interval too.",
             )
         )
     if checkpoints:
