@@ -19,6 +19,7 @@ from coref_automl.training.recipe import TrainRecipe, check
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
 
 BASE = Model("base", 0, -1.5)
+OTHERS = ("mlm", "combined", "copy", "link", "copy+link")
 
 
 def plateau(steps: int = 4) -> list[Model]:
@@ -134,6 +135,26 @@ def test_methods_that_are_alike_are_not_told_apart(
 ) -> None:
     use = recommend(evaluated([BASE, *several(skills)], documents=100)).use
     assert (use.status, use.better_than, len(use.open_against)) == (status, won, 1)
+
+
+def test_the_best_of_many_methods_has_more_to_show_than_one_alone(evaluated: Maker) -> None:
+    """Whichever is luckiest is chosen, and its runs are lucky on the other half of the documents too."""
+    alone = [BASE, *several({"entity": -0.85}, steps=1)]
+    one = recommend(evaluated(alone, documents=80)).use
+    assert one.status == "shown"
+    it = recommend(evaluated([*alone, *several(dict.fromkeys(OTHERS, -4.0), steps=1)], documents=80))
+    assert it.use.over_base == one.over_base
+    assert it.use.over_base is not None
+    assert it.use.over_base.low > 0
+    assert it.use.status == "not better than the base"
+    assert "it would be if it were the only method, but it was chosen of 6 (Bonferroni)" in it.sentence
+
+
+def test_the_gain_of_one_run_comes_from_the_documents_that_did_not_choose_it(evaluated: Maker) -> None:
+    use = recommend(evaluated([BASE, *several({"mlm": 0.4, "entity": 0.5}, seeds=1, steps=1)], documents=120)).use
+    assert (use.seeds, use.judged_on) == (1, "confirm")
+    assert use.over_base is not None
+    assert use.over_base.n == use.value.n
 
 
 def test_one_lucky_run_is_not_a_method(evaluated: Maker) -> None:

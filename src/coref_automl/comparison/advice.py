@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from coref_automl.comparison.scores import Columns, Entry, Group
 from coref_automl.records import Comparison, Estimate, Record
 from coref_automl.statistics.closed_forms import holm
 from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
-from coref_automl.statistics.intervals import composite, simultaneous_bounds
+from coref_automl.statistics.intervals import composite, difference_intervals, simultaneous_bounds
 from coref_automl.statistics.resampling import Floats, Part
 from coref_automl.statistics.shrinkage import accepted_loss, covariance, posterior_means, times_as_many
 
@@ -34,7 +35,8 @@ class Use(Record):
     `method` names the objective and the length it was trained at; one seed says nothing about a method, and the advice is then
     about its checkpoint alone. `checkpoint` is a folder and `name` its label; `tokens` are what it was trained on. `value` is the
     mean over the method's `seeds` at that training and `over_base` its gain over the base (None if that was not evaluated), both
-    with 95% intervals, on the documents of `judged_on`. `better_than` names the methods it is shown to beat at their best,
+    with 95% intervals, on the documents of `judged_on`. Any method could have been the chosen one, so that what is shown of it is
+    corrected for their number. `better_than` names the methods it is shown to beat at their best,
     `open_against` the others. Methods of one seed are `unjudged` where this one has several: nothing can be shown of them.
 
     `status`: not shown to beat its base; or else shown to beat every other method, some ("in part"), or none ("open"). Without
@@ -161,10 +163,10 @@ def use_of(
     gain, beaten = (over_base.difference, finding(over_base) == "better") if over_base else (None, None)
     if base is not None and len(side) > 1:
         verdict = _crossed(columns, own, [at[base]], model=True)
-        gain, beaten = verdict.interval, verdict.shown and verdict.difference > 0
-    answers = [_crossed(columns, own, [at[entry] for entry in step]) for step in rivals]
-    adjusted = holm([answer.p for answer in answers])
-    won = [answer.shown and answer.difference > 0 and p < ALPHA for answer, p in zip(answers, adjusted, strict=True)]
+        gain, beaten = verdict.interval, verdict.difference > 0 and (1 + len(others)) * verdict.p < ALPHA
+    elif base is not None and over_base:
+        gain = _difference(columns, own[0], at[base], seed)
+    won = _won(columns, [own, *([at[entry] for entry in step] for step in rivals)])
     won += [False] * (len(others) - len(won))
     made = chosen.evaluation.provenance
     return Use(
@@ -240,6 +242,20 @@ def _rows(columns: Columns, numbers: Sequence[int]) -> list[Floats]:
 def _crossed(columns: Columns, a: Sequence[int], b: Sequence[int], *, model: bool = False) -> CrossedVerdict:
     clusters = [part.clusters for part in columns.parts]
     return composite_crossed([(_rows(columns, a), _rows(columns, b))], clusters, against_model=model)[0]
+
+
+def _won(columns: Columns, sides: Sequence[Sequence[int]]) -> list[bool]:
+    """Is the first side shown to beat each of the others? Any of them could have been chosen: Holm over all pairs."""
+    pairs = list(combinations(range(len(sides)), 2))
+    answers = [_crossed(columns, sides[a], sides[b]) for a, b in pairs]
+    adjusted = holm([answer.p for answer in answers])
+    return [answer.difference > 0 and p < ALPHA for (a, _), answer, p in zip(pairs, answers, adjusted, strict=True) if a == 0]
+
+
+def _difference(columns: Columns, a: int, b: int, seed: int) -> Estimate:
+    rows = [np.asarray(part.values, np.float64) for part in columns.parts]
+    parts = [Part(values[:, a] - values[:, b], part.clusters) for values, part in zip(rows, columns.parts, strict=True)]
+    return difference_intervals(parts, seed=seed)[0]
 
 
 def _mean_over_seeds(columns: Columns, seed: int) -> Estimate:

@@ -90,7 +90,7 @@ def _why(study: Subject) -> str:
         return f"{label} {percent(use.value)}{seeds}."
     change = points(use.over_base)
     if use.seeds < 2:
-        return say(f"{label}: 원래 모델 대비 {change}점.", f"{label}: {change} points over the base.")
+        return say(f"{label}: 원래 모델 대비 {change}점{where}.", f"{label}: {change} points over the base{where}.")
     return say(
         f"시드 2개 이상인 방법 가운데 사후 평균이 가장 높습니다(선택용 절반). {label}: 원래 모델 대비 {change}점{seeds}.",
         f"Of the methods with several seeds it has the highest posterior mean (select half). {label}: {change} points over the "

@@ -197,8 +197,14 @@ def _against_base(it: Recommendation, lang: Lang) -> str:
 
 
 def _one_of_many(it: Recommendation, lang: Lang) -> str:
-    """Why an interval that excludes 0 is not significant: it is one of many. A method's gain is a single verdict."""
-    if it.use.seeds > 1 or it.over_base is None or not lost_to_family(it.over_base):
+    """Why an interval that excludes 0 is not significant: it is one of many."""
+    use = it.use
+    if use.seeds > 1 and use.status == "not better than the base" and use.over_base is not None and use.over_base.low > 0:
+        count = 1 + len(use.better_than) + len(use.open_against)
+        if lang == "ko":
+            return f"; 방법 {count}개 가운데 고른 것이기 때문이며(Bonferroni 보정), 이것 하나였다면 유의했을 것입니다"
+        return f"; it would be if it were the only method, but it was chosen of {count} (Bonferroni)"
+    if use.seeds > 1 or it.over_base is None or not lost_to_family(it.over_base):
         return ""
     count = it.over_base.family
     if lang == "ko":
