@@ -61,6 +61,8 @@ class Cell:
     kind: str
     ratio: float
     lasting: float = 0.5
+    others: int = 0
+    """How many runs the other method has, if not as many."""
 
 
 CELLS = (
@@ -76,12 +78,21 @@ CELLS = (
 )
 
 
+UNEVEN = ("40 of 1-6", "100 of 1-3", "300 of 1-3")
+
+
+def uneven(few: int, more: int) -> list[tuple[int, Cell]]:
+    """The runs of the method that varies as a whole, and how much: that of few runs, that of more, or neither."""
+    cells = [(few, Cell("one", ratio, others=more)) for ratio in (1, 3)]
+    return [*cells, *((more, Cell("one", ratio, others=few)) for ratio in (1, 3)), (few, Cell("alike", 0, others=more))]
+
+
 def draw(
     rng: np.random.Generator, sizes: Floats, sets: int, seeds: int, cell: Cell, shifts: tuple[float, float], blocks: int = 10
 ) -> tuple[Floats, Floats]:
     """Sums by document of either method, shape (sets, runs, documents)."""
     every = np.repeat(np.arange(len(sizes)), sizes.astype(int))
-    a, b = np.zeros((sets, seeds, len(sizes))), np.zeros((sets, 1 if cell.kind == "base" else seeds, len(sizes)))
+    a, b = np.zeros((sets, seeds, len(sizes))), np.zeros((sets, 1 if cell.kind == "base" else cell.others or seeds, len(sizes)))
     normal = lambda *shape: rng.standard_normal(shape, dtype=np.float32)  # noqa: E731
     for start in range(0, sets, step := -(-sets // blocks)):
         count = min(step, sets - start)
@@ -114,7 +125,8 @@ def judged(rng: np.random.Generator, sizes: Floats, sets: int, seeds: int, cell:
     shift = cell.ratio * spread * math.sqrt(seeds) / MOVES
     a, b = draw(rng, sizes, sets, seeds, cell, (shift / math.sqrt(2),) * 2 if cell.kind == "alike" else (shift, 0.0))
     found = crossed(a, b, sizes)
-    pairs = (a.sum(axis=-1) - b.sum(axis=-1)) / sizes.sum()
+    alike = min(a.shape[1], b.shape[1]) if cell.others else a.shape[1]
+    pairs = (a.sum(axis=-1)[:, :alike] - b.sum(axis=-1)[:, :alike]) / sizes.sum()
     return found, three_intervals(found, pairs, len(sizes)), float(np.std(found.difference))
 
 
@@ -166,6 +178,15 @@ def main() -> None:
             cells += [f"{old:.0f} / {new:.0f}%" for old, new in power.values()]
             print(f"| {name} | {seeds} | " + " | ".join(cells) + " |", flush=True)
     print(f"\n{over} cells of the new rule above {limit:.1f}%; {time.monotonic() - began:.0f} s")
+    print("\n| documents | runs | false, either varies, worst |\n|---|---:|---:|")
+    for number, name in enumerate(UNEVEN):
+        for few, more in ((2, 3), (2, 5), (2, 8), (3, 5), (3, 8)):
+            worst = 0.0
+            for place, (runs, cell) in enumerate(uneven(few, more)):
+                rng = np.random.default_rng((arguments.seed, number, few, more, place))
+                found = judged(rng, SHAPES[name], arguments.sets, runs, cell)[0]
+                worst = max(worst, 100 * float(np.mean(np.abs(found.difference) > found.half_width + 1e-12)))
+            print(f"| {name} | {few} and {more} | {worst:.1f}% |", flush=True)
 
 
 if __name__ == "__main__":

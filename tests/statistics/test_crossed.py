@@ -93,6 +93,19 @@ def test_few_documents_widen_the_interval_by_a_fixed_factor() -> None:
         assert float(found.half_width) == pytest.approx(factor * plain, rel=1e-6)
 
 
+def test_two_runs_beside_more_take_nothing_off_for_flips() -> None:
+    """The flips of the side with more runs say nothing about those of the two."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 150)), rng.normal(size=(5, 150))
+    uneven, two, base = crossed(a, b, np.ones(150)), crossed(a, b[:2], np.ones(150)), crossed(a, b[:1], np.ones(150))
+    assert float(uneven.beyond) == float(uneven.seeds)
+    assert float(two.beyond) == max(0.0, float(two.seeds - two.flips / 2))
+    assert float(base.beyond) == max(0.0, float(base.seeds - base.flips / 2))
+    own, theirs = stats.t.ppf(0.975, 149), stats.t.ppf(0.975, int(uneven.seed_degrees))
+    expected = TIGHTER * math.sqrt(own**2 * float(uneven.documents) + theirs**2 * float(uneven.seeds))
+    assert float(uneven.half_width) == pytest.approx(expected)
+
+
 def test_hardly_any_documents_keep_the_widest_of_three_intervals() -> None:
     rng = np.random.default_rng(11)
     a, b = rng.normal(size=(3, 5)), rng.normal(size=(3, 5))

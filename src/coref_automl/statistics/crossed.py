@@ -24,7 +24,8 @@ _NONE = 1e-12
 _MANY = 200
 """Degrees of freedom from which on Student's distribution is as good as the normal one."""
 FEW_DOCUMENTS, TIGHTER = 100, 1.05
-"""Fewer documents than this (as many as there would be of equal size) widen the interval by this factor: found by simulation."""
+"""Fewer documents than this (as many as there would be of equal size) widen the interval by this factor, and so do two runs beside
+more: found by simulation."""
 HARDLY_ANY = 6
 """Fewer than this keep the rule of three intervals: over runs, over documents, and of both variances added."""
 
@@ -64,12 +65,14 @@ class Crossed:
     seed_degrees: Floats
     document_degrees: float
     fewest: int
+    most: int
     documents_seen: int
 
     @property
     def beyond(self) -> Floats:
-        """What seeds add to the variance over documents. Two seeds say too little about flips to take off more than half."""
-        share = 0.5 if self.fewest < 3 else 1.0
+        """What seeds add to the variance over documents. Two seeds say too little about flips to take off more than half, and
+        nothing where the other side has more: its flips are not theirs."""
+        share = 1.0 if self.fewest > 2 else 0.5 if self.most == self.fewest else 0.0
         return np.maximum(0.0, self.seeds - share * self.flips)
 
     @property
@@ -81,7 +84,8 @@ class Crossed:
         if self.document_degrees + 1 < HARDLY_ANY:
             return self._widest_of_three()
         own, theirs = _quantile(self.document_degrees), _quantiles(self.seed_degrees)
-        wider = TIGHTER if self.document_degrees + 1 < FEW_DOCUMENTS else 1.0
+        few = self.document_degrees + 1 < FEW_DOCUMENTS or self.fewest == 2 < self.most
+        wider = TIGHTER if few else 1.0
         return np.asarray(wider * np.sqrt(own**2 * self.documents + theirs**2 * self.beyond))
 
     @property
@@ -150,6 +154,7 @@ def crossed_parts(a: Sequence[Floats], b: Sequence[Floats], sizes: Sequence[Floa
         _satterthwaite(seeds, [side.runs - 1 for side in several], nothing),
         float(_satterthwaite(documents, alike, nothing).min()),
         min((side.runs for side in several), default=1),
+        max((side.runs for side in several), default=1),
         min(len(size) for size in sizes),
     )
 
