@@ -12,9 +12,11 @@ import pytest
 from coref_automl.cli.app import run as command
 from coref_automl.cli.options import recipe_from
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.progress import quiet
 from coref_automl.study.recipe import StudyRecipe, with_methods
 from coref_automl.study.steps import open_plan
+from coref_automl.training.folder import best_of
 from coref_automl.training.masking import Objective
 from tests.study.conftest import LENGTH, Bench
 
@@ -87,6 +89,28 @@ def test_steps_are_planned_seed_by_seed_with_the_base_first(bench: Bench, recipe
     assert [(one.max_rows, one.first_seed) for one in of_base] == [(40, 0), (None, 0), (40, 1000), (None, 1000)]
     seeds = {(step.name.rpartition("-")[2], step.recipe.first_seed) for step in steps if step.kind in ("relation", "coreference")}  # type: ignore[union-attr]
     assert seeds == {("s0", 0), ("s1", 1000)}  # of base and methods alike, so that the k-th are paired and no luck is in all
+
+
+def test_a_run_as_the_base_means_one_checkpoint_of_it_for_every_step(bench: Bench, recipe: Make, tmp_path: Path) -> None:
+    run = tmp_path / "base-run"
+    line = f"train --model {bench.home / 'model'} --dataset {bench.home / 'dataset'} --max-tokens 4000 --batch 8 --checkpoints 2"
+    watched = ["--eval-set", str(bench.home / "evalset"), "--device", "cpu", "--out", str(run)]
+    assert command([*line.split(), *watched]) == 0
+    plan = open_plan(recipe(model=str(run), relation=bench.relation, coreference=bench.coreference), tmp_path / "out", quiet())
+    starts = {step.job(plan.out, plan.recipe.model).recipe["start"] for step in plan.steps if step.run is None}
+    trained = {work.recipe.model for work in plan.works.values()}
+    assert starts == trained == {str(best_of(run))}
+
+
+def test_halves_of_sets_of_one_name_are_kept_apart(bench: Bench, recipe: Make, tmp_path: Path) -> None:
+    sets = [tmp_path / name / "eval" for name in ("news", "novels")]
+    for number, folder in enumerate(sets):
+        line = f"prepare eval --source bundled:synthetic --limit {16 + 14 * number} --holdout 0.4 --per-source 40 --task real"
+        assert command([*line.split(), "--model", str(bench.home / "model"), "--out", str(folder)]) == 0
+    wanted = recipe(evaluate={"sets": [str(folder) for folder in sets], "half": "select", "words": "none"})
+    opened = [EvalSet.open(folder) for folder in open_plan(wanted, tmp_path / "out", quiet()).sets]
+    assert len({one.folder for one in opened}) == 2
+    assert len({one.fingerprint for one in opened}) == 2
 
 
 @pytest.mark.parametrize("name", ["ko-mini-study", "kf-deberta-study"])

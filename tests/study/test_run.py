@@ -14,10 +14,12 @@ from coref_automl.comparison.coreference_runs import find_coreference
 from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.errors import FolderError
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.store import read_json, read_jsonl
+from coref_automl.progress import quiet
+from coref_automl.store import read_json, read_jsonl, write_json
 from coref_automl.study.budget import budget
 from coref_automl.study.recipe import StudyRecipe
 from coref_automl.study.run import run_study
+from coref_automl.study.steps import open_plan
 from tests.study.conftest import Bench
 from tests.tuning.inline import InlineLauncher
 
@@ -173,6 +175,18 @@ def test_what_is_left_is_estimated_from_finished_steps_of_its_size(bench: Bench,
     assert told["evaluate"] == (1, pytest.approx(seconds["evaluate mlm-64-s0"]))
     of_share = [seconds[f"relation {share}pct-{start}"] for share in (50, 100) for start in ("base-s0", "mlm-64-s0")]
     assert told["relation"] == (4, pytest.approx(sum(of_share)))
+
+
+def test_a_step_whose_further_seeds_were_not_run_is_not_taken_for_done(bench: Bench, recipe: Make) -> None:
+    """Killed when more seeds had been written down and the outcome of the fewer still lay there."""
+    only = {"seeds": 1, "methods": {"mlm": {}}}
+    run_study(recipe(**only, relation=bench.relation), only=["relation"], launcher=InlineLauncher())
+    more = recipe(**only, relation={**bench.relation, "seeds": 2})
+    plan = open_plan(more, Path(more.out), quiet())
+    step = next(step for step in plan.steps if step.name == "50pct-base-s0")
+    job = step.job(plan.out, plan.recipe.model)
+    write_json(Path(job.folder) / "job.json", job.to_json())
+    assert step.outcome(plan.out) is None
 
 
 def test_a_study_stops_when_its_minutes_are_over(recipe: Make) -> None:

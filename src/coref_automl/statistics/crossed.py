@@ -24,8 +24,8 @@ _NONE = 1e-12
 _MANY = 200
 """Degrees of freedom from which on Student's distribution is as good as the normal one."""
 FEW_DOCUMENTS, TIGHTER = 100, 1.05
-"""Fewer documents than this (as many as there would be of equal size) widen the interval by this factor, and so do two runs beside
-more: found by simulation."""
+"""Fewer documents than this (as many as there would be of equal size) widen the interval by this factor, and so do two runs
+beside more: found by simulation."""
 HARDLY_ANY = 6
 """Fewer than this keep the rule of three intervals: over runs, over documents, and of both variances added."""
 

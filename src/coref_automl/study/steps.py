@@ -8,7 +8,7 @@ OUT/evaluations, OUT/relation, OUT/coreference                evaluate, re train
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,9 @@ from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, dataset_of, eval_set_of
 from coref_automl.progress import Progress
 from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.store import read_json, write_json
+from coref_automl.store import read_json, short_names, write_json
 from coref_automl.study.recipe import CoreferenceStage, Kind, RelationStage, StudyRecipe
-from coref_automl.training.folder import binding_of, check_binding
+from coref_automl.training.folder import binding_of, check_binding, checkpoint_meant
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.tuning.halves import half_set
 from coref_automl.tuning.problem import Job
@@ -93,7 +93,8 @@ class Step:
             return None
         begun = Job.from_json(read_json(held)).recipe
         check_binding(held.parent, begun["binding"], job.recipe["binding"])
-        return read_outcome(job) if begun["seeds"] >= self.seeds else None
+        found = read_outcome(job)
+        return found if found is None or found.facts.get("seeds", begun["seeds"]) >= self.seeds else None
 
 
 def _plain(value: Any) -> Any:
@@ -268,7 +269,8 @@ def _refuse_unequal(tokens: Mapping[Arm, int]) -> None:
 
 
 def open_plan(recipe: StudyRecipe, out: Path, progress: Progress) -> Plan:
-    """Open what the recipe names, or prepare it; nothing is trained."""
+    """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it."""
+    recipe = replace(recipe, model=checkpoint_meant(recipe.model, "--model") or recipe.model)
     sets = _sets(recipe, out, progress)
     return Plan(recipe, out, sets, _datasets(recipe, out, sets, progress))
 
@@ -280,8 +282,9 @@ def _sets(recipe: StudyRecipe, out: Path, progress: Progress) -> tuple[Path, ...
         named = (eval_set_of(_line(recipe), out, progress) if recipe.texts else bundled_eval_set(),)
     if stage.half is None:
         return named
-    opened = [EvalSet.open(folder) for folder in named]
-    return tuple(half_set(one, out / "evalsets" / f"{one.name}-{stage.half}", stage.half).folder for one in opened)
+    names = short_names([folder.resolve() for folder in named])
+    places = [out / "evalsets" / f"{names[folder.resolve()]}-{stage.half}" for folder in named]
+    return tuple(half_set(EvalSet.open(folder), place, stage.half).folder for folder, place in zip(named, places, strict=True))
 
 
 def _datasets(recipe: StudyRecipe, out: Path, sets: Sequence[Path], progress: Progress) -> dict[int, Path]:

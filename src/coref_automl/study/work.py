@@ -24,7 +24,8 @@ def run_step(job: Job) -> dict[str, Any]:
     """Do a step in the present process; what it cost is kept with its outcome."""
     began = time.monotonic()
     facts = _WORK[job.recipe["kind"]](job.recipe["settings"], job.recipe["start"], Progress())
-    return {"seconds": round(time.monotonic() - began, 2), "peak_gigabytes": peak_gigabytes(), **facts}
+    seconds = round(time.monotonic() - began, 2)
+    return {"seconds": seconds, "peak_gigabytes": peak_gigabytes(), "seeds": job.recipe["seeds"], **facts}
 
 
 def peak_gigabytes() -> float:

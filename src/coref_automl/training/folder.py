@@ -12,7 +12,7 @@ from zipfile import is_zipfile
 
 from coref_automl.config import to_mapping, to_yaml
 from coref_automl.decoder import read_stored
-from coref_automl.errors import FolderError, InputError
+from coref_automl.errors import FolderError, InputError, ModelError
 from coref_automl.records import Evaluation, Provenance
 from coref_automl.say import say
 from coref_automl.store import (
@@ -21,6 +21,7 @@ from coref_automl.store import (
     claim_folder,
     fingerprint,
     is_done,
+    kind_of_folder,
     leave_empty,
     natural_order,
     read_json,
@@ -161,6 +162,17 @@ def best_of(run: Path) -> Path | None:
     """The checkpoint that the run's evaluations chose, if it was scored."""
     chosen = run / BEST
     return run / read_stored(chosen, _Best)["checkpoint"] if chosen.is_file() else None
+
+
+def checkpoint_meant(model: str, option: str) -> str | None:
+    """A run's folder means the checkpoint that its evaluations chose, or its newest one. None: it is not a run."""
+    folder = Path(model)
+    if kind_of_folder(folder) != KIND:
+        return None
+    checkpoints = checkpoints_of(folder)
+    if not checkpoints:
+        raise ModelError(f"The run {folder} has no complete checkpoint yet; finish it first, or pass another {option}.")
+    return str(best_of(folder) or checkpoints[-1])
 
 
 def drop_states(checkpoint: Path) -> None:

@@ -33,9 +33,8 @@ from coref_automl.models.precision import rounding_note
 from coref_automl.models.vocabulary import word_starts
 from coref_automl.progress import Progress, duration
 from coref_automl.say import language, say
-from coref_automl.store import kind_of_folder
 from coref_automl.training.batches import Plan, micro_batch
-from coref_automl.training.folder import KIND, WRITING, best_of, checkpoints_of
+from coref_automl.training.folder import WRITING, checkpoint_meant
 from coref_automl.training.loss import with_dropout
 from coref_automl.training.masking import OBJECTIVES, Masking
 from coref_automl.training.mentions import MentionLosses, asks_something
@@ -192,24 +191,13 @@ def _check_words(recipe: TrainRecipe, source: str, tokens_print: str) -> None:
 def _checkpoints_of_runs(recipe: TrainRecipe) -> tuple[TrainRecipe, list[str]]:
     """The recipe with checkpoints in place of runs, for the model and for the words of a new one; and which they are."""
     notes = []
-    if chosen := _checkpoint_of(recipe.model, "--model"):
+    if chosen := checkpoint_meant(recipe.model, "--model"):
         recipe = dataclasses.replace(recipe, model=chosen)
         notes.append(say(f"{chosen}에서 시작합니다.", f"Starting from {chosen}."))
-    if recipe.words_from and (chosen := _checkpoint_of(recipe.words_from, "--words-from")):
+    if recipe.words_from and (chosen := checkpoint_meant(recipe.words_from, "--words-from")):
         recipe = dataclasses.replace(recipe, words_from=chosen)
         notes.append(say(f"{chosen}의 단어 벡터를 씁니다.", f"Taking the words of {chosen}."))
     return recipe, notes
-
-
-def _checkpoint_of(model: str, option: str) -> str | None:
-    """A run's folder means the checkpoint that its evaluations chose, or its newest one. None: it is not a run."""
-    folder = Path(model)
-    if kind_of_folder(folder) != KIND:
-        return None
-    checkpoints = checkpoints_of(folder)
-    if not checkpoints:
-        raise ModelError(f"The run {folder} has no complete checkpoint yet; finish it first, or pass another {option}.")
-    return str(best_of(folder) or checkpoints[-1])
 
 
 def known(value: Any) -> Any:
