@@ -58,7 +58,10 @@ def test_the_line_ends_with_a_recommendation_and_redoes_nothing(
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "line"
     result = run_line(recipe, out)
-    assert Path(result.chosen).is_dir()
+    assert Path(result.best_trained).is_dir()
+    keep_the_base = "Nothing here is shown to beat the base model" in result.recommendation
+    assert result.chosen == (recipe.model if keep_the_base else result.best_trained)
+    assert (f"Chosen: the base {recipe.model}" in str(result)) == keep_the_base
     assert Path(result.report).read_text("utf-8").startswith("<!")
     assert {path.name for path in (out / "report").iterdir()} >= {"report.html", "report.md", "results.csv"}
     page = Path(result.report).read_text("utf-8")

@@ -132,10 +132,11 @@ class LineRecipe:
 
 @dataclass(frozen=True, slots=True)
 class LineResult(Record):
-    """What the command prints at the end."""
+    """What the command prints at the end. `chosen` is the model to use: the base, where no checkpoint is shown to beat it."""
 
     recommendation: str
     chosen: str
+    best_trained: str
     report: str
     relation: dict[str, Any] | None
     next_steps: tuple[str, ...]
@@ -147,8 +148,11 @@ class LineResult(Record):
             self.recommendation,
             "",
             f"{say('보고서', 'Report')}: {self.report}",
-            f"{say('체크포인트', 'Checkpoint')}: {self.chosen}",
+            f"{say('체크포인트', 'Checkpoint')}: {self.best_trained}",
         ]
+        if self.chosen != self.best_trained:
+            best = say("학습한 것 가운데 가장 높은 체크포인트", "Highest of the trained checkpoints")
+            lines[-1:] = [f"{say('선택: 원래 모델', 'Chosen: the base')} {self.chosen}", f"{best}: {self.best_trained}"]
         if self.relation:
             told = f"micro-F1 {self.relation['micro_f1']:.1f}", self.relation["split"], f"(n = {self.relation['n']})"
             lines.append(say("관계 추출: {0}, {1} {2}", "Relation extraction from it: {0} on {1} {2}").format(*told))
@@ -199,7 +203,8 @@ def _run(recipe: LineRecipe, out: Path, progress: Progress) -> LineResult:
     report = _report(recipe, runs, evalset, out, progress)
     result = LineResult(
         recommendation=recommendation.sentence,
-        chosen=recommendation.chosen,
+        chosen=recipe.model if recommendation.use.status == "not better than the base" else recommendation.chosen,
+        best_trained=recommendation.chosen,
         report=str(report),
         relation=relation,
         next_steps=_next_steps(recipe, runs, recommendation.chosen),

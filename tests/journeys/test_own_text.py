@@ -41,7 +41,7 @@ def check(shell: Shell, family: str) -> dict[str, Any]:
     assert {row["run"] for row in rows} >= {"mlm", "entity"}
     assert [row["name"] for row in rows if row["finding"] == ""] == [row["name"] for row in rows if row["tokens"] == ""]
     assert result["recommendation"].split(":")[0] in (out / "report" / "report.md").read_text("utf-8")
-    chosen = Path(result["chosen"])
+    chosen = Path(result["best_trained"])
     assert (shell.folder / chosen / "model.safetensors").is_file()
     return result
 
@@ -56,7 +56,7 @@ def test_adapt_a_bert_from_a_folder(shell: Shell, models: None) -> None:
     command = next(step for step in result["next_steps"] if step.startswith("coref-automl compare"))
     told = shell(command).out
     assert "all documents" in told
-    filled = shell(f'coref-automl fill "도서관은 시민의 [MASK]이다." --model bert --model {result["chosen"]}').out
+    filled = shell(f'coref-automl fill "도서관은 시민의 [MASK]이다." --model bert --model {result["best_trained"]}').out
     assert len(filled.splitlines()) > 1
 
 
