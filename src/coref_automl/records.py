@@ -104,6 +104,10 @@ class Estimate(Record):
     def __str__(self) -> str:
         return f"{100 * self.value:.2f}% [{100 * self.low:.2f}, {100 * self.high:.2f}]"
 
+    def within(self, least: float, most: float) -> Estimate:
+        """The interval without what cannot be: a share lies between 0 and 1, a difference of shares between -1 and 1."""
+        return Estimate(self.value, max(least, self.low), min(most, self.high), self.n)
+
 
 @dataclass(frozen=True, slots=True)
 class Provenance(Record):

@@ -200,8 +200,7 @@ def _draws(scored: Scored, metric: str, seed: int) -> Floats:
 
 
 def _share(value: float, draws: Floats, sentences: NDArray[np.str_]) -> Estimate:
-    held = from_draws(value, draws, sentences).interval
-    return Estimate(value, max(0.0, held.low), min(1.0, held.high), held.n)
+    return from_draws(value, draws, sentences).interval.within(0.0, 1.0)
 
 
 def _row_weights(sentences: Sequence[str] | NDArray[np.str_], *, seed: int, draws: int) -> Iterator[Floats]:

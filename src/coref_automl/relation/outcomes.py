@@ -162,7 +162,7 @@ def f1_values(gold: Ints, predicted: Ints, weights: Floats | None = None) -> Flo
 
 def level(values: Floats, sentences: Ints) -> Estimate:
     """The mean over runs with its interval, runs crossed with sentences."""
-    return crossed_verdict(values, np.zeros((1, values.shape[1])), sentences, against_model=True).interval
+    return crossed_verdict(values, np.zeros((1, values.shape[1])), sentences, against_model=True).interval.within(0.0, 1.0)
 
 
 def gap(values: Floats, sentences: Ints) -> CrossedVerdict:

@@ -22,7 +22,8 @@ def interval(estimate: Estimate | None) -> str:
 
 def points(estimate: Estimate) -> str:
     """A difference. A bound that rounds to zero keeps its sign (-0.0), because the side of zero decides."""
-    value, low, high = (f"{100 * number + 0.0:+.1f}" for number in (estimate.value, estimate.low, estimate.high))
+    held = estimate.within(-1.0, 1.0)
+    value, low, high = (f"{100 * number + 0.0:+.1f}" for number in (held.value, held.low, held.high))
     return f"{value} [{low}, {high}]"
 
 

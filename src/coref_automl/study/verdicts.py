@@ -180,7 +180,7 @@ def markdown(found: Sequence[Verdict]) -> str:
 
 
 def _row(one: Verdict) -> tuple[str, ...]:
-    change = one.difference
+    change = one.difference.within(-1.0, 1.0)
     return (
         one.outcome,
         one.a,
