@@ -52,6 +52,7 @@ _KOREAN = {
     "the row's candidate contains its answer": "후보가 답을 포함함",
     "text or clusters are missing": "본문이나 사슬이 없음",
     "not composed (NFC), so that its offsets would move": "NFC가 아니어서 위치가 어긋남",
+    "a cluster that is not a list of mentions": "언급 목록이 아닌 사슬",
     "a mention without start, end and text": "시작, 끝, 글이 없는 언급",
     "a mention is not where its offsets say": "언급이 표시된 위치에 없음",
     "text or answer is missing": "본문이나 답이 없음",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from coref_automl.cli.app import run as command
 from coref_automl.corpus.holdout import held_out
 from coref_automl.errors import EvalSetError, FolderError, RecipeError, SourceError
 from coref_automl.evaluation import manifest
@@ -236,6 +237,16 @@ def test_of_two_annotations_with_one_id_the_first_counts_with_its_own_text(model
     built = prepare_eval(EvalRecipe(models=(model,), tasks=("gold",), gold=(gold,)), tmp_path / "set")
     assert {item.answer for item in built.items["gold"]} <= {"김 첨지", "아내"}
     assert built.manifest["documents"]["novels"] == {"rows": 2, "kept": 2, "the id of an earlier document": 1}
+
+
+def test_a_malformed_annotation_is_counted_and_told_in_both_languages(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold = write(tmp_path / "novels.jsonl", [row_of(TEXT, *FULL), {**row_of(TEXT), "clusters": [None]}])
+    words = ["prepare", "eval", "--model", model, "--task", "gold", "--gold", gold, "--out", str(tmp_path / "set")]
+    for lang, reason in (("en", "a cluster that is not a list of mentions 1"), ("ko", "언급 목록이 아닌 사슬 1")):
+        assert command([*words, "--lang", lang]) == 0
+        assert reason in capsys.readouterr().out
 
 
 def test_text_is_normalised_before_offsets_are_taken(model: str, tmp_path: Path) -> None:

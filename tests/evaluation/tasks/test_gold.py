@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections import Counter
 from typing import Any
@@ -133,6 +134,10 @@ def test_the_tagger_decides_what_else_is_a_pronoun() -> None:
     [({"clusters": [[{"start": 1, "end": 3, "text": "김 첨지", "entity": "A"}]]}, "a mention is not where its offsets say"),
      ({"clusters": [[{"start": 1, "text": "김"}]]}, "a mention without start, end and text"),
      ({"clusters": [[{"start": 2, "end": 2, "text": "", "entity": "A"}]]}, "a mention is not where its offsets say"),
+     ({"clusters": [[{"start": -len(TEXT), "end": 1 - len(TEXT), "text": TEXT[0]}]]}, "a mention is not where its offsets say"),
+     ({"clusters": [[{"start": math.inf, "end": 3, "text": "김"}]]}, "a mention without start, end and text"),
+     ({"clusters": [None]}, "a cluster that is not a list of mentions"),
+     ({"clusters": [{"start": 1, "end": 3, "text": "김"}]}, "a cluster that is not a list of mentions"),
      ({"clusters": None}, "text or clusters are missing"),
      ({"text": unicodedata.normalize("NFD", TEXT)}, "not composed (NFC), so that its offsets would move")],
 )  # fmt: skip

@@ -176,12 +176,14 @@ def read_annotated(row: Row, number: int, name: str) -> Annotated | str:
         return "not composed (NFC), so that its offsets would move"
     mentions: dict[Named, None] = {}
     for place, cluster in enumerate(clusters):
+        if not isinstance(cluster, list):
+            return "a cluster that is not a list of mentions"
         for entry in cluster:
             try:
                 start, end, said = int(entry["start"]), int(entry["end"]), str(entry["text"])
-            except (TypeError, KeyError, ValueError):
+            except (TypeError, KeyError, ValueError, OverflowError):
                 return "a mention without start, end and text"
-            if not said or text[start:end] != said:
+            if start < 0 or not said or text[start:end] != said:
                 return "a mention is not where its offsets say"
             mentions[Named(start, end, str(entry.get("entity", place)))] = None
     title = str(row.get("novel") or row.get("title") or "")
