@@ -34,6 +34,7 @@ _KOREAN = {
     "the text of an earlier document": "앞선 문서와 본문이 같음",
     "no rows": "행 없음",
     # items
+    "repeats an earlier item": "앞선 문항과 같음",
     "begins inside a word": "단어 중간에서 시작",
     "no other noun to choose from": "후보가 될 다른 명사 없음",
     "not one vocabulary entry": "어휘 항목 하나가 아님",

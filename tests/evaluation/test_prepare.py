@@ -239,6 +239,56 @@ def test_of_two_annotations_with_one_id_the_first_counts_with_its_own_text(model
     assert built.manifest["documents"]["novels"] == {"rows": 2, "kept": 2, "the id of an earlier document": 1}
 
 
+def passages(path: Path, first: int, count: int = 6) -> str:
+    path.parent.mkdir(exist_ok=True)
+    texts = [f"{PLACES[first + number]} 사람은 강을 보았다. 강가의 사람은 _을 불렀다." for number in range(count)]
+    return write(path, [{"text": text, "answer": "노래"} for text in texts])
+
+
+@pytest.mark.parametrize("task", ["lambada", "gold"])
+def test_two_annotated_files_of_one_name_are_both_used(model: str, tmp_path: Path, task: str) -> None:
+    if task == "lambada":
+        names = [passages(tmp_path / folder / "test.jsonl", first, 5) for folder, first in (("a", 0), ("b", 5))]
+    else:
+        rows = [row_of(text, *FULL) for text in (TEXT, TEXT + " 밤이었다.")]
+        for folder in "ab":
+            (tmp_path / folder).mkdir()
+        names = [write(tmp_path / folder / "test.jsonl", [row]) for folder, row in zip("ab", rows, strict=True)]
+    words = ["prepare", "eval", "--model", model, "--task", task]
+    for out, given in (("one", names[:1]), ("two", names)):
+        files = [word for name in given for word in (f"--{task}", name)]
+        assert command([*words, *files, "--out", str(tmp_path / out)]) == 0
+    one, two = EvalSet.open(tmp_path / "one"), EvalSet.open(tmp_path / "two")
+    assert len(two.documents) == 2 * len(one.documents)
+    assert len(two.items[task]) == 2 * len(one.items[task])
+    assert list(two.documents)[: len(one.documents)] == list(one.documents)
+    assert [name.rpartition("-")[0] for name in one.documents] == ["test"] * len(one.documents)
+    assert list(two.manifest["documents"]) == ["test", "test (2)"]
+    assert two.manifest["documents"]["test (2)"] == two.manifest["documents"]["test"] == one.manifest["documents"]["test"]
+
+
+def test_a_file_given_twice_adds_nothing(model: str, tmp_path: Path) -> None:
+    place = passages(tmp_path / "a" / "test.jsonl", 0)
+    once = prepare_eval(EvalRecipe(models=(model,), tasks=("lambada",), lambada=(place,)), tmp_path / "once")
+    twice = prepare_eval(EvalRecipe(models=(model,), tasks=("lambada",), lambada=(place, place)), tmp_path / "twice")
+    assert twice.fingerprint == once.fingerprint
+    assert twice.manifest["tasks"]["lambada"]["drops"] == {"repeats an earlier item": 6}
+
+
+def test_files_of_two_tasks_and_a_source_may_share_a_name(model: str, tmp_path: Path) -> None:
+    place = passages(tmp_path / "a" / "test.jsonl", 0)
+    (tmp_path / "b").mkdir()
+    gold = write(tmp_path / "b" / "test.jsonl", [{**row_of(TEXT, *FULL), "doc_id": "1"}])
+    (tmp_path / "c").mkdir()
+    source = write(tmp_path / "c" / "test.jsonl", [{"id": f"n{number}", "text": text_of(number)} for number in range(3)])
+    asked = recipe(model, source, all_documents=True, tasks=("real", "lambada", "gold"), gold=(gold,), lambada=(place,))
+    built = prepare_eval(asked, tmp_path / "set")
+    assert (len(built.items["lambada"]), bool(built.items["gold"])) == (6, True)
+    counts = built.manifest["documents"]
+    assert counts["test"] == {"documents": 3, "kept": 9, "rows": 6}
+    assert counts["test (2)"] == {"rows": 1, "kept": 1}
+
+
 def test_a_malformed_annotation_is_counted_and_told_in_both_languages(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

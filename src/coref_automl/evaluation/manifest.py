@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,9 +137,14 @@ def _by_label(marks: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Fingerprints by file name; later files of the same name are numbered."""
     found: dict[str, str] = {}
     for label, mark in marks:
-        same = sum(known == label or known.startswith(f"{label} (") for known in found)
-        found[f"{label} ({same + 1})" if same else label] = mark
+        found[numbered(label, found)] = mark
     return found
+
+
+def numbered(label: str, known: Collection[str]) -> str:
+    """The label, with a number where an earlier input has it."""
+    names = (f"{label} ({number})" for number in count(2))
+    return label if label not in known else next(name for name in names if name not in known)
 
 
 def _inputs(name: str) -> list[tuple[str, str]]:

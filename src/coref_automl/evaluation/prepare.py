@@ -153,6 +153,10 @@ class _Builder:
     items: dict[Task, list[ClozeItem]] = field(default_factory=dict)
     drops: dict[str, Counter[str]] = field(default_factory=dict)
     sources: dict[str, dict[str, int]] = field(default_factory=dict)
+    labels: set[str] = field(default_factory=set)
+    """Annotated files that were read."""
+    known: set[str] = field(default_factory=set)
+    """Ids of items."""
 
     def build(self) -> None:
         tasks = [task for name, task in TASKS.items() if name in self.recipe.tasks]
@@ -205,10 +209,13 @@ class _Builder:
         """Annotated files of one task."""
         choices = self._choices(single_entry=False)
         for name in self.recipe.inputs(task.name):
-            label = manifest.label(name)
+            label = manifest.numbered(manifest.label(name), self.labels)
+            self.labels.add(label)
             entries, drops = read_rows(rows.open(name), rows.read, label)
             self._count(task.name, drops)
-            self.sources[label] = {"rows": len(entries) + drops.total(), "kept": len(entries), **drops}
+            counts = Counter(self.sources.get(label, {}))  # of a --source of that name
+            counts.update({"rows": len(entries) + drops.total(), "kept": len(entries), **drops})
+            self.sources[label] = dict(counts)
             for entry, read in self._read(entries, f"Finding {task.name} items in {label}"):
                 self._take(task.name, task.find(read, entry, choices))
 
@@ -229,8 +236,12 @@ class _Builder:
             yield entry, read_document(entry.document, found, self.reference)
 
     def _take(self, task: Task, found: Found) -> None:
-        self.items.setdefault(task, []).extend(found.items)
+        """An item's id names its text and span: of two with one id the first is used, and the second is counted."""
+        fresh = [item for item in found.items if item.id not in self.known]
+        self.known.update(item.id for item in fresh)
+        self.items.setdefault(task, []).extend(fresh)
         self._count(task, found.drops)
+        self._count(task, +Counter({"repeats an earlier item": len(found.items) - len(fresh)}))
 
     def _count(self, task: Task, drops: Counter[str]) -> None:
         self.drops.setdefault(task, Counter()).update(drops)
