@@ -1,7 +1,7 @@
 """Coreference runs, to compare. In: folders of `coref train`, or an archive. Out: results, and the sums of every document.
 
-RUN/coref_results.json manifest.json seed-*/[fold-*/]answers/<split>.jsonl    as `coref train` writes them
-ARCHIVE/coreference/<run>/{coref_results.json, documents.npz}                 the same without names of documents, chains, paths
+RUN/coref_results.json manifest.json split.json seed-*/[fold-*/]answers/<split>.jsonl    as `coref train` writes them
+ARCHIVE/coreference/<run>/{coref_results.json, documents.npz}    the same without names of documents, chains, paths
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coref_automl.statistics.ratios import by_document
 from coref_automl.statistics.resampling import Floats
 from coref_automl.store import MANIFEST, fingerprint, natural_order, read_json, short_names, write_json, written_whole
 
-RESULTS, DOCUMENTS = "coref_results.json", "documents.npz"
+RESULTS, DOCUMENTS, SPLIT = "coref_results.json", "documents.npz", "split.json"
 FOLDER = "coreference"
 CONLL = ("muc", "b_cubed", "ceaf_e")
 """Their F1s' mean is the CoNLL score."""
@@ -86,6 +86,11 @@ class _Manifest(_Bound, total=False):
     """What is read of a run's manifest.json; runs of earlier versions do not say how their encoder was trained."""
 
     pretraining: Provenance | None
+
+
+class _Sides(TypedDict):
+    dev: list[str]
+    test: list[str]
 
 
 class _Sums(TypedDict):
@@ -197,10 +202,17 @@ def _documents(folder: Path, stored: _Stored) -> tuple[Documents, str]:
         seeds.append({_mark(row["document"]): row for row in rows})
     marks = tuple(sorted(seeds[0])) if seeds else ()
     whole = all(tuple(sorted(rows)) == marks for rows in seeds) and len(marks) == stored.get("documents")
-    if not marks or not whole or len(versions) > 1:
+    if not marks or not whole or len(versions) > 1 or marks != _tested(folder):
         raise InputError(f"{folder}: its seeds have answers to different documents, too few, or of several versions; {_AGAIN}.")
     sums = {way: np.array([[_numbers(rows[mark]["sums"], way, folder) for mark in marks] for rows in seeds]) for way in WAYS}
     return Documents(marks, np.array([seeds[0][mark]["mentions"] for mark in marks], np.int64), sums), versions.pop()
+
+
+def _tested(folder: Path) -> tuple[str, ...]:
+    """Marks of the documents that a run scores itself on; a cross-fitted one has a split for each fold."""
+    held = read_json(folder / SPLIT)
+    splits = decode_stored(list[_Sides], held if isinstance(held, list) else [held], str(folder / SPLIT), remedy=_AGAIN)
+    return tuple(sorted({_mark(name) for split in splits for name in (split["test"] or split["dev"])}))
 
 
 def _numbers(sums: Mapping[str, Mapping[str, Mapping[str, float]]], way: str, folder: Path) -> list[list[float]]:

@@ -44,6 +44,8 @@ Span = tuple[int, int]
 DISTANCES = (50, 200, 1_000)
 """Where a distance in characters counts as longer."""
 NOMINAL = "name or noun"
+EVALUATED = "evaluated"
+"""The folder of answers beside a model; those of its run to its own test documents are in `answers`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +235,7 @@ def _answers(
     from coref_automl.coreference.model import load_model
     from coref_automl.coreference.resolve import resolve_all
 
-    kept = folder.parent / "answers" / f"{name}.jsonl"
+    kept = folder.parent / EVALUATED / f"{name}.jsonl"
     if kept.is_file():
         held = read_answers(kept)
         if [(one.document, one.key, one.version) for one in held] == [(d.id, d.chains, VERSION) for d in documents]:

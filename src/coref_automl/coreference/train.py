@@ -2,6 +2,7 @@
 
     RUN/recipe.yaml manifest.json split.json events.ndjson coref_results.json DONE
     RUN/seed-0/{resume.pt, model/, result.json, answers/<split>.jsonl, DONE}          or seed-0/fold-1/... when cross-fitting
+    RUN/seed-0/evaluated/                                                             what `coref evaluate` adds
 
 A finished seed is never trained again; an interrupted one resumes from its last whole epoch. Documents that choose the epoch and
 the threshold (dev) are never those that are tested; cross-fitting chooses nothing.
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
+from coref_automl.comparison.coreference_runs import SPLIT
 from coref_automl.config import to_mapping, to_yaml
 from coref_automl.coreference.data import CorefData, CorefDocument, read_coref
 from coref_automl.coreference.metrics import added, conll, score_document
@@ -31,6 +33,7 @@ from coref_automl.coreference.results import (
 from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, named_split
 from coref_automl.coreference.tokens import lay
 from coref_automl.decoder import read_stored
+from coref_automl.errors import FolderError
 from coref_automl.evaluation.results import target_of
 from coref_automl.locks import claimed
 from coref_automl.models.attention import move
@@ -63,6 +66,12 @@ class _Work:
             return f"{self.data.name}-{self.recipe.folds}-folds"
         return f"{self.data.name}-{'test' if self.splits[0].test else 'dev'}"
 
+    @property
+    def tested(self) -> tuple[CorefDocument, ...]:
+        """What the run scores itself on."""
+        names = {name for split in self.splits for name in (split.test or split.dev)}
+        return tuple(document for document in self.data.documents if document.id in names)
+
 
 def train_coreference(
     recipe: CoreferenceRecipe, *, progress: Progress | None = None, on_epoch: OnEpoch | None = None
@@ -89,7 +98,7 @@ def _train(work: _Work, progress: Progress, on_epoch: OnEpoch | None) -> Corefer
             folder = _folder(work, seed, number)
             if not is_done(folder):
                 _train_one(work, split, folder, seed, progress, on_epoch)
-    result = summarise(work.run)
+    result = summarise(work.run, work.tested)
     write_json(work.run / RESULTS, result.to_json())
     mark_done(work.run)
     return result
@@ -110,15 +119,21 @@ class RunManifest(TypedDict):
     binding: _Binding
 
 
-def summarise(run: Path) -> CoreferenceResult:
+def summarise(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
     """What the finished seeds of a run score on its own test documents, read from their answers."""
     manifest = read_stored(run / MANIFEST, RunManifest)
+    asked = sorted((document.id, document.chains) for document in tested)
     seeds, answers = [], []
     for folder in finished_seeds(run):
         parts = sorted(folder.glob("fold-*"), key=lambda path: int(path.name.partition("-")[2])) or [folder]
         own = [read_stored(part / "result.json", SeedResult, remedy=AGAIN) for part in parts]
         seeds.append(_joined(own))
         answers.append([one for part in parts for one in read_answers(part / "answers" / f"{manifest['scored']}.jsonl")])
+        if sorted((one.document, one.key) for one in answers[-1]) != asked:
+            raise FolderError(
+                f"{folder} has answers to other documents than its run is tested on; "
+                f"remove {folder} and run the same command again."
+            )
     whole = summed(answers)
     return CoreferenceResult(
         run=str(run),
@@ -243,8 +258,7 @@ def _bind(work: _Work) -> None:
         check_binding(work.run, {name: before.get(name) for name in now}, now)
         return
     write_text(work.run / "recipe.yaml", to_yaml(recipe))
-    write_json(work.run / "split.json", work.splits[0].to_json() if not recipe.folds else [s.to_json() for s in work.splits])
-    tested = {name for split in work.splits for name in (split.test or split.dev)}
+    write_json(work.run / SPLIT, work.splits[0].to_json() if not recipe.folds else [s.to_json() for s in work.splits])
     write_json(
         path,
         {
@@ -252,7 +266,7 @@ def _bind(work: _Work) -> None:
             "model": recipe.model,
             "data": work.data.name,
             "scored": work.scored,
-            "scored_documents": documents_fingerprint([each for each in documents if each.id in tested]),
+            "scored_documents": documents_fingerprint(work.tested),
             "notes": list(_notes(work)),
             "pretraining": made.to_json() if (made := target_of(recipe.model).provenance()) else None,
             "binding": binding,
