@@ -37,7 +37,7 @@ from coref_automl.models.load import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.say import language, say, skipped
-from coref_automl.store import is_done, kind_of_folder
+from coref_automl.store import fingerprint, fingerprint_files, is_done, kind_of_folder
 from coref_automl.tabular import align
 
 Span = tuple[int, int]
@@ -45,7 +45,7 @@ DISTANCES = (50, 200, 1_000)
 """Where a distance in characters counts as longer."""
 NOMINAL = "name or noun"
 EVALUATED = "evaluated"
-"""The folder of answers beside a model; those of its run to its own test documents are in `answers`."""
+"""Holds `<name>-<key>.jsonl`, answers beside a model; those of its run to its own test documents are in `answers`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ def _answers(
     from coref_automl.coreference.model import load_model
     from coref_automl.coreference.resolve import resolve_all
 
-    kept = folder.parent / EVALUATED / f"{name}.jsonl"
+    kept = folder.parent / EVALUATED / f"{name}-{_key(folder, documents)}.jsonl"
     if kept.is_file():
         held = read_answers(kept)
         if [(one.document, one.key, one.version) for one in held] == [(d.id, d.chains, VERSION) for d in documents]:
@@ -251,6 +251,12 @@ def _answers(
     if is_done(folder.parent):
         write_answers(kept, answers)
     return answers
+
+
+def _key(folder: Path, documents: tuple[CorefDocument, ...]) -> str:
+    """Names texts, chains and all bytes of a model; the settings of a low-rank one hold the fingerprint of its encoder."""
+    model = fingerprint_files(sorted(path for path in folder.iterdir() if path.is_file()))
+    return fingerprint(documents_fingerprint(documents), model)[:12]
 
 
 def _seed(folder: Path) -> SeedResult:

@@ -3,7 +3,7 @@
 RUN/coref_results.json                    CoreferenceResult: what the run scores on its test documents
 RUN/seed-0/result.json                    SeedResult: how that seed was trained
 RUN/seed-0/answers/<split>.jsonl          one line per document: Answer, its chains under both modes, and its sums
-RUN/seed-0/evaluated/                     the same for documents of `coref evaluate`
+RUN/seed-0/evaluated/<name>-<key>.jsonl   the same for documents of `coref evaluate`
 """
 
 from __future__ import annotations
