@@ -17,9 +17,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from coref_automl.coreference.data import BadChunk, Chunk, CorefDocument, DataProblem, Mention
+from coref_automl.errors import CoreferenceDataError
 from coref_automl.store import write_text
 
 _BEGIN = re.compile(r"#begin document \(?(.*?)\)?;?(?:\s*part\s+(\d+))?\s*$")
+_PART_ID = re.compile(r"(?P<name>.*\S) part (?P<part>[0-9]+)")
 _BRACKET = re.compile(r"\((?P<open>[^()|]+)\)|\((?P<start>[^()|]+)|(?P<end>[^()|]+)\)")
 _EMPTY = ("-", "_", "*")
 _WORD = 3
@@ -53,7 +55,7 @@ def _part(name: str, part: str, first: int, lines: list[str]) -> Chunk | DataPro
                 words.append("\n")
                 at += 1
             continue
-        if line.startswith("#"):
+        if line.startswith("#") and columns[0] != _first_column(name):  # a comment, not a token of a document called #1
             continue
         if len(columns) <= _WORD:
             return DataProblem(number, own, f"{len(columns)} columns; the word should be the fourth and the brackets the last")
@@ -101,15 +103,49 @@ def write_conll(path: Path, documents: Iterable[CorefDocument]) -> None:
     """Tokens end at blanks and at edges of mentions; blanks themselves are not in the format."""
     lines: list[str] = []
     for document in documents:
+        _refuse_losses(path, document)
+        found = _PART_ID.fullmatch(document.id)
+        name, part = (found["name"], found["part"]) if found else (document.id, "")
         numbers = {entity: number for number, entity in enumerate(dict.fromkeys(m.entity for m in document.mentions))}
-        lines.append(f"#begin document ({document.id}); part 000")
+        lines.append(f"#begin document ({name});{part and f' part {part}'}")
         for sentence in sentences(document):
             for place, (start, end) in enumerate(sentence):
                 column = _column(document, start, end, numbers)
-                lines.append(f"{document.id.replace(' ', '_')}\t0\t{place}\t{document.text[start:end]}\t{column}")
+                lines.append(f"{_first_column(name)}\t{int(part or 0)}\t{place}\t{document.text[start:end]}\t{column}")
             lines.append("")
         lines.append("#end document")
     write_text(path, "\n".join(lines) + "\n")
+
+
+def _first_column(name: str) -> str:
+    """The name of a document, without blanks."""
+    return "_".join(name.split())
+
+
+def _refuse_losses(path: Path, document: CorefDocument, *, shared_token: bool = False) -> None:
+    """An error where the columns cannot hold an id or a mention.
+
+    Brackets do not say which of an entity's open mentions they close: the one opened last is taken. Where brackets close before
+    others open (`shared_token`), two mentions may cross in one token.
+    """
+    if not document.id or document.id != document.id.strip() or "\n" in document.id:
+        raise _refused(path, document, "its id is empty, has a line break, or begins or ends with a blank")
+    text, ends = document.text, {start: end for sentence in sentences(document) for start, end in sentence}
+    for place, first in enumerate(document.mentions):
+        form = text[first.start : first.end]
+        if form != form.strip():
+            raise _refused(path, document, f"it has the mention {form!r}, which begins or ends with a blank")
+        for second in document.mentions[place + 1 :]:
+            if second.start >= first.end:
+                break
+            crossing = first.start < second.start and first.end < second.end and first.entity == second.entity
+            if crossing and not (shared_token and ends.get(second.start) == first.end):
+                other = text[second.start : second.end]
+                raise _refused(path, document, f"one entity has the mentions {form!r} and {other!r}, which cross")
+
+
+def _refused(path: Path, document: CorefDocument, why: str) -> CoreferenceDataError:
+    return CoreferenceDataError(f"The document {document.id!r} cannot be written as {path.suffix}: {why}; write .jsonl instead.")
 
 
 def sentences(document: CorefDocument) -> Iterator[list[tuple[int, int]]]:
@@ -270,6 +306,7 @@ def write_corefud(path: Path, documents: Iterable[CorefDocument]) -> None:
     """Tokens end at blanks and at edges of mentions; SpaceAfter=No keeps the text. Trees are not ours to write: `_`."""
     lines = ["# global.Entity = eid-etype-head"]
     for document in documents:
+        _refuse_losses(path, document, shared_token=True)
         numbers = {e: f"e{n}" for n, e in enumerate(dict.fromkeys(m.entity for m in document.mentions), 1)}
         lines.append(f"# newdoc id = {document.id}")
         kinds = {(m.start, m.end): m.kind for m in document.mentions}
