@@ -209,5 +209,5 @@ def test_screening_sees_one_half_and_the_dev_documents_alone(bench: Bench, recip
     halves = {one.evaluation.half for one in find_evaluations([out / "evaluations"])}
     assert halves == {"select"}
     found = find_coreference([str(out / "coreference")])
-    assert [len(run.documents.marks) for run in found] == [1] * 3
+    assert [len(run.documents.marks) for run in found] == [1] * 4
     assert "tale-4" not in "".join(path.read_text("utf-8") for path in (out / "data").iterdir())
