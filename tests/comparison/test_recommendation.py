@@ -34,6 +34,18 @@ def identical_after(root: Path, steps: range) -> None:
         write_evaluation(root, Model("run", step, 0.6), scores)
 
 
+def test_of_checkpoints_that_are_as_high_the_earliest_is_taken_and_the_others_are_named(evaluated: Maker) -> None:
+    root = evaluated([BASE, Model("run", 200, 0.6)], documents=30)
+    scores = find_evaluations([root / "run" / "checkpoint-200"])[0].scores()
+    for step in (100, 300, 400):
+        write_evaluation(root, Model("run", step, 0.6), scores)
+    it = recommend(root)
+    assert (it.use.name, it.use.tied) == ("checkpoint-100", ("checkpoint-200", "checkpoint-300", "checkpoint-400"))
+    assert (
+        "3 other checkpoints are as high (checkpoint-200, checkpoint-300, checkpoint-400); the earliest is taken" in it.sentence
+    )
+
+
 def test_equal_checkpoints_are_told_to_be_reached_by_the_earliest(evaluated: Maker) -> None:
     root = evaluated(plateau(2), documents=150)
     identical_after(root, range(300, 600, 100))

@@ -36,8 +36,9 @@ class Use(Record):
     about its checkpoint alone. `checkpoint` is a folder and `name` its label; `tokens` are what it was trained on. `value` is the
     mean over the method's `seeds` at that training and `over_base` its gain over the base (None if that was not evaluated), both
     with 95% intervals, on the documents of `judged_on`. Any method could have been the chosen one, so that what is shown of it is
-    corrected for their number. `better_than` names the methods it is shown to beat at their best,
-    `open_against` the others. Methods of one seed are `unjudged` where this one has several: nothing can be shown of them.
+    corrected for their number. `better_than` names the methods it is shown to beat at their best, `open_against` the others.
+    Methods of one seed are `unjudged` where this one has several: nothing can be shown of them. `tied` are other checkpoints
+    of the method that did as well on the documents that chose.
 
     `status`: not shown to beat its base; or else shown to beat every other method, some ("in part"), or none ("open"). Without
     another method the base alone decides.
@@ -57,6 +58,7 @@ class Use(Record):
     open_against: tuple[str, ...]
     judged_on: Literal["all", "confirm", "select"]
     unjudged: tuple[str, ...] = ()
+    tied: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,12 @@ class Beliefs:
         entries = [entry for step in _steps(best) for entry in step]
         top = max(self.means[entry] for entry in entries)
         return min((entry for entry in entries if self.means[entry] > top - _EQUAL), key=lambda entry: entry.tokens)
+
+    def tied_with(self, chosen: Entry) -> list[Entry]:
+        """Other checkpoints of its method that are as high."""
+        mine = next(arm for arm in self.arms if any(chosen in run for run in arm.runs.values()))
+        entries = [entry for step in _steps(mine) for entry in step if entry is not chosen]
+        return [entry for entry in entries if abs(self.means[entry] - self.means[chosen]) < _EQUAL]
 
     def peak(self, arm: Arm) -> list[Entry]:
         """The runs of an arm at the training where their mean is highest."""
@@ -184,6 +192,7 @@ def use_of(
         open_against=tuple(arm.name for arm, shown in zip(others, won, strict=True) if not shown),
         judged_on=judged_on,
         unjudged=unjudged,
+        tied=tuple(entry.name for entry in believed.tied_with(chosen)),
     )
 
 

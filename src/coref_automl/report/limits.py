@@ -42,7 +42,7 @@ def cannot_tell(study: Subject) -> tuple[str, ...]:
     could = [answer.detectable for answer in judged.values() if answer.detectable]
     if could:
         comparisons = "1 comparison" if len(judged) == 1 else f"{len(judged)} comparisons"
-        least = 100 * sorted(could)[len(could) // 2]
+        least = 100 * max(could)
         other = say("원래 모델", "the base") if study.base else say("기준", "the reference")
         out.append(
             say(

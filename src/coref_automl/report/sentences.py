@@ -9,6 +9,9 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
 from coref_automl.report.language import Lang, Say, is_same, percent, points, rounded, tokens
 
+_NAMED = 3
+"""How many checkpoints a sentence names."""
+
 
 def verdict(comparison: Comparison, lang: Lang) -> str:
     """The verdict in words, with the detectable difference where nothing is shown."""
@@ -27,7 +30,15 @@ def recommendation_sentence(it: Recommendation, lang: Lang) -> str:
     """What to use, and how long to train next time. If nothing beats the base, or nothing was chosen, that comes first."""
     first = ends_against_base(it, lang) if it.judged_on == "all" and it.over_bases else _nothing_better(it, lang)
     against = "" if first else _against_base(it, lang)
-    parts = (first, _use(it, lang), against, _against_others(it, lang), _contradicted(it, lang), _next_time(it, lang))
+    parts = (
+        first,
+        _use(it, lang),
+        _tied(it, lang),
+        against,
+        _against_others(it, lang),
+        _contradicted(it, lang),
+        _next_time(it, lang),
+    )
     return " ".join(part for part in parts if part)
 
 
@@ -109,6 +120,18 @@ def _use(it: Recommendation, lang: Lang) -> str:
             f"of its checkpoints {use.name} has the highest posterior mean."
         )
     return f"Use {use.name}, trained on {trained} tokens: highest posterior mean of {count}, {label} {value} on {where}."
+
+
+def _tied(it: Recommendation, lang: Lang) -> str:
+    """Why this one of several that are as high."""
+    tied = it.use.tied
+    if not tied:
+        return ""
+    named = ", ".join(tied[:_NAMED]) + (", ..." if len(tied) > _NAMED else "")
+    if lang == "ko":
+        return f"선택용 문서에서 값이 같은 체크포인트 {len(tied)}개({named})가 더 있어 가장 이른 것을 골랐습니다."
+    others = "another checkpoint is" if len(tied) == 1 else f"{len(tied)} other checkpoints are"
+    return f"On the documents that chose it {others} as high ({named}); the earliest is taken."
 
 
 def _against_others(it: Recommendation, lang: Lang) -> str:
