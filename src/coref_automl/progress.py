@@ -49,6 +49,7 @@ KOREAN = {
     "trials": "시도",
     "study": "연구",
     "finalists": "결선",
+    "verdict": "판정",
     "reading": "읽기",
     "resolving": "상호참조 해결",
     "bytes": "바이트",

@@ -92,6 +92,30 @@ def test_one_seed_cannot_tell_in_either_language(tmp_path: Path, lang: str) -> N
     assert ("알 수 없음" if lang == "ko" else "cannot tell") in repr(table(shown, "finalists"))
 
 
+@pytest.mark.parametrize("lang", ["ko", "en"])
+def test_the_page_says_which_seeds_chose_and_which_judged(tmp_path: Path, lang: str) -> None:
+    shown, _ = page(tmp_path, lang=lang)
+    told = {
+        "ko": (
+            "선택에 시드 3개, 판정에 새 시드 3개",
+            "시드 0, 1, 2의 실행으로 select에서",
+            "새 시드 3, 4, 5의 실행으로 confirm에서",
+        ),
+        "en": (
+            "seeds: 3 to choose, 3 new to judge",
+            "Runs with seeds 0, 1, 2 chose",
+            "with the new seeds 3, 4, 5, which",
+        ),
+    }
+    subtitle, chose, judged = told[lang]
+    assert subtitle in shown.subtitle
+    section = repr(next(section for section in shown.sections if section.id == "finalists"))
+    assert chose in section
+    assert judged in section
+    not_judged = "판정하지 않음" if lang == "ko" else "not judged"
+    assert repr(table(shown, "finalists")).count(not_judged) == 2
+
+
 def test_the_time_of_a_study_is_called_a_sum_over_its_trials(tmp_path: Path) -> None:
     assert "time (sum over trials)" in table(page(tmp_path, lang="en")[0], "arms").head
 

@@ -1,4 +1,4 @@
-"""The end of a study: winners are chosen on select and judged on confirm, in one sentence."""
+"""The end of a study: winners are chosen on select, and judged on confirm by runs that chose nothing, in one sentence."""
 
 from __future__ import annotations
 
@@ -8,16 +8,100 @@ import pytest
 
 from coref_automl.errors import InputError
 from coref_automl.progress import quiet
+from coref_automl.say import Say
 from coref_automl.tuning.finish import Final, finish, run_all
+from coref_automl.tuning.outputs import StudyResult
 from coref_automl.tuning.problem import Job
+from coref_automl.tuning.reasons import reason_words
 from coref_automl.tuning.recipe import REPORTS
 from tests.tuning.scripted import Script, ScriptedLauncher, rate, search
 
 
 def end(out: Path, script: Script, **changes: object) -> Final:
+    return end_and_runs(out, script, **changes)[0]
+
+
+def end_and_runs(out: Path, script: Script, **changes: object) -> tuple[Final, list[Job]]:
+    """The end of a study, and the runs that it started."""
     made, _ = search(out, script, **changes)
     made.run()
-    return finish(made.study, made.problem, made.recipe, ScriptedLauncher(script), quiet(), wait=lambda: None)
+    launcher = ScriptedLauncher(script)
+    final = finish(made.study, made.problem, made.recipe, launcher, quiet(), wait=lambda: None)
+    return final, [run.job for run in launcher.started]
+
+
+def drawn(job: Job) -> bool:
+    return rate(job) not in (0.5, 0.25)
+
+
+def luck_that_chose(job: Job) -> list[float | str]:
+    """Drawn settings are lucky with the seeds that choose, and no better than the recommended ones with new seeds."""
+    seed = job.recipe["seed"]
+    new = {3: 0.50, 4: 0.60, 5: 0.55} if drawn(job) else {3: 0.55, 4: 0.50, 5: 0.60}
+    return [new.get(seed, 0.9 if drawn(job) else 0.3)] * REPORTS
+
+
+def test_runs_that_chose_do_not_judge(tmp_path: Path) -> None:
+    final, runs = end_and_runs(tmp_path, luck_that_chose)
+    assert final.choosing_seeds == (0, 1, 2)
+    assert not final.winner.recommended
+    assert final.winner.select == (0.9, 0.9, 0.9)
+    assert final.winner.judging_seeds == (3, 4, 5)
+    assert final.winner.confirm == (0.50, 0.60, 0.55)
+    assert final.verdict is not None
+    assert not final.verdict.shown
+    assert abs(final.verdict.difference) < 1e-9
+    assert "is not shown to differ from the recommended settings: " in final.sentence
+    assert "on confirm over 3 new seeds" in final.sentence
+    assert len(runs) == 4 * 3 + 2 * 3
+    judged = {rate(job) for job in runs if job.recipe["seed"] >= 3}
+    assert judged == {final.winner.params["learning_rate"], 0.5}
+
+
+def test_a_new_run_that_fails_is_named_and_its_pair_is_left_out(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        lost = drawn(job) and job.recipe["seed"] == 4
+        return ["fail: not a number: The loss is not a number."] if lost else luck_that_chose(job)
+
+    final = end(tmp_path, script)
+    assert final.winner.judging_seeds == (3, 5)
+    assert final.opponent is not None
+    assert final.opponent.judging_seeds == (3, 4, 5)
+    assert final.verdict is not None
+    assert final.verdict.over_seeds is not None
+    assert final.verdict.over_seeds.n == 2
+    assert final.verdict.difference == pytest.approx(-0.05)
+    assert "on confirm over 2 new seeds" in final.sentence
+    (note,) = final.notes
+    number = final.winner.number
+    assert note.startswith(f"Trial {number} with seed 4 is left out of the verdict: The loss is not a number. (log: ")
+    assert reason_words(note, Say("ko")).startswith(f"판정에서 빠진 시도 {number}, 시드 4: ")
+    result = StudyResult("study", "tpe", "real1_strict", {"complete": 6}, final.sentence, final)
+    assert note in result.lines()
+
+
+def test_one_new_seed_that_is_left_cannot_tell(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        return ["fail: a: b"] if drawn(job) and job.recipe["seed"] > 3 else luck_that_chose(job)
+
+    final = end(tmp_path, script)
+    assert "on confirm over 1 new seed, " in final.sentence
+    assert final.sentence.endswith("the one new seed that is left cannot tell, run the same command again.")
+
+
+@pytest.mark.parametrize("lost", ["winner", "reference"])
+def test_without_a_new_seed_on_both_sides_there_is_no_verdict(tmp_path: Path, lost: str) -> None:
+    def script(job: Job) -> list[float | str]:
+        return ["fail: a: b"] if drawn(job) == (lost == "winner") and job.recipe["seed"] >= 3 else luck_that_chose(job)
+
+    final = end(tmp_path, script)
+    assert final.verdict is None
+    assert final.reference is not None
+    assert "there is no verdict: run the same command again" in final.sentence
+    told = {"winner": "(no new seed completed)", "reference": "(Real@1 strict 55.00% on confirm over 3 new seeds)"}
+    assert f"is the best on select {told[lost]}; " in final.sentence
+    assert len(final.notes) == 3
+    assert Final.from_json(final.to_json()) == final
 
 
 def test_a_winner_that_is_better_on_every_seed_is_shown(tmp_path: Path) -> None:
@@ -28,7 +112,7 @@ def test_a_winner_that_is_better_on_every_seed_is_shown(tmp_path: Path) -> None:
     final = end(tmp_path, script)
     assert final.verdict is not None
     assert final.verdict.shown
-    assert final.sentence.startswith(f"Trial {final.winner.number} is better than the recommended settings: +5")
+    assert final.sentence.startswith(f"Trial {final.winner.number} is better than the recommended settings: +4")
 
 
 def test_seeds_that_all_give_the_same_lead_show_nothing(tmp_path: Path) -> None:
@@ -49,16 +133,23 @@ def test_a_lead_that_seeds_turn_round_is_called_noise(tmp_path: Path) -> None:
 
 
 def test_recommended_settings_that_win_are_kept(tmp_path: Path) -> None:
-    final = end(tmp_path, lambda job: [0.9 if rate(job) == 0.25 else 0.1] * REPORTS)
+    final, runs = end_and_runs(tmp_path, lambda job: [0.9 if rate(job) == 0.25 else 0.1] * REPORTS)
     assert final.winner.number == final.reference == 1
-    assert final.sentence.startswith("The recommended settings are the best found")
+    assert final.verdict is None
+    assert final.winner.judging_seeds == (3, 4, 5)
+    assert [job.recipe["seed"] for job in runs if rate(job) == 0.25] == [0, 1, 2, 3, 4, 5]
+    assert all(job.recipe["seed"] < 3 for job in runs if rate(job) != 0.25)
+    assert final.sentence == (
+        "The recommended settings are the best found (Real@1 strict 90.00% on confirm over 3 new seeds): keep them."
+    )
 
 
 def test_the_reference_is_the_better_of_the_recommended_settings_and_is_always_trained_again(tmp_path: Path) -> None:
     final = end(tmp_path, lambda job: [0.2 if rate(job) == 0.5 else 0.3 if rate(job) == 0.25 else 0.8] * REPORTS, finalists=2)
     assert final.reference == 1
     assert [one.recommended for one in final.finalists] == [False, False, True]
-    assert all(len(one.confirm) == 3 for one in final.finalists)
+    assert all(len(one.select) == 3 for one in final.finalists)
+    assert [one.judging_seeds for one in final.finalists] == [(3, 4, 5), (), (3, 4, 5)]
 
 
 def test_the_winner_is_the_best_over_all_seeds_not_over_the_first(tmp_path: Path) -> None:

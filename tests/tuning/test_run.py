@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -67,10 +68,51 @@ def test_trials_see_the_select_half_alone_and_finalists_are_judged_on_the_other(
     trials = [job for job in launcher.jobs if job.confirm is None]
     assert all(Path(job.recipe["eval_set"]).name == "select" for job in trials)
     assert result.final is not None
-    assert all(len(one.select) == len(one.confirm) == recipe.seeds for one in result.final.finalists)
+    assert all(len(one.select) == recipe.seeds for one in result.final.finalists)
+    assert len(result.final.winner.confirm) == recipe.seeds
 
 
-def test_the_verdict_on_a_composite_resamples_each_task_by_its_own_documents(world: World, tmp_path: Path) -> None:
+def test_a_stopped_study_goes_on_with_its_new_seeds_and_trains_nothing_twice(recipe: Callable[..., TuneRecipe]) -> None:
+    wanted = recipe(trials=1, seeds=1, epochs=1)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(wanted, launcher=StoppedAt(1), wait=lambda: None)
+    assert len(before := checkpoints(wanted)) == 1
+    launcher = InlineLauncher()
+    result = run_study(wanted, launcher=launcher, wait=lambda: None)
+    assert {run: checkpoints(wanted)[run] for run in before} == before
+    assert len(checkpoints(wanted)) == 2
+    assert [job.recipe["seed"] for job in launcher.jobs] == [0, 1]
+    assert result.final is not None
+    assert result.final.winner.number == result.final.reference
+    assert result.final.winner.judging_seeds == (1,)
+
+
+class StoppedAt(InlineLauncher):
+    """A person who stops the study at its first run with a certain seed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+
+    def start(self, job: Job, slot: int) -> Ended:
+        if job.recipe["seed"] == self.seed:
+            raise KeyboardInterrupt
+        return super().start(job, slot)
+
+
+def checkpoints(recipe: TuneRecipe) -> dict[Path, int]:
+    """When the last checkpoint of each run of a study was written."""
+    found = Path(recipe.out).glob("trials/*/run-*/checkpoint-*/training.json")
+    last: dict[Path, int] = {}
+    for path in found:
+        run = path.parent.parent
+        last[run] = max(last.get(run, 0), path.stat().st_mtime_ns)
+    return last
+
+
+def test_the_verdict_on_a_composite_is_of_new_runs_and_resamples_each_task_by_its_own_documents(
+    world: World, tmp_path: Path
+) -> None:
     recipe = world.recipe(
         tmp_path / "study", eval_set=str(world.two_tasks), metric="score", trials=2, finalists=2, epochs=1,
         space={"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}},
@@ -78,20 +120,24 @@ def test_the_verdict_on_a_composite_resamples_each_task_by_its_own_documents(wor
     launcher = InlineLauncher()
     result = run_study(recipe, launcher=launcher, wait=lambda: None)
     assert result.final is not None
-    other = next(one for one in result.final.finalists if one.number != result.final.reference)
-    assert other.against_reference is not None
+    winner, verdict = result.final.winner, result.final.verdict
+    assert verdict is not None
+    assert result.final.choosing_seeds == (0, 1)
+    assert winner.judging_seeds == (2, 3)
     confirm = EvalSet.open(Path(recipe.out) / "evalsets" / "confirm")
     clusters = clusters_of(confirm, "score")
     sides: dict[float, list[Any]] = {}
-    for job in (job for job in launcher.jobs if job.confirm is not None):
+    for job in (job for job in launcher.jobs if job.recipe["seed"] in winner.judging_seeds):
         held = [one for one in find_evaluations([job.run]) if one.evaluation.fingerprints["items"] == confirm.fingerprint]
         sides.setdefault(job.recipe["learning_rate"], []).append(decode_hits(encode_hits(held[-1].scores(), "score")))
     means = {rate: [np.mean(task, axis=0) for task in zip(*runs, strict=True)] for rate, runs in sides.items()}
-    ours = means.pop(other.params["learning_rate"])
+    ours = means.pop(winner.params["learning_rate"])
     (theirs,) = means.values()
     parts = [Part(a - b, marks) for a, b, marks in zip(ours, theirs, clusters, strict=True)]
     assert len(parts) == 2
-    assert other.against_reference.over_documents == difference_intervals(parts, seed=recipe.seed)[0]
+    (expected,) = difference_intervals(parts, seed=recipe.seed)
+    assert verdict.over_documents.to_json() == pytest.approx(expected.to_json())
+    assert winner.confirmed == pytest.approx(sum(task.mean() for task in ours))
 
 
 def test_the_same_command_again_trains_nothing(finished: tuple[TuneRecipe, StudyResult, InlineLauncher]) -> None:
@@ -189,6 +235,29 @@ def test_random_search_keeps_a_recipe_of_its_own(finished: tuple[TuneRecipe, Stu
     run_study(replace(recipe, sampler="random"), launcher=InlineLauncher(), wait=lambda: None)
     samplers = {name: read_yaml(Path(recipe.out) / name)["sampler"] for name in ("recipe.yaml", "recipe-random.yaml")}
     assert samplers == {"recipe.yaml": "tpe", "recipe-random.yaml": "random"}
+
+
+def test_a_result_of_an_earlier_version_is_read_and_told_to_be_judged_by_the_runs_that_chose(
+    finished: tuple[TuneRecipe, StudyResult, InlineLauncher],
+) -> None:
+    recipe, _, _ = finished
+    beside, stored = replace(recipe, sampler="random"), Path(recipe.out) / "result-random.json"
+    run_study(beside, launcher=InlineLauncher(), wait=lambda: None)
+    before = json.loads(stored.read_text("utf-8"))
+    del before["final"]["choosing_seeds"]
+    for one in before["final"]["finalists"]:
+        del one["judging_seeds"]
+        one["confirm"] = one["select"]
+    stored.write_text(json.dumps(before), "utf-8")
+    result = run_study(recipe, launcher=InlineLauncher(), wait=lambda: None, draw=write_study_page)
+    assert result.rival is not None
+    assert result.rival.startswith("Winner of study - winner of study-random: not compared, as they share no new seed;")
+    page = (Path(recipe.out) / "study-random.html").read_text("utf-8")
+    assert "over 2 seeds that also chose" in page
+    assert "Judged by the runs that chose, which favours the winner" in page
+    again = run_study(beside, launcher=InlineLauncher(), wait=lambda: None)
+    assert again.rival is not None
+    assert "not compared" not in again.rival
 
 
 def test_a_folder_that_holds_something_else_is_refused(recipe: Callable[..., TuneRecipe]) -> None:

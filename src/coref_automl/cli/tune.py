@@ -17,7 +17,7 @@ from coref_automl.training.recipe import TrainRecipe
 from coref_automl.tuning.recipe import HELP, TuneRecipe
 
 tune_app = typer.Typer(
-    help="Search for the best settings and confirm them with further seeds.",
+    help="Search for the best settings and confirm them with new seeds.",
     invoke_without_command=True,
     rich_markup_mode=None,
 )
@@ -46,7 +46,7 @@ def tune(
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
-    """Search for the best settings of training (or of relation extraction), then confirm the best with further seeds.
+    """Search for the best settings of training (or of relation extraction), then confirm the best with new seeds.
 
     The recommended settings are the first trials. Trials that fall behind are pruned; failed ones are marked failed. The same
     command resumes an interrupted study. Writes best-recipe.yaml, best-model/, study.html and trials.csv.

@@ -25,7 +25,7 @@ from coref_automl.report.page import (
 )
 from coref_automl.report.rendering import render_html
 from coref_automl.store import write_text
-from coref_automl.tuning.finish import Final, rival_sentence, sentence_of
+from coref_automl.tuning.finish import Final, judged_where, rival_sentence, sentence_of
 from coref_automl.tuning.outputs import FinishedStudy, StudyResult
 from coref_automl.tuning.reasons import reason_words
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
@@ -51,19 +51,23 @@ def study_page(study: FinishedStudy) -> Page:
         lang=say.lang,
         title=say(f"탐색 보고서: {recipe.arm}", f"Study: {recipe.arm}"),
         subtitle=say(
-            f"{study.label}, 시도 {sum(counted.values())}개, 마지막 비교는 시드 {recipe.seeds}개",
-            f"{study.label}, {sum(counted.values())} trials, finalists with {recipe.seeds} seeds",
+            f"{study.label}, 시도 {sum(counted.values())}개, {_roles(final, say)}",
+            f"{study.label}, {sum(counted.values())} trials, {_roles(final, say)}",
         ),
         lead=say("select로 고른 시도", "Chosen on select"),
         headline=_name(winner.number, winner.recommended, say),
-        sentence=sentence_of(winner, final.reference, study.label, study.confirm_name, recipe.seeds, say),
+        sentence=sentence_of(winner, final.opponent, study.label, study.confirm_name, say),
         tiles=(
-            Tile(study.label, f"{100 * winner.confirmed:.2f}%", study.confirm_name),
+            Tile(
+                study.label,
+                "–" if winner.confirmed is None else f"{100 * winner.confirmed:.2f}%",
+                judged_where(winner, len(winner.confirm), study.confirm_name, say),
+            ),
             Tile(say("완료", "completed"), str(counted["complete"])),
             Tile(say("중단", "cut"), str(counted["pruned"])),
             Tile(say("실패", "failed"), str(counted["failed"]), tone="bad" if counted["failed"] else ""),
         ),
-        cannot_tell=_limits(final, recipe, say),
+        cannot_tell=_limits(final, say),
         sections=tuple(section for section in sections if section.blocks),
         colophon=("coref-automl tune",),
         notes=tuple(reason_words(note, say) for note in final.notes),
@@ -79,8 +83,10 @@ def _finalists(study: FinishedStudy, final: Final, say: Say) -> Section:
     lines = []
     for one, by_seed, by_document in zip(final.finalists, over_seeds, over_documents, strict=True):
         verdict = one.against_reference
-        if verdict is None:
+        if one.number == final.reference:
             told = Cell(say("기준", "reference"), "quiet")
+        elif verdict is None:
+            told = Cell(say("판정 없음", "no verdict") if one is final.winner else say("판정하지 않음", "not judged"), "quiet")
         elif verdict.shown:
             told = Cell(say("유의한 차이 확인", "shown"), "good" if verdict.difference > 0 else "bad")
         elif verdict.over_seeds is None:
@@ -89,19 +95,48 @@ def _finalists(study: FinishedStudy, final: Final, say: Say) -> Section:
             told = Cell(say("유의한 차이 미확인", "not shown"), "quiet")
         name = Cell(_name(one.number, one.recommended, say), "strong" if one is final.winner else "")
         lines.append(
-            row(name, f"{100 * one.mean:.2f}", _each(one.select), f"{100 * one.confirmed:.2f}", _each(one.confirm), by_seed,
-                by_document, told)
+            row(name, _value(one.mean), _each(one.select), _value(one.confirmed), _each(one.confirm), by_seed, by_document, told)
         )  # fmt: skip
     head = (
-        say("시도", "trial"), "select %", say("시드별", "by seed"), f"{study.confirm_name} %", say("시드별", "by seed"),
-        say("차이: 시드 (점)", "difference over seeds (points)"), say("차이: 문서 (점)", "over documents (points)"),
-        say("판정", "verdict"),
+        say("시도", "trial"), "select %", say("선택 시드별", "by choosing seed"),
+        f"{study.confirm_name} %", _judging_seeds(final, say), say("차이: 시드 (점)", "difference over seeds (points)"),
+        say("차이: 문서 (점)", "over documents (points)"), say("판정", "verdict"),
     )  # fmt: skip
     note = say(
         "차이는 추천 설정과의 차이입니다. 시드, 문서, 둘을 함께 본 신뢰구간이 모두 0을 포함하지 않아야 유의한 차이 확인입니다.",
         "Differences are from the recommended settings; shown only if the intervals over seeds, documents and both exclude 0.",
     )
-    return Section("finalists", say("마지막 비교", "The end"), (Table(head, tuple(lines), frozenset({1, 3, 5, 6})), Text(note)))
+    blocks = (Table(head, tuple(lines), frozenset({1, 3, 5, 6})), Text(note), Text(_who_chose(study, final, say)))
+    return Section("finalists", say("마지막 비교", "The end"), blocks)
+
+
+def _judging_seeds(final: Final, say: Say) -> str:
+    if final.winner.judged_by_its_choice:
+        return say("선택 시드별", "by choosing seed")
+    return say("새 시드별", "by new seed")
+
+
+def _roles(final: Final, say: Say) -> str:
+    """How many seeds chose, and how many judged."""
+    chose, judged = len(final.winner.select), len(final.winner.judging_seeds)
+    if final.winner.judged_by_its_choice:
+        return say(f"선택과 판정에 같은 시드 {chose}개", f"seeds: the same {chose} to choose and to judge")
+    return say(f"선택에 시드 {chose}개, 판정에 새 시드 {judged}개", f"seeds: {chose} to choose, {judged} new to judge")
+
+
+def _who_chose(study: FinishedStudy, final: Final, say: Say) -> str:
+    where, winner, opponent = study.confirm_name, final.winner, final.opponent
+    if winner.judged_by_its_choice:
+        return say(
+            f"이전 버전의 결과입니다. 같은 실행이 select에서 고르고 {where}에서 판정했습니다.",
+            f"Written by an earlier version: the same runs chose on select and judged on {where}.",
+        )
+    judged = sorted({*winner.judging_seeds, *(opponent.judging_seeds if opponent else ())})
+    chose, judging = _listed(final.choosing_seeds), _listed(judged) or "–"
+    return say(
+        f"시드 {chose}의 실행으로 select에서 골랐습니다. 선택에 쓰이지 않은 새 시드 {judging}의 실행으로 {where}에서 판정합니다.",
+        f"Runs with seeds {chose} chose, on select. Runs with the new seeds {judging}, which chose nothing, judge on {where}.",
+    )
 
 
 def _arms(study: FinishedStudy, say: Say) -> Section:
@@ -114,8 +149,8 @@ def _arms(study: FinishedStudy, say: Say) -> Section:
                 *(str(arm.states[name]) for name in ("complete", "pruned", "failed")),
                 f"{sum(trial.tokens or 0 for trial in arm.trials):,}",
                 duration(sum(trial.wall or 0 for trial in arm.trials), say.lang),
-                f"{100 * arm.best:.2f}" if arm.best is not None else "–",
-                f"{100 * final.winner.confirmed:.2f}" if final else "–",
+                _value(arm.best),
+                _value(final.winner.confirmed if final else None),
             )
         )
     head = (
@@ -181,10 +216,11 @@ def _trials(study: FinishedStudy, say: Say) -> Section:
     for arm in study.arms:
         for trial in sorted(arm.trials, key=lambda one: (1 if one.value is None else -(one.value or -1), one.number)):
             cell = Cell(charts.STATES[trial.state][say.lang], tones.get(trial.state, "quiet"))
-            value = "–" if trial.value is None else f"{100 * trial.value:.2f}"
             origin = say("추천", "recommended") if trial.origin else ""
             settings = [_text(trial.params[name]) if name in trial.params else "" for name in study.space.names]
-            lines.append(row(f"{arm.name} {trial.number}", cell, value, origin, *settings, reason_words(trial.reason, say)))
+            lines.append(
+                row(f"{arm.name} {trial.number}", cell, _value(trial.value), origin, *settings, reason_words(trial.reason, say))
+            )
     head = (say("시도", "trial"), say("상태", "state"), f"{study.label} %", "", *study.space.names, say("사유", "reason"))
     return Section("trials", say("모든 시도", "Every trial"), (Table(head, tuple(lines), frozenset(range(2, len(head) - 1))),))
 
@@ -197,14 +233,23 @@ def _again(recipe: TuneRecipe, result: StudyResult, say: Say) -> Section:
     return Section("again", say("다음", "Next"), (Commands(title, lines),))
 
 
-def _limits(final: Final, recipe: TuneRecipe, say: Say) -> tuple[str, ...]:
-    told = [
-        say(
-            "첫 시드는 시도를 고를 때도 쓰였습니다. 나머지 시드는 그렇지 않습니다.",
-            "The first seed also served to choose the trials; the further seeds did not.",
+def _limits(final: Final, say: Say) -> tuple[str, ...]:
+    told, sides = [], [one for one in (final.winner, final.opponent) if one is not None]
+    if final.winner.judged_by_its_choice:
+        told.append(
+            say(
+                "고른 실행으로 판정해 최종 시도에 유리합니다. 같은 명령을 다시 실행하면 새 시드로 판정합니다.",
+                "Judged by the runs that chose, which favours the winner; the same command judges it anew with new seeds.",
+            )
         )
-    ]
-    if recipe.seeds < 3:
+    elif any(one not in sides for one in final.finalists):
+        told.append(
+            say(
+                "최종 시도와 추천 설정만 판정했습니다. 다른 후보는 판정하지 않았습니다.",
+                "Only the winner and the recommended settings are judged; the other finalists are not.",
+            )
+        )
+    if min(len(one.confirm) for one in sides) < 3:
         told.append(say("시드가 셋보다 적어 판정이 약합니다.", "With fewer than three seeds a verdict is hard to reach."))
     if final.reference is None:
         told.append(say("추천 설정이 없어 비교할 기준이 없습니다.", "No recommended settings completed: there is no reference."))
@@ -216,7 +261,15 @@ def _name(number: int, recommended: bool, say: Say) -> str:
 
 
 def _each(values: Sequence[float]) -> str:
-    return " · ".join(f"{100 * value:.2f}" for value in values)
+    return " · ".join(f"{100 * value:.2f}" for value in values) or "–"
+
+
+def _value(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.2f}"
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))
 
 
 def _percent(value: float | None) -> float | None:

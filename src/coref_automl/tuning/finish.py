@@ -1,14 +1,16 @@
-"""The end of a study. In: its trials. Out: the best trained with further seeds, compared on `confirm`, and one sentence.
+"""The end of a study. In: its trials. Out: a winner chosen on `select`, judged by new runs on `confirm`, and one sentence.
 
-The winner is chosen on `select`, over all seeds; `confirm` chooses nothing and says whether the winner is better than the
-recommended settings. The reference is the recommended trial that did best on `select`: the tuner gets no easy opponent.
+The winner is chosen over the first seeds. A run's luck is in both halves of the documents, so runs that chose do not judge: the
+winner and the reference are trained with as many new seeds, and these runs say on `confirm` whether the winner is better. The
+reference is the recommended trial that did best on `select`: the tuner gets no easy opponent.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from coref_automl.errors import InputError
@@ -26,43 +28,62 @@ from coref_automl.tuning.trial import Launcher, Running, read_outcome
 
 @dataclass(frozen=True, slots=True)
 class Finalist(Record):
-    """One of the best trials with all its seeds. Values are fractions; `select` chose, `confirm` did not."""
+    """One of the best trials. `select` are its runs that chose; `confirm` are its new runs, one per seed of `judging_seeds`.
+
+    Values are fractions. Only the winner and the reference have new runs, and only the winner has a verdict. Earlier versions
+    judged every finalist by the runs that chose: there `judging_seeds` is empty and `confirm` is not.
+    """
 
     number: int
     recommended: bool
     params: dict[str, Any]
     select: tuple[float, ...]
-    confirm: tuple[float, ...]
+    confirm: tuple[float, ...] = ()
     against_reference: MethodVerdict | None = None
+    judging_seeds: tuple[int, ...] = ()
 
     @property
     def mean(self) -> float:
         return sum(self.select) / len(self.select)
 
     @property
-    def confirmed(self) -> float:
-        return sum(self.confirm) / len(self.confirm)
+    def confirmed(self) -> float | None:
+        return sum(self.confirm) / len(self.confirm) if self.confirm else None
+
+    @property
+    def judged_by_its_choice(self) -> bool:
+        """Was it judged by the runs that chose it, as earlier versions did?"""
+        return bool(self.confirm) and not self.judging_seeds
 
 
 @dataclass(frozen=True, slots=True)
 class Final(Record):
-    """`finalists` in the order of their mean on select, the winner first; `verdict` is the winner's against the reference."""
+    """`finalists` in the order of their mean on select, the winner first; `verdict` is the winner's against the reference.
+
+    `choosing_seeds` are those of the runs that chose; each finalist names the seeds that judge it.
+    """
 
     finalists: tuple[Finalist, ...]
     reference: int | None
     verdict: MethodVerdict | None
     sentence: str
     notes: tuple[str, ...] = ()
+    choosing_seeds: tuple[int, ...] = ()
 
     @property
     def winner(self) -> Finalist:
         return self.finalists[0]
 
+    @property
+    def opponent(self) -> Finalist | None:
+        """The reference; None where no recommended settings are among the finalists."""
+        return next((one for one in self.finalists if one.number == self.reference), None)
+
 
 def finish(
     study: Any, problem: Problem, recipe: TuneRecipe, launcher: Launcher, progress: Progress, *, wait: Callable[[], None]
 ) -> Final:
-    """Train the finalists' further seeds and compare them."""
+    """Choose the winner over the first seeds, then judge it and the reference by new ones."""
     best = completed(study)
     if not best:
         raise InputError(nothing_completed(study, recipe))
@@ -70,43 +91,85 @@ def finish(
     chosen = best[: recipe.finalists]
     if reference is not None and reference not in chosen:
         chosen.append(reference)
-    seeds = range(recipe.seed, recipe.seed + recipe.seeds)
-    jobs = {trial.number: [problem.job(trial.params, seed, confirm=True) for seed in seeds] for trial in chosen}
-    failed = run_all([job for group in jobs.values() for job in group], launcher, progress, wait=wait)
+    choosing = range(recipe.seed, recipe.seed + recipe.seeds)
+    judging = range(choosing.stop, choosing.stop + recipe.seeds)
+    train = partial(run_all, launcher=launcher, progress=progress, wait=wait)
+    found, left_out = choose(chosen, choosing, problem, train)
+    opponent = next((one for one in found if reference is not None and one.number == reference.number), None)
+    judged, missing = judge([one for one in found if one in (found[0], opponent)], judging, problem, train)
+    winner, opponent = judged[found[0].number], judged[opponent.number] if opponent else None
+    if opponent is not None and opponent is not winner:
+        winner = replace(winner, against_reference=verdict_on_new_seeds(problem, winner, opponent, recipe.seed))
+    return Final(
+        finalists=(winner, *(judged.get(one.number, one) for one in found[1:])),
+        reference=opponent.number if opponent else None,
+        verdict=winner.against_reference,
+        sentence=sentence_of(winner, opponent, problem.label, problem.confirm_name, Say(language())),
+        notes=tuple(dict.fromkeys([*left_out, *missing])),
+        choosing_seeds=tuple(choosing),
+    )
+
+
+def choose(
+    trials: Sequence[Any], seeds: Iterable[int], problem: Problem, train: Callable[[Sequence[Job]], dict[str, str]]
+) -> tuple[list[Finalist], list[str]]:
+    """The trials in the order of their mean on `select`, and why some are left out: one that fails with a seed cannot win."""
+    jobs = {trial.number: [problem.job(trial.params, seed, confirm=True) for seed in seeds] for trial in trials}
+    failed = train([job for group in jobs.values() for job in group])
     notes = [f"Trial {number} is left out of the end: {failed[job.key]}" for number, group in jobs.items()
              for job in group if job.key in failed]  # fmt: skip
-    whole = [trial for trial in chosen if not any(job.key in failed for job in jobs[trial.number])]
-    if not whole:
-        raise InputError(f"No finalist could be trained with its further seeds: {notes[0]}")
-    against = reference if reference in whole else None
-    found = []
-    for trial in whole:
-        group = jobs[trial.number]
-        verdict = problem.verdict(group, jobs[against.number], recipe.seed) if against and trial is not against else None
-        found.append(
-            Finalist(
-                trial.number,
-                trial.user_attrs.get("origin") == RECOMMENDED,
-                dict(trial.params),
-                tuple(last_value(problem, job) for job in group),
-                tuple(problem.confirmed(group)),
-                verdict,
-            )
+    found = [
+        Finalist(
+            trial.number,
+            trial.user_attrs.get("origin") == RECOMMENDED,
+            dict(trial.params),
+            tuple(last_value(problem, job) for job in jobs[trial.number]),
         )
-    found.sort(key=lambda one: (-one.mean, one.number))
-    verdict = found[0].against_reference
-    number, say = against.number if against else None, Say(language())
-    sentence = sentence_of(found[0], number, problem.label, problem.confirm_name, recipe.seeds, say)
-    return Final(tuple(found), number, verdict, sentence, tuple(dict.fromkeys(notes)))
+        for trial in trials
+        if not any(job.key in failed for job in jobs[trial.number])
+    ]
+    if not found:
+        raise InputError(f"No finalist could be trained with its further seeds: {notes[0]}")
+    return sorted(found, key=lambda one: (-one.mean, one.number)), notes
 
 
-def run_all(jobs: Sequence[Job], launcher: Launcher, progress: Progress, *, wait: Callable[[], None]) -> dict[str, str]:
+def judge(
+    finalists: Sequence[Finalist], seeds: Iterable[int], problem: Problem, train: Callable[..., dict[str, str]]
+) -> tuple[dict[int, Finalist], list[str]]:
+    """The finalists by number with their new runs on `confirm`, and a note for each run that failed."""
+    jobs = {(one.number, seed): problem.job(one.params, seed, confirm=True) for one in finalists for seed in seeds}
+    failed = train([*jobs.values()], stage="verdict")
+    notes = [f"Trial {number} with seed {seed} is left out of the verdict: {failed[job.key]}"
+             for (number, seed), job in jobs.items() if job.key in failed]  # fmt: skip
+    judged = {}
+    for one in finalists:
+        held = {seed: job for (number, seed), job in jobs.items() if number == one.number and job.key not in failed}
+        judged[one.number] = replace(one, confirm=tuple(problem.confirmed([*held.values()])), judging_seeds=tuple(held))
+    return judged, notes
+
+
+def shared_seeds(one: Finalist, other: Finalist) -> tuple[int, ...]:
+    """The new seeds that both have: the pairs of a verdict."""
+    return tuple(seed for seed in one.judging_seeds if seed in other.judging_seeds)
+
+
+def verdict_on_new_seeds(problem: Problem, one: Finalist, other: Finalist, seed: int) -> MethodVerdict | None:
+    """Paired by the new seeds that both have; None where they have none in common."""
+    if not (shared := shared_seeds(one, other)):
+        return None
+    ours, theirs = ([problem.job(side.params, new, confirm=True) for new in shared] for side in (one, other))
+    return problem.verdict(ours, theirs, seed)
+
+
+def run_all(
+    jobs: Sequence[Job], launcher: Launcher, progress: Progress, *, wait: Callable[[], None], stage: str = "finalists"
+) -> dict[str, str]:
     """Run jobs in the launcher's slots; a killed one is tried once more. Gives the reasons of those that failed, by key."""
     waiting = list({job.key: job for job in jobs}.values())
     attempts: dict[str, int] = {}
     active: dict[int, tuple[Job, Running]] = {}
     failed: dict[str, str] = {}
-    with progress.stage("finalists", len(waiting), "runs") as stage:
+    with progress.stage(stage, len(waiting), "runs") as bar:
         try:
             while waiting or active:
                 for slot in range(launcher.slots):
@@ -126,7 +189,7 @@ def run_all(jobs: Sequence[Job], launcher: Launcher, progress: Progress, *, wait
                         failed[job.key] = (
                             f"{outcome.reason if outcome else 'its process ended twice without a word'} (log: {job.log})"
                         )
-                    stage.advance()
+                    bar.advance()
                 if active:
                     wait()
         finally:
@@ -141,29 +204,45 @@ def last_value(problem: Problem, job: Job) -> float:
     return values[-1]
 
 
-def sentence_of(winner: Finalist, reference: int | None, label: str, confirm_name: str, seeds: int, say: Say) -> str:
+def sentence_of(winner: Finalist, reference: Finalist | None, label: str, confirm_name: str, say: Say) -> str:
     """Is the winner better than the recommended settings, or is it noise?"""
     one, verdict = winner.number, winner.against_reference
-    where = say(f"{confirm_name}, 시드 {seeds}개", f"on {confirm_name} over {seeds} seed{'s' if seeds > 1 else ''}")
-    value = f"{label} {100 * winner.confirmed:.2f}%"
-    reached = say(f"{value}, {where}", f"{value} {where}")
+    own = len(winner.confirm)
+    if winner.confirmed is None:
+        reached = say(" (완료된 새 시드 없음)", " (no new seed completed)")
+    else:
+        value, where = f"{label} {100 * winner.confirmed:.2f}%", judged_where(winner, own, confirm_name, say)
+        reached = say(f" ({value}, {where})", f" ({value} {where})")
     if reference is None:
         return say(
-            f"시도 {one}: select에서 가장 좋습니다 ({reached}). 비교할 추천 설정은 완료되지 못했습니다.",
-            f"Trial {one} is the best on select ({reached}); no recommended settings completed to compare it with.",
+            f"시도 {one}: select에서 가장 좋습니다{reached}. 비교할 추천 설정은 완료되지 못했습니다.",
+            f"Trial {one} is the best on select{reached}; no recommended settings completed to compare it with.",
+        )
+    if reference.number == one:
+        return say(
+            f"추천 설정이 탐색한 것 가운데 가장 좋습니다{reached}. 그대로 쓰세요.",
+            f"The recommended settings are the best found{reached}: keep them.",
         )
     if verdict is None:
         return say(
-            f"추천 설정이 탐색한 것 가운데 가장 좋습니다 ({reached}). 그대로 쓰세요.",
-            f"The recommended settings are the best found ({reached}): keep them.",
+            f"시도 {one}: select에서 가장 좋습니다{reached}. 추천 설정과 함께 완료된 새 시드가 없어 판정할 수 없습니다. "
+            "같은 명령을 다시 실행하세요.",
+            f"Trial {one} is the best on select{reached}; without a new seed that it and the recommended settings both completed "
+            "there is no verdict: run the same command again.",
         )
+    pairs = own if winner.judged_by_its_choice else len(shared_seeds(winner, reference))
+    where = judged_where(winner, pairs, confirm_name, say)
     change = f"{100 * verdict.difference:+.2f}"
     gain = say(f"{label} {change}점 ({where})", f"{change} points of {label} {where}")
     spans = say("문서 단위 신뢰구간 ", "over documents ") + _span(verdict.over_documents)
     if verdict.over_seeds is None:
         same = say("시드마다 차이가 같아 흩어짐을 알 수 없습니다", "every seed gives the same, so their spread is unknown")
         single = say("시드 하나로는 판정할 수 없으니 --seeds 3을 주세요", "one seed cannot tell, pass --seeds 3")
-        why = single if seeds < 2 else same
+        left = say(
+            "남은 새 시드 하나로는 판정할 수 없으니 같은 명령을 다시 실행하세요",
+            "the one new seed that is left cannot tell, run the same command again",
+        )
+        why = same if pairs > 1 else single if len(winner.select) == 1 else left
         return say(
             f"시도 {one}: 추천 설정과의 차이는 {gain}, {spans}. {why}.",
             f"Trial {one} against the recommended settings: {gain}, {spans}; {why}.",
@@ -185,6 +264,14 @@ def sentence_of(winner: Finalist, reference: int | None, label: str, confirm_nam
     )
 
 
+def judged_where(winner: Finalist, seeds: int, confirm_name: str, say: Say) -> str:
+    """The documents, and how many seeds they were answered with."""
+    many = "" if seeds == 1 else "s"
+    if winner.judged_by_its_choice:
+        return say(f"{confirm_name}, 선택에도 쓰인 시드 {seeds}개", f"on {confirm_name} over {seeds} seed{many} that also chose")
+    return say(f"{confirm_name}, 새 시드 {seeds}개", f"on {confirm_name} over {seeds} new seed{many}")
+
+
 def nothing_completed(study: Any, recipe: TuneRecipe) -> str:
     trials = [trial for trial in study.get_trials(deepcopy=False) if counts(trial)]
     reasons = [str(trial.user_attrs["reason"]) for trial in trials if "reason" in trial.user_attrs]
@@ -202,30 +289,29 @@ def pause() -> None:
     time.sleep(0.2)
 
 
-def against_other_arms(problem: Problem, recipe: TuneRecipe, finals: Mapping[str, Final]) -> dict[str, MethodVerdict]:
-    """The winner against the winner of every other arm (random search), paired by seed, on the confirming half."""
+def against_other_arms(problem: Problem, recipe: TuneRecipe, finals: Mapping[str, Final]) -> dict[str, MethodVerdict | None]:
+    """The winner against the winner of every other arm (random search), judged as the winner is against the reference."""
     mine = finals[recipe.arm].winner
-    found = {}
-    for name, other in finals.items():
-        if name != recipe.arm:
-            seeds = range(recipe.seed, recipe.seed + min(len(mine.confirm), len(other.winner.confirm)))
-            ours, theirs = ([problem.job(one.params, seed, confirm=True) for seed in seeds] for one in (mine, other.winner))
-            found[name] = problem.verdict(ours, theirs, recipe.seed)
-    return found
+    others = {name: final.winner for name, final in finals.items() if name != recipe.arm}
+    return {name: verdict_on_new_seeds(problem, mine, other, recipe.seed) for name, other in others.items()}
 
 
-def rival_sentence(arm: str, verdicts: Mapping[str, MethodVerdict], say: Say) -> str | None:
+def rival_sentence(arm: str, verdicts: Mapping[str, MethodVerdict | None], say: Say) -> str | None:
     """Does the tuner win against random search with the same number of trials?"""
     lines = []
     for name, verdict in verdicts.items():
+        winners = say(f"{arm}의 최종 시도 - {name}의 최종 시도", f"Winner of {arm} - winner of {name}")
+        if verdict is None:
+            lines.append(
+                say(
+                    f"{winners}: 함께 완료한 새 시드가 없어 비교할 수 없습니다. 두 명령을 같은 --seeds로 다시 실행하세요.",
+                    f"{winners}: not compared, as they share no new seed; run both commands again with the same --seeds.",
+                )
+            )
+            continue
         told = say("유의한 차이 확인", "shown") if verdict.shown else say("유의한 차이 미확인", "not shown")
         if verdict.over_seeds is None:
             told = say("시드 사이에 흩어짐이 없어 판정할 수 없음", "the seeds show no spread, so this cannot tell")
         change = f"{100 * verdict.difference:+.2f}"
-        lines.append(
-            say(
-                f"{arm}의 최종 시도 - {name}의 최종 시도: {change}점 ({told}).",
-                f"Winner of {arm} - winner of {name}: {change} points ({told}).",
-            )
-        )
+        lines.append(say(f"{winners}: {change}점 ({told}).", f"{winners}: {change} points ({told})."))
     return " ".join(lines) or None

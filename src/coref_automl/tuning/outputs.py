@@ -22,6 +22,7 @@ from coref_automl.store import remove, write_json, write_text
 from coref_automl.tabular import align
 from coref_automl.tuning.finish import Final, Finalist, against_other_arms, rival_sentence
 from coref_automl.tuning.problem import Problem
+from coref_automl.tuning.reasons import reason_words
 from coref_automl.tuning.recipe import Sampler, TuneRecipe
 from coref_automl.tuning.space import Space
 from coref_automl.tuning.storage import arms, counts
@@ -53,6 +54,7 @@ class StudyResult(Record):
         shown = ", ".join(say(f"{state} {count}개", f"{count} {state}") for state, count in counts)
         lines = [f"{self.study} ({self.sampler}): {shown}", self.sentence]
         lines += [self.rival] if self.rival else []
+        lines += [reason_words(note, say) for note in self.final.notes] if self.final else []
         named = (
             (say("레시피", "recipe"), self.best_recipe),
             (say("가중치", "weights"), self.weights),
@@ -72,7 +74,7 @@ class FinishedStudy:
     space: Space
     arms: tuple[Arm, ...]
     finals: Mapping[str, Final]
-    rivals: Mapping[str, MethodVerdict]
+    rivals: Mapping[str, MethodVerdict | None]
     page: Path
 
 
@@ -127,7 +129,7 @@ def _write_results(shown: Sequence[Arm], problem: Problem, recipe: TuneRecipe, o
 
 
 def _keep_winner(problem: Problem, recipe: TuneRecipe, winner: Finalist, recipe_path: Path, model_path: Path, out: Path) -> None:
-    """The recipe that trains the winner again, and the weights of its best seed on select."""
+    """The recipe that trains the winner again, and the weights of its best choosing seed on select."""
     write_text(recipe_path, to_yaml(problem.best_recipe(winner.params, out / named("best-run", recipe))))
     seed = recipe.seed + winner.select.index(max(winner.select))
     source = problem.weights(problem.job(winner.params, seed, confirm=True))

@@ -21,6 +21,7 @@ _REASONS = (
     (r"^(프로세스가 .*) twice", r"\1 (두 번)"),
     (r"it ended without a score", "점수 없이 끝남"),
     (r"Trial (\d+) is left out of the end: ", r"마지막 비교에서 빠진 시도 \1: "),
+    (r"Trial (\d+) with seed (\d+) is left out of the verdict: ", r"판정에서 빠진 시도 \1, 시드 \2: "),
     (r"\(log: ", "(기록: "),
 )
 """The storage keeps reasons in English. These are the engine's own; the text of an error in training stays as it is."""

@@ -45,7 +45,8 @@ class TuneRecipe:
 
     `settings` are the same in every trial, in the words of a training recipe (a relation recipe for `task: re`). `space` is the
     whole space; None takes the recommended one for the length and the family. `eval_items` bounds what a trial is scored on.
-    `finalists` are trained with `seeds` seeds in all, and compared on the half of the evaluation set that chose nothing.
+    `finalists` are trained with `seeds` seeds in all, which choose the winner. The winner and the recommended settings are then
+    trained with as many new seeds, and compared on the half of the evaluation set that chose nothing.
     """
 
     models: tuple[str, ...]
@@ -132,8 +133,8 @@ HELP = {
     "max_minutes": "Budget of a trial in minutes.",
     "sampler": "tpe, or random for a baseline in the same table.",
     "prune": "Prune trials that fall behind.",
-    "finalists": "Trials retrained with further seeds at the end.",
-    "seeds": "Seeds per finalist.",
+    "finalists": "Best trials retrained with further seeds to choose the winner.",
+    "seeds": "Seeds per finalist; the winner is judged with as many new ones.",
     "seed": "Random seed.",
     "workers": "Parallel trials; they share the GPUs.",
     "engine": "local or ray.",
