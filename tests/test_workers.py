@@ -14,6 +14,7 @@ import pytest
 
 from coref_automl.errors import MissingExtra, WorkError
 from coref_automl.workers import Job, Outcome, interruptible, run_jobs
+from tests.processes import alive, until
 
 HERE = "tests.test_workers"
 
@@ -53,6 +54,12 @@ def always_die() -> None:
 
 def visible(_: int) -> str:
     return os.environ.get("CUDA_VISIBLE_DEVICES", "unset")
+
+
+def never_end(mark: str) -> None:
+    Path(mark).write_text(str(os.getpid()))
+    while True:
+        sum(range(1000))
 
 
 def jobs(name: str, count: int) -> list[Job]:
@@ -98,6 +105,22 @@ def test_a_job_that_kills_every_worker_ends_as_an_error() -> None:
     outcomes = run_jobs([Job("deadly", f"{HERE}:always_die", {}), *jobs("double", 1)], workers=2, retries=1)
     assert str(outcomes[0].error) == "the worker process died 2 times"
     assert outcomes[1].value == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are watched through /proc")
+def test_the_workers_of_a_killed_process_end_with_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; from coref_automl.workers import Job, run_jobs;"
+        f"run_jobs([Job(mark, '{HERE}:never_end', {{'mark': mark}}) for mark in sys.argv[1:]], workers=2)"
+    )
+    marks = [tmp_path / "first", tmp_path / "second"]
+    parent = subprocess.Popen([sys.executable, "-c", code, *map(str, marks)])
+    try:
+        until(lambda: all(mark.is_file() and mark.read_text() for mark in marks), "two jobs on their way")
+    finally:
+        parent.kill()
+        parent.wait()
+    until(lambda: not any(alive(int(mark.read_text())) for mark in marks), "the end of the workers")
 
 
 def test_a_worker_sees_its_own_device_only() -> None:

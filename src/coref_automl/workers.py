@@ -3,7 +3,8 @@
 Engines: `local` processes (one per device), or `ray` over a cluster. A job's function is named as "package.module:function" and
 its arguments and result are plain JSON values, so that one job runs here, in another process, or on another machine. A worker
 that dies (killed, out of memory) is replaced and its job retried; an exception is the job's own answer, travels as itself and is
-not retried. On Ray a job works in the folder of the caller, which all machines must see, so that relative paths mean the same.
+not retried. Workers end with the process that started them: one that is killed leaves nobody writing behind its back. On Ray a
+job works in the folder of the caller, which all machines must see, so that relative paths mean the same.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import chdir, suppress
 from dataclasses import dataclass, field
-from multiprocessing import connection, get_context
+from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -242,6 +243,7 @@ def _died(attempts: int) -> WorkError:
 
 def _serve(pipe: Any, environment: dict[str, str]) -> None:
     """A worker's life: take a job, answer, until the pipe closes."""
+    end_with_parent()
     os.environ.update(environment)
     try:
         while True:
@@ -249,6 +251,19 @@ def _serve(pipe: Any, environment: dict[str, str]) -> None:
             pipe.send(_portable(_call(target, arguments)))
     except (EOFError, KeyboardInterrupt, BrokenPipeError):
         return
+
+
+def end_with_parent() -> None:
+    """Watch the process that started this one; when it is gone, so is this, whatever it is doing."""
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(70)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def ray_remote(function: Callable[..., Any], *, retries: int, cpu: bool) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -116,6 +117,36 @@ def test_changed_inputs_begin_anew(
     prepare(chosen, tmp_path / "out")
     prepare(chosen, tmp_path / "whole")
     assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_a_shard_that_reading_does_not_count_is_not_taken(
+    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = recipe(tokenizer_folder, write_rows("a.jsonl", rows(20)), portion=2500)
+    prepare(chosen, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        killed_at(patch, encode, "write_json", 0)
+        with pytest.raises(_Killed):
+            prepare(chosen, tmp_path / "out")
+    read = tmp_path / "out" / "work" / "read"
+    stray = f"0000-{len(list(read.glob('0000-*.jsonl'))):05d}"  # as a worker of an earlier, killed command once wrote it
+    for path in read.glob("0000-00000.*"):
+        shutil.copyfile(path, path.with_name(path.name.replace("0000-00000", stray)))
+    for path in read.glob("0000*"):
+        shutil.copyfile(path, path.with_name(path.name.replace("0000", "0001", 1)))
+    prepare(chosen, tmp_path / "out")
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_a_share_without_one_of_its_shards_is_damaged(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
+    path = write_rows("a.jsonl", rows(20))
+    parts = [tmp_path / "p1", tmp_path / "p2"]
+    for number, part in enumerate(parts, 1):
+        prepare(recipe(tokenizer_folder, path, shard=f"{number}/2", portion=2500), part)
+    lost = parts[1] / "work" / "read" / "0000-00001.json"
+    lost.unlink()
+    with pytest.raises(DatasetError, match=f"{lost} is missing; copy the shares again, or prepare them anew"):
+        merge(parts, tmp_path / "out", mode="mlm")
 
 
 def test_an_unfinished_folder_of_other_settings_is_refused(

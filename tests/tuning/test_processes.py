@@ -25,24 +25,9 @@ from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import recipe_text, run_study
 from coref_automl.tuning.trial import LocalLauncher, RayLauncher, TrialOutcome, failure, launcher_of, read_outcome, run_in_process
 from coref_automl.workers import CORES, usable_cores
+from tests.processes import alive, until
 from tests.tuning.conftest import World
 from tests.tuning.inline import InlineLauncher
-
-WAIT = 240.0
-
-
-def until(true: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + WAIT
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.mark.journey

@@ -20,7 +20,6 @@ class InputFacts(TypedDict, total=False):
     bytes: str
     rows: int
     fingerprint: str
-    shards: int
 
 
 class EvalSetFacts(TypedDict, total=False):
@@ -110,6 +109,15 @@ class ShardFacts(TypedDict):
     sources: list[str]
     dropped: dict[str, dict[str, int]]
     examples: dict[str, list[tuple[int, str]]]
+
+
+class ReadFacts(TypedDict):
+    """What reading found in one part of a source; written when its last shard is."""
+
+    label: str
+    rows: int
+    shards: int
+    fingerprint: str
 
 
 class EncodedFacts(TypedDict):

@@ -161,7 +161,7 @@ def assemble(
         "chains": int(encoded.chains.sum()),
         "sources": sources,
         "inputs": [
-            {**part, "rows": entry.get("rows", 0), "fingerprint": entry.get("fingerprint", "")}
+            {**part, "rows": entry["rows"], "fingerprint": entry["fingerprint"]}
             for part, entry in zip(made.get("inputs", ()), index.inputs, strict=True)
         ],
         "missing": missing,

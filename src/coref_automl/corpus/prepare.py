@@ -101,7 +101,7 @@ def _prepare(
     work, workers = out / WORK, recipe.workers or _fitting_workers(parts)
 
     _read(parts, recipe, work, workers, progress)
-    index = build_index([work], holdout=recipe.holdout)
+    index = build_index([work], parts=len(parts), holdout=recipe.holdout)
     near = recipe.near_duplicates and recipe.shard is None  # across machines, near-duplicates are found when the parts are merged
     choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=work)
     try:
@@ -296,11 +296,11 @@ def _merge(parts: Sequence[Path], out: Path, mode: Mode, progress: Progress) -> 
         require_near()
     evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
     with claimed(out, KIND, fresh=True):
-        index = build_index(works, holdout=recipe.holdout)
+        facts = read_stored(works[0] / "facts.json", MergeFacts, error=DatasetError, remedy=SHARE)
+        index = build_index(works, parts=len(facts["made"].get("inputs", ())), holdout=recipe.holdout)
         near = recipe.near_duplicates
         choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=out / WORK)
         refuse_empty(index, choice, recipe, progress)
-        facts = read_stored(works[0] / "facts.json", MergeFacts, error=DatasetError, remedy=SHARE)
         manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **facts)
         remove(out / WORK)
     return manifest

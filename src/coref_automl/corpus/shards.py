@@ -22,7 +22,7 @@ from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
 from coref_automl.corpus.dedup import PERMUTATIONS, Signatures, signature, text_key
 from coref_automl.corpus.files import Flaw
 from coref_automl.corpus.holdout import HoldOut, rank
-from coref_automl.corpus.manifest import SHARE, InputFacts, ShardFacts, read_shard
+from coref_automl.corpus.manifest import SHARE, ReadFacts, ShardFacts, read_shard
 from coref_automl.corpus.sources import Input, read_input
 from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError
@@ -201,7 +201,7 @@ class Index:
     limits: NDArray[np.int64]
     dropped: dict[str, Counter[str]]
     examples: dict[str, list[str]]
-    inputs: tuple[InputFacts, ...]
+    inputs: tuple[ReadFacts, ...]
     by_shard: NDArray[np.int64]
     edges: NDArray[np.int64]
 
@@ -217,15 +217,16 @@ class Index:
         return self.rank <= self.limits[self.source]
 
 
-def build_index(folders: list[Path], *, holdout: float) -> Index:
+def build_index(folders: list[Path], *, parts: int, holdout: float) -> Index:
+    """`parts` is how many were read. Only the shards that their facts count are taken, whatever else lies there."""
     shards: list[Shard] = []
     names: dict[str, int] = {}
-    parts: dict[str, list[NDArray[Any]]] = {"shard": [], "place": [], "input": [], "numbers": [], "key": []}
+    columns: dict[str, list[NDArray[Any]]] = {"shard": [], "place": [], "input": [], "numbers": [], "key": []}
     decisions: dict[int, HoldOut] = {}
     dropped: dict[str, Counter[str]] = {}
     examples: dict[str, list[tuple[int, int, str]]] = {}
     for folder in folders:
-        for path in sorted((folder / READ).glob("*-*.json")):
+        for path in _counted_shards(folder / READ, parts):
             facts = read_shard(path)
             stem = path.with_suffix("")
             local = np.array([names.setdefault(name, len(names)) for name in facts["sources"]], np.int64)
@@ -238,18 +239,18 @@ def build_index(folders: list[Path], *, holdout: float) -> Index:
             if len(numbers):
                 numbers[:, 2] = local[numbers[:, 2]]
             shard = Shard(stem, int(stem.name.split("-")[0]), len(key), facts["characters"])
-            parts["shard"].append(np.full(len(key), len(shards), np.int32))
-            parts["place"].append(np.arange(len(key), dtype=np.int32))
-            parts["input"].append(np.full(len(key), shard.input, np.int32))
-            parts["numbers"].append(numbers)
-            parts["key"].append(key)
+            columns["shard"].append(np.full(len(key), len(shards), np.int32))
+            columns["place"].append(np.arange(len(key), dtype=np.int32))
+            columns["input"].append(np.full(len(key), shard.input, np.int32))
+            columns["numbers"].append(numbers)
+            columns["key"].append(key)
             shards.append(shard)
             for source_name, reasons in facts["dropped"].items():
                 names.setdefault(source_name, len(names))
                 dropped.setdefault(source_name, Counter()).update(reasons)
             for reason, places in facts["examples"].items():
                 examples.setdefault(reason, []).extend((shard.input, row, where) for row, where in places)
-    joined = {name: np.concatenate(arrays) if arrays else np.empty(0, np.int64) for name, arrays in parts.items()}
+    joined = {name: np.concatenate(arrays) if arrays else np.empty(0, np.int64) for name, arrays in columns.items()}
     numbers = joined["numbers"].reshape(-1, 3)
     order = np.lexsort((numbers[:, 0], joined["input"]))
     shard_of, place_of = joined["shard"][order].astype(np.int32), joined["place"][order].astype(np.int32)
@@ -268,11 +269,24 @@ def build_index(folders: list[Path], *, holdout: float) -> Index:
         examples={reason: [where for *_, where in sorted(places)[:3]] for reason, places in sorted(examples.items())},
         by_shard=by_shard,
         edges=np.searchsorted(shard_of[by_shard], np.arange(len(shards) + 1)),
-        inputs=tuple(
-            read_stored(path, InputFacts, error=DatasetError, remedy=SHARE)
-            for path in sorted((folders[0] / READ).glob("[0-9][0-9][0-9][0-9].json"))
-        ),
+        inputs=tuple(_part_facts(folders[0] / READ, number) for number in range(parts)),
     )
+
+
+def _counted_shards(folder: Path, parts: int) -> Iterator[Path]:
+    for number in range(parts):
+        for count in range(_part_facts(folder, number)["shards"]):
+            yield _existing(folder / f"{number:04d}-{count:05d}.json")
+
+
+def _part_facts(folder: Path, number: int) -> ReadFacts:
+    return read_stored(_existing(folder / f"{number:04d}.json"), ReadFacts, error=DatasetError, remedy=SHARE)
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise DatasetError(f"{path} is missing; {SHARE}.")
+    return path
 
 
 def gather_signatures(index: Index, rows: NDArray[np.int64], front: Signatures, path: Path) -> Signatures:

@@ -30,7 +30,7 @@ from coref_automl.progress import Progress
 from coref_automl.records import Record
 from coref_automl.store import is_done, read_json, remove, write_json
 from coref_automl.tuning.problem import Job
-from coref_automl.workers import CORES, Engine, devices_here, environment_of, ray_remote, usable_cores
+from coref_automl.workers import CORES, Engine, devices_here, end_with_parent, environment_of, ray_remote, usable_cores
 
 OUTCOME = "outcome.json"
 MODULE = "coref_automl.tuning.trial"
@@ -49,7 +49,7 @@ class TrialOutcome(Record):
 def run_in_process(job: dict[str, Any], environment: dict[str, str]) -> None:
     """The life of a trial's process: its own log, its parent's death, then the work."""
     os.environ.update(environment)
-    _end_with_parent()
+    end_with_parent()
     log = Job.from_json(job).log
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as handle:
@@ -179,21 +179,6 @@ def _work_of(task: str) -> Callable[[Job], Any]:
     module, _, name = task.partition(":")
     work: Callable[[Job], Any] = getattr(importlib.import_module(module), name)
     return work
-
-
-def _end_with_parent() -> None:
-    """Watch the process that started this one; when it is gone, so is this."""
-    from multiprocessing import connection, parent_process
-
-    parent = parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        connection.wait([parent.sentinel])
-        os._exit(70)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def main(arguments: list[str]) -> int:
