@@ -37,18 +37,25 @@ def test_no_token_is_lost_and_every_span_keeps_its_tokens(lengths: list[list[int
     whole = dataset(lengths, 32, 0)
     cut = whole.cut_to(seq_len)
     assert cut.seq_len == seq_len
-    assert np.array_equal(cut.tokens.ravel(), whole.tokens.ravel())
+    rows = [cut.row(index) for index in range(len(cut))]
+    assert np.array_equal(np.concatenate([row.tokens[row.segments > 0] for row in rows]), whole.tokens[whole.tokens > 0])
     assert cut.real_tokens == whole.real_tokens
-    for index in range(len(cut)):
-        row = cut.row(index)
+    assert cut.manifest["blocks"] == len(cut)
+    for row in rows:
+        assert row.segments.any()
         assert np.array_equal(row.segments > 0, row.tokens > 0)
         for start, end, _ in row.mentions:
             assert len(set(row.segments[start:end])) == 1
     spans = {tuple(whole.tokens[b, s:e]) for b, s, e, _ in whole.mentions}
-    kept = [tuple(cut.tokens[b, s:e]) for b, s, e, _ in cut.mentions]
+    kept = [tuple(row.tokens[s:e]) for row in rows for s, e, _ in row.mentions]
     assert set(kept) <= spans
     inside = sum(s // seq_len == (e - 1) // seq_len for _, s, e, _ in whole.mentions)
-    assert len(kept) == inside
+    assert len(kept) == len(cut.mentions) == inside
+
+
+def test_a_row_of_padding_alone_is_left_out() -> None:
+    cut = dataset([[5], [30], [12]], 32, 0).cut_to(8)
+    assert [int((cut.row(index).segments > 0).sum()) for index in range(len(cut))] == [5, 8, 8, 8, 6, 8, 4]
 
 
 def test_a_length_that_does_not_divide_the_blocks_is_refused() -> None:

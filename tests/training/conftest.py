@@ -43,13 +43,19 @@ def make_dataset(tmp_path_factory: pytest.TempPathFactory, tokenizer_folder: Pat
     print_of_tokenizer = tokenizer_fingerprint(load_tokenizer(str(tokenizer_folder)))
 
     def make(
-        rows: int = 12, *, chains: bool = True, length: int = LENGTH, seed: int = 0, tokenizer_print: str | None = None
+        rows: int = 12,
+        *,
+        chains: bool = True,
+        length: int = LENGTH,
+        padding: int = 4,
+        seed: int = 0,
+        tokenizer_print: str | None = None,
     ) -> Path:
         rng = np.random.default_rng(seed)
         blocks = np.zeros((rows, length), np.uint16)
         pieces, mentions = [], []
         for row in range(rows):
-            cut = length // 2 if row % 2 else length - 4
+            cut = length // 2 if row % 2 else length - padding
             for number, (start, end) in enumerate([(0, cut), (cut, length)] if row % 2 else [(0, cut)]):
                 noun = rng.integers(5, 65)
                 blocks[row, start:end] = 5 + (noun - 5 + np.arange(end - start)) % 80

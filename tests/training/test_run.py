@@ -228,6 +228,35 @@ def test_rows_can_be_cut_shorter_than_the_blocks(recipe: Recipe) -> None:
     assert result.steps == 6
 
 
+def test_rows_of_padding_alone_are_no_steps(
+    recipe: Recipe, make_dataset: Callable[..., Path], tmp_path: Path, killed_after: Callable[[int], None]
+) -> None:
+    """Rows 0 and 2 hold 16 tokens of 64, row 1 is full: cut to 16, that is one row each and four."""
+    folder = make_dataset(rows=3, length=64, padding=48)
+    settings = {"dataset": str(folder), "seq_len": 16, "objective": "mlm", "batch": 1, "micro_batch": 1, "epochs": 2}
+    unbroken = train(recipe(out=str(tmp_path / "unbroken"), **settings))
+    assert unbroken.steps == 2 * 6
+    assert json.loads((unbroken.checkpoints[-1] / "training.json").read_text())["tokens"] == 2 * 96
+    killed_after(8)
+    with pytest.raises(Killed):
+        train(recipe(**settings))
+    assert same_weights(train(recipe(**settings)).checkpoints[-1], unbroken.checkpoints[-1])
+
+
+def test_a_run_whose_rows_an_earlier_version_counted_otherwise_is_refused(recipe: Recipe) -> None:
+    from coref_automl.errors import FolderError
+
+    result = train(recipe(epochs=1))
+    path = result.run / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["plan"]["rows"] += 4
+    path.write_text(json.dumps(manifest))
+    assert train(recipe(epochs=1)).checkpoints == result.checkpoints
+    (result.run / "DONE").unlink()
+    with pytest.raises(FolderError, match="begun with 16 rows by an earlier version, and this one has 12; remove it"):
+        train(recipe(epochs=1))
+
+
 def test_a_reporter_that_is_not_installed_is_said_at_once(recipe: Recipe) -> None:
     from coref_automl.errors import RecipeError
 

@@ -120,15 +120,27 @@ class Row:
 
 
 class PackedDataset:
-    """A prepared dataset. Opening it reads no tokens; a row is read when it is asked for."""
+    """A prepared dataset. Opening it reads no tokens; a row is read when it is asked for.
 
-    def __init__(self, folder: Path, manifest: DatasetManifest, tokens: Ints, pieces: Ints, mentions: Ints) -> None:
+    Where `places` is given, row i is `tokens[places[i]]`; pieces and mentions name rows, not places.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: DatasetManifest,
+        tokens: Ints,
+        pieces: Ints,
+        mentions: Ints,
+        places: Ints | None = None,
+    ) -> None:
         self.folder = folder
         self.manifest = manifest
         self.tokens = tokens
         self.pieces = pieces
         self.mentions = mentions
-        edges = np.arange(len(tokens) + 1)
+        self._places = places
+        edges = np.arange(len(self) + 1)
         self._pieces_at = np.searchsorted(pieces[:, 0], edges)
         self._mentions_at = np.searchsorted(mentions[:, 0], edges)
 
@@ -162,13 +174,14 @@ class PackedDataset:
             with progress.stage("verify dataset", total, "bytes") as stage:
                 verify(self.folder, written, on_bytes=stage.advance)
         for low in range(0, len(self.mentions), _PORTION):
-            if fault := _outside(MENTIONS, self.mentions[low : low + _PORTION], self.tokens.shape):
+            if fault := _outside(MENTIONS, self.mentions[low : low + _PORTION], (len(self), self.seq_len)):
                 raise DatasetError(f"The dataset {self.folder} is damaged ({fault}); prepare it again in another folder.")
 
     def cut_to(self, seq_len: int) -> PackedDataset:
         """The same blocks as shorter rows, for a first phase at a shorter length. Nothing is copied but the tables of spans.
 
-        A piece that crosses an edge continues in the next row as a piece of its own; a mention that crosses one is left out.
+        A piece that crosses an edge continues in the next row as a piece of its own; a mention that crosses one is left out, and
+        so is a row of padding alone.
         """
         if seq_len == self.seq_len:
             return self
@@ -178,8 +191,15 @@ class PackedDataset:
                 f"prepare it with --seq-len {seq_len}."
             )
         tokens = self.tokens.reshape(-1, seq_len)
-        manifest: DatasetManifest = {**self.manifest, "seq_len": seq_len, "blocks": len(tokens)}
-        return PackedDataset(self.folder, manifest, tokens, _cut_pieces(self, seq_len), _cut_mentions(self, seq_len))
+        pieces, mentions = _cut_pieces(self, seq_len), _cut_mentions(self, seq_len)
+        filled = np.bincount(pieces[:, 0], minlength=len(tokens)) > 0
+        places = None
+        if not filled.all():
+            places, row_at = np.flatnonzero(filled), np.cumsum(filled) - 1
+            mentions = mentions[filled[mentions[:, 0]]]
+            pieces[:, 0], mentions[:, 0] = row_at[pieces[:, 0]], row_at[mentions[:, 0]]
+        manifest: DatasetManifest = {**self.manifest, "seq_len": seq_len, "blocks": int(filled.sum())}
+        return PackedDataset(self.folder, manifest, tokens, pieces, mentions, places)
 
     @property
     def seq_len(self) -> int:
@@ -196,7 +216,7 @@ class PackedDataset:
         return int(self.pieces[:, 2].sum(dtype=np.int64))
 
     def __len__(self) -> int:
-        return int(self.tokens.shape[0])
+        return len(self.tokens if self._places is None else self._places)
 
     def pieces_of(self, index: int) -> Ints:
         """The (block, start, length, document) rows of one block."""
@@ -209,7 +229,8 @@ class PackedDataset:
         for number, (_, start, length, _) in enumerate(self.pieces_of(index), 1):
             segments[start : start + length] = number
         mentions = np.asarray(self.mentions[self._mentions_at[index] : self._mentions_at[index + 1], 1:])
-        return Row(np.asarray(self.tokens[index]), segments, mentions)
+        place = index if self._places is None else self._places[index]
+        return Row(np.asarray(self.tokens[place]), segments, mentions)
 
     def check_tokenizer(self, fingerprint: str) -> None:
         """Token ids mean something only with the tokenizer that made them."""

@@ -187,10 +187,10 @@ class Collator:
 
 def expected_share(dataset: PackedDataset, masking: Masking) -> float:
     """The share of a batch's tokens that is asked, a little more than it is on average."""
-    lengths = dataset.pieces[:, 2].astype(np.float64)
+    lengths, places = dataset.pieces[:, 2].astype(np.float64), len(dataset) * dataset.seq_len
     rates = masking.min_prob + (masking.max_prob - masking.min_prob) * (0.5 if masking.drawn else lengths / dataset.seq_len)
-    mlm = float((rates * lengths).sum() / dataset.tokens.size)
-    inside = float((dataset.mentions[:, 2] - dataset.mentions[:, 1]).sum() / dataset.tokens.size)
+    mlm = float((rates * lengths).sum() / places)
+    inside = float((dataset.mentions[:, 2] - dataset.mentions[:, 1]).sum() / places)
     entity = masking.background * (1 - inside) + _mean_rate(dataset, masking) * inside
     rows = OBJECTIVES[masking.objective].entity_rows
     ratio = masking.ratio if rows is None else rows

@@ -52,6 +52,14 @@ class _Manifest(TypedDict):
     binding: dict[str, Any]
 
 
+class _Plan(TypedDict, total=False):
+    rows: int
+
+
+class _Planned(TypedDict, total=False):
+    plan: _Plan
+
+
 class _Best(TypedDict):
     checkpoint: str
 
@@ -82,7 +90,7 @@ def read_mention_losses(checkpoint: Path) -> dict[str, Any]:
 def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any]) -> Path:
     """The run's folder with recipe.yaml and manifest.json, new or the same as before."""
     run = Path(recipe.out)
-    check_run(recipe, prints)
+    check_run(recipe, prints, plan)
     claim_folder(run, KIND)
     if not (run / MANIFEST).is_file():
         whole = binding_of(recipe, prints)
@@ -94,13 +102,25 @@ def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any])
     return run
 
 
-def check_run(recipe: TrainRecipe, prints: dict[str, str]) -> None:
+def check_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any]) -> None:
     """Refuse a folder that `claim_run` refuses: one that holds something else, or a run of something else. Nothing is written."""
     run = Path(recipe.out)
     check_folder(run, KIND)
     if not (run / MANIFEST).is_file():
         return
     check_binding(run, read_stored(run / MANIFEST, _Manifest)["binding"], binding_of(recipe, prints))
+    if not is_done(run):
+        _check_rows(run, plan["rows"])
+
+
+def _check_rows(run: Path, now: int) -> None:
+    """Up to version 0.2, cut blocks had rows of padding alone: the same step saw other rows."""
+    held = read_stored(run / MANIFEST, _Planned).get("plan", {}).get("rows", now)
+    if held != now:
+        raise FolderError(
+            f"{run} was begun with {held:,} rows by an earlier version, and this one has {now:,}; "
+            f"remove it to train again, or choose another --out."
+        )
 
 
 def check_binding(run: Path, held: dict[str, Any], now: dict[str, Any]) -> None:
