@@ -168,11 +168,18 @@ def test_rows_longer_than_the_blocks_are_refused(recipe: Recipe) -> None:
         train(recipe(seq_len=64))
 
 
-def test_entity_training_without_mentions_is_refused(recipe: Recipe, make_dataset: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("objective", ["entity", "combined"])
+def test_an_objective_that_hides_mentions_is_refused_without_any(
+    recipe: Recipe, make_dataset: Callable[..., Path], objective: str
+) -> None:
     from coref_automl.errors import DatasetError
 
-    with pytest.raises(DatasetError, match="prepare entity"):
-        train(recipe(objective="entity", dataset=str(make_dataset(chains=False))))
+    with pytest.raises(DatasetError, match=f"no mentions, which --objective {objective} hides; .* prepare {objective}"):
+        train(recipe(objective=objective, dataset=str(make_dataset(chains=False))))
+
+
+def test_a_share_of_no_entity_rows_needs_no_mentions(recipe: Recipe, make_dataset: Callable[..., Path]) -> None:
+    assert train(recipe(objective="combined", ratio=0.0, dataset=str(make_dataset(chains=False)), epochs=1)).steps
 
 
 def test_a_folder_that_is_no_model_is_refused(recipe: Recipe, tmp_path: Path) -> None:

@@ -123,8 +123,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     tokens_print = tokenizer_fingerprint(tokenizer)
     dataset.check_tokenizer(tokens_print)
     _check_tokenizer(recipe, tokens_print)
-    if OBJECTIVES[recipe.objective].needs_chains and not len(dataset.mentions):
-        raise DatasetError(f"{recipe.dataset} has no mentions; prepare it with: coref-automl prepare entity")
+    _check_mentions(recipe, dataset)
     if recipe.eval_set is not None:
         choose(recipe.metric, METRICS, "metric")
         EvalSet.open(Path(recipe.eval_set)).noun_table(tokenizer)  # what is missing is better said now than after half an epoch
@@ -164,6 +163,17 @@ def verify_dataset(work: Prepared, progress: Progress) -> None:
         raise DatasetError(
             f"No row of {work.recipe.dataset} has a document with two chains, so {objective} has nothing to tell apart; "
             f"train with --objective entity, or prepare longer documents."
+        )
+
+
+def _check_mentions(recipe: TrainRecipe, dataset: PackedDataset) -> None:
+    way = OBJECTIVES[recipe.objective]
+    entity_rows = recipe.ratio if way.entity_rows is None else way.entity_rows
+    if entity_rows and not len(dataset.mentions):
+        mode = "entity" if way.needs_chains else "combined"
+        raise DatasetError(
+            f"{recipe.dataset} has no mentions, which --objective {recipe.objective} hides; prepare it with: "
+            f"coref-automl prepare {mode}"
         )
 
 
