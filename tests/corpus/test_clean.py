@@ -23,6 +23,19 @@ def test_cleaning_twice_is_cleaning_once(text: str) -> None:
     once.encode("utf-8")
 
 
+_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+_SPACES = " \t\x1f\u00a0\u3000"
+
+
+@given(st.lists(st.tuples(st.text("가나다라", min_size=1, max_size=4), st.text(_BREAKS + _SPACES, min_size=1, max_size=3))))
+def test_what_stands_between_two_words_keeps_them_apart(pairs: list[tuple[str, str]]) -> None:
+    """Form feeds stand between the pages of a text taken from a PDF, and NEL ends the lines of mainframes."""
+    text = normalise("".join(word + between for word, between in pairs))
+    assert text.split() == [word for word, _ in pairs]
+    breaks = [bool(set(between) & set(_BREAKS)) for _, between in pairs[:-1]]
+    assert [character == "\n" for character in text if character in " \n"] == breaks
+
+
 def test_decomposed_text_becomes_the_same_as_composed() -> None:
     text = korean_text(1)
     assert normalise(unicodedata.normalize("NFD", text)) == normalise(text)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff9-\uffff\ud800-\udfff]")
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_LINE_BREAKS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x9f]")
 _BLANKS = re.compile(r"[^\S\n]+")
 
 BOILERPLATE = tuple(
@@ -29,9 +30,11 @@ BOILERPLATE = tuple(
 
 
 def normalise(text: str) -> str:
-    """NFC, no control or invisible characters, single blanks, no empty or boilerplate lines."""
-    for line_break in ("\r\n", "\r", "\u2028", "\u2029"):
-        text = text.replace(line_break, "\n")
+    """NFC, no control or invisible characters, single blanks, no empty or boilerplate lines.
+
+    Whatever Unicode breaks a line at becomes a newline: a form feed between two pages keeps their words apart.
+    """
+    text = _LINE_BREAKS.sub("\n", text)
     text = unicodedata.normalize("NFC", _CONTROL.sub("", _INVISIBLE.sub("", text)))
     text = _BLANKS.sub(" ", text)
     lines = (line.strip() for line in text.split("\n"))
