@@ -24,7 +24,7 @@ from coref_automl.evaluation.evalset import EvalSet, freeze
 from coref_automl.evaluation.metrics import METRICS, hits
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.records import ClozeItem, Document, Half, ItemScore, Task
-from coref_automl.store import claim_folder, fingerprint, is_done
+from coref_automl.store import claim_folder, fingerprint, is_done, written_whole
 
 HALVES: tuple[Half, ...] = ("select", "confirm")
 
@@ -69,9 +69,16 @@ def half_set(evalset: EvalSet, folder: Path, half: Half, metric: str | None = No
         documents = [Document(id=name, source="", text=text) for name, text in evalset.documents.items() if name in used]
         freeze(folder, documents, kept, {"made_from": source, "half": half, "of": evalset.name})
     for table in evalset.folder.glob("nouns-*.npy"):
-        if not (folder / table.name).is_file():
-            shutil.copyfile(table, folder / table.name)
+        _copy_whole(table, folder / table.name)
     return EvalSet.open(folder)
+
+
+def _copy_whole(table: Path, copy: Path) -> None:
+    """Copy a noun table unless it is there; earlier versions could leave a truncated one, which is copied again."""
+    if copy.is_file() and copy.stat().st_size == table.stat().st_size:
+        return
+    with table.open("rb") as source, written_whole(copy, "wb") as handle:
+        shutil.copyfileobj(source, handle)
 
 
 def _some(items: Sequence[ClozeItem], clusters: Set[str], limit: int | None) -> list[ClozeItem]:
