@@ -103,6 +103,11 @@ def environment_of(device: str) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": visible[number] if number < len(visible) else str(number)}
 
 
+def device_seen(device: str) -> str:
+    """The name that a device has in a process that sees this one alone."""
+    return "cuda:0" if device.startswith("cuda:") else device
+
+
 def run_jobs(
     jobs: Sequence[Job],
     *,

@@ -73,6 +73,15 @@ def test_a_method_without_settings_is_an_objective_and_settings_win_over_shared_
         with_methods(made, ["mor"])
 
 
+def test_a_step_names_the_gpu_it_was_given_as_it_sees_it(
+    bench: Bench, recipe: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    wanted = recipe(relation=bench.relation, coreference=bench.coreference, device="cuda:1")
+    steps = open_plan(wanted, tmp_path, quiet()).steps
+    assert {step.job(tmp_path, "base").recipe["settings"]["device"] for step in steps} == {"cuda:0"}
+
+
 def test_steps_are_planned_seed_by_seed_with_the_base_first(bench: Bench, recipe: Make, tmp_path: Path) -> None:
     train = {"max_tokens": 40_000, "batch": 8, "checkpoints": 2}  # at 4,000, half a step is more than lengths may differ by
     wanted = recipe(lengths=[LENGTH, 32], relation=bench.relation, coreference=bench.coreference, train=train)

@@ -182,6 +182,16 @@ def test_a_share_of_no_entity_rows_needs_no_mentions(recipe: Recipe, make_datase
     assert train(recipe(objective="combined", ratio=0.0, dataset=str(make_dataset(chains=False)), epochs=1)).steps
 
 
+def test_a_gpu_other_than_the_first_is_refused_with_the_way_to_it(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    from coref_automl.errors import RecipeError
+
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    for visible, number in (("", "1"), ("5,7", "7")):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        with pytest.raises(RecipeError, match=f"set CUDA_VISIBLE_DEVICES={number} for this command and pass --device cuda"):
+            train(recipe(device="cuda:1"))
+
+
 def test_a_folder_that_is_no_model_is_refused(recipe: Recipe, tmp_path: Path) -> None:
     from coref_automl.errors import ModelError
 

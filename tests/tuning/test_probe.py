@@ -72,6 +72,20 @@ def test_nothing_that_fits_is_an_error_with_the_next_step(world: World, monkeypa
         room.probe(recipe(world))
 
 
+def test_the_gpu_asked_for_is_the_only_one_that_the_probe_sees(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, object] = {}
+
+    def noted(jobs: list[Job], *, devices: list[str], **_: object) -> list[Outcome]:
+        given.update(devices=devices, device=jobs[0].arguments["recipe"]["device"])
+        return [Outcome(jobs[0], "1 do not fit")]
+
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr(room, "run_jobs", noted)
+    with pytest.raises(TrainingError):
+        room.probe(replace(recipe(world), device="cuda:1"))
+    assert given == {"devices": ["cuda:1"], "device": "cuda:0"}
+
+
 def timed(monkeypatch: pytest.MonkeyPatch, *speeds: float) -> None:
     """Sizes that train at these tokens a second, one after the other."""
     left = iter(speeds)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.errors import NotFinite, RecipeError
+from coref_automl.errors import ModelError, NotFinite, RecipeError
 from coref_automl.progress import quiet
 from coref_automl.training.setup import spare_workers
 from coref_automl.tuning.finish import run_all
@@ -81,6 +81,22 @@ def test_more_workers_than_gpus_share_them_in_turn(monkeypatch: pytest.MonkeyPat
     assert [two.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(4)] == ["0", "1", "0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     assert [two.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(2)] == ["5", "7"]
+
+
+def test_a_trial_names_the_gpu_it_was_given_as_it_sees_it(
+    recipe: Callable[..., TuneRecipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    launcher = launcher_of("local", 2, "cuda:1")
+    assert isinstance(launcher, LocalLauncher)
+    assert {launcher.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(2)} == {"1"}
+    problem = open_masked(recipe(device="cuda:1"), tmp_path / "study", quiet())
+    assert problem.job(problem.recommended()[0], 0).recipe["device"] == "cuda:0"
+    with pytest.raises(ModelError, match="no such CUDA device, so --device cuda:2"):
+        launcher_of("local", 2, "cuda:2")
 
 
 def test_processes_side_by_side_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ from coref_automl.training.recipe import TrainRecipe
 from coref_automl.tuning.halves import half_set
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.trial import TrialOutcome, read_outcome
+from coref_automl.workers import device_seen
 
 if TYPE_CHECKING:
     from coref_automl.training.setup import Prepared
@@ -272,7 +273,7 @@ def open_plan(recipe: StudyRecipe, out: Path, progress: Progress) -> Plan:
     """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it."""
     recipe = replace(recipe, model=checkpoint_meant(recipe.model, "--model") or recipe.model)
     sets = _sets(recipe, out, progress)
-    return Plan(recipe, out, sets, _datasets(recipe, out, sets, progress))
+    return Plan(replace(recipe, device=device_seen(recipe.device)), out, sets, _datasets(recipe, out, sets, progress))
 
 
 def _sets(recipe: StudyRecipe, out: Path, progress: Progress) -> tuple[Path, ...]:

@@ -40,7 +40,7 @@ from coref_automl.training.masking import OBJECTIVES, Masking
 from coref_automl.training.mentions import MentionLosses, asks_something
 from coref_automl.training.recipe import TrainRecipe, check, settle
 from coref_automl.training.schedule import OPEN_END, even_steps, save_steps, total_steps
-from coref_automl.workers import usable_cores
+from coref_automl.workers import environment_of, usable_cores
 
 _CPU_TOKENS = 4096
 """Tokens of a micro-batch: on a CPU more is slower (page faults); on a GPU this fills it, and memory halves it when it must."""
@@ -141,7 +141,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     last = total_steps(plan.steps_per_epoch, recipe.epochs, recipe.max_tokens, plan.tokens_per_epoch)
     if last >= OPEN_END and recipe.max_minutes is None:
         raise RecipeError(f"That is a budget of {last:g} steps; a run has under {OPEN_END:,}. Lower --epochs or --max-tokens.")
-    device = pick_device(recipe.device)
+    device = _first_gpu_only(pick_device(recipe.device))
     wanted = recipe.micro_batch or max(1, (_CPU_TOKENS if device == "cpu" else _GPU_TOKENS) // dataset.seq_len)
     micro = micro_batch(batch, min(wanted, max(1, -(-plan.rows // processes))), processes)
     prints = {"dataset": dataset.fingerprint, "tokenizer": tokens_print}
@@ -164,6 +164,17 @@ def verify_dataset(work: Prepared, progress: Progress) -> None:
             f"No row of {work.recipe.dataset} has a document with two chains, so {objective} has nothing to tell apart; "
             f"train with --objective entity, or prepare longer documents."
         )
+
+
+def _first_gpu_only(device: str) -> str:
+    """The Trainer takes the first GPU it sees, and another is chosen before a process starts."""
+    if torch.device(device).index:
+        number = environment_of(device)["CUDA_VISIBLE_DEVICES"]
+        raise RecipeError(
+            f"Training runs on the first GPU that it sees, so --device {device} cannot be used; "
+            f"set CUDA_VISIBLE_DEVICES={number} for this command and pass --device cuda."
+        )
+    return device
 
 
 def _check_mentions(recipe: TrainRecipe, dataset: PackedDataset) -> None:

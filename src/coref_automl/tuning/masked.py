@@ -28,6 +28,7 @@ from coref_automl.tuning.halves import clusters_of, decode_hits, encode_hits, sp
 from coref_automl.tuning.problem import Follower, Job, Report, job_key
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.space import Space, masked_space, read_space
+from coref_automl.workers import device_seen
 
 TRIALS = "trials"
 
@@ -93,7 +94,7 @@ class MaskedProblem:
                 **budget,
                 "out": "",
                 "seed": seed,
-                "device": self.recipe.device,
+                "device": device_seen(self.recipe.device),
                 "checkpoints": REPORTS,
                 "keep_best": True,
                 "eval_set": str(self.halves["select"].folder),

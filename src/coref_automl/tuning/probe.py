@@ -20,7 +20,7 @@ from coref_automl.records import Record
 from coref_automl.say import say
 from coref_automl.store import JsonlAppender
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.workers import Job, run_jobs
+from coref_automl.workers import Job, device_seen, run_jobs
 
 _ENOUGH = 0.97
 """On a CPU two larger micro-batches in a row that are slower end the climb: memory would be the last thing to run out.
@@ -99,18 +99,21 @@ def probe(
     recipe: TrainRecipe, *, first: int = 1, largest: int = 256, steps: int = 3, progress: Progress | None = None
 ) -> ProbeResult:
     """Climb from `first` rows until memory, the limit, or (on a CPU) the gain runs out."""
+    from coref_automl.models.load import pick_device
     from coref_automl.training.batches import micro_batch
     from coref_automl.training.setup import known, prepare_run
 
     progress = progress or quiet()
     recipe = from_mapping(TrainRecipe, to_mapping(recipe), "probe")  # a value that cannot be is an error before a size is tried
+    device = pick_device(recipe.device)
+    recipe = replace(recipe, device=device_seen(recipe.device))
     work = prepare_run(recipe)
     tried = f"{recipe.model}, {work.dataset.seq_len:,}"
-    progress.note(progress.say(f"측정: {tried}토큰, {work.device} ...", f"Measuring {tried} tokens on {work.device} ..."))
+    progress.note(progress.say(f"측정: {tried}토큰, {device} ...", f"Measuring {tried} tokens on {device} ..."))
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "sizes.jsonl"
         arguments = {"recipe": to_mapping(recipe), "kept": str(kept), "first": first, "largest": largest, "steps": steps}
-        outcome = run_jobs([Job("probe", f"{__name__}:climb", arguments)], devices=[_visible(work.device)], retries=0)[0]
+        outcome = run_jobs([Job("probe", f"{__name__}:climb", arguments)], devices=[_visible(device)], retries=0)[0]
         sizes = tuple(read_stored_rows(kept, Size)) if kept.is_file() else ()
     if not sizes:
         raise OutOfMemory(
@@ -122,7 +125,7 @@ def probe(
     batch = known(work.recipe.batch)
     fastest = micro_batch(batch, best.rows)
     return ProbeResult(
-        recipe.model, work.dataset.seq_len, work.device, sizes, sizes[-1].rows, fastest, batch, batch // fastest, stopped
+        recipe.model, work.dataset.seq_len, device, sizes, sizes[-1].rows, fastest, batch, batch // fastest, stopped
     )
 
 

@@ -32,6 +32,7 @@ from coref_automl.store import remove
 from coref_automl.tuning.problem import Follower, Job, Report, job_key
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.space import Space, read_space, relation_space
+from coref_automl.workers import device_seen
 
 METRICS = {"micro_f1": "micro-F1", "auprc": "AUPRC"}
 
@@ -79,7 +80,7 @@ class RelationProblem:
     def _relation_recipe(self, params: Mapping[str, Any], seed: int) -> RelationRecipe:
         values = {"model": self.recipe.models[0], **self.recipe.settings, **params}
         values |= {"train": self.recipe.train, "dev": self.recipe.dev, "out": "", "seeds": 1, "first_seed": seed}
-        values |= {"device": self.recipe.device, "choose_by": self.metric, "epochs": int(self.recipe.epochs or 5)}
+        values |= {"device": device_seen(self.recipe.device), "choose_by": self.metric, "epochs": int(self.recipe.epochs or 5)}
         return from_mapping(RelationRecipe, values, "settings")
 
     def reports(self, job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:

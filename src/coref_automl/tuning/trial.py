@@ -222,7 +222,9 @@ def launcher_of(engine: Engine, workers: int, device: str) -> Launcher:
     """One slot a worker; worker i has device i modulo their number, so that four workers share one GPU."""
     if engine == "ray":
         return RayLauncher(workers, device)
-    devices = devices_here() if device in ("auto", "cuda") else [device]
+    from coref_automl.models.load import pick_device
+
+    devices = devices_here() if device in ("auto", "cuda") else [pick_device(device)]
     return LocalLauncher(workers, devices)
 
 
