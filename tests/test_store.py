@@ -115,6 +115,7 @@ def test_fingerprints_name_values_and_bytes(tmp_path: Path) -> None:
 def test_numbers_in_names_count_as_numbers() -> None:
     names = ["checkpoint-655", "checkpoint-65", "checkpoint-131", "base"]
     assert sorted(names, key=natural_order) == ["base", "checkpoint-65", "checkpoint-131", "checkpoint-655"]
+    assert sorted(["run10②", "run9②"], key=natural_order) == ["run9②", "run10②"]
 
 
 def test_a_place_that_cannot_be_written_to_is_refused_by_the_look_ahead_too(

@@ -342,4 +342,4 @@ def is_text(name: str) -> bool:
 
 def natural_order(name: str | Path) -> list[tuple[int, str]]:
     """Sort key under which checkpoint-65 comes before checkpoint-131."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(name))]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", str(name))]

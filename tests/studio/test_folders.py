@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from coref_automl.cli.app import run as command
+from coref_automl.studio import folders
 from coref_automl.studio.folders import Folders
 from tests.studio.conftest import RUN, serving
 from tests.studio.test_pages import key, text_of
@@ -97,3 +102,42 @@ def test_a_prepared_dataset_is_not_taken_for_an_evaluation_set(tmp_path: Path) -
     assert command(["prepare", "mlm", *texts, "--model", "bundled:ko-mini", "--seq-len", "64", "--out", out]) == 0
     found = Folders([tmp_path]).look()
     assert (found.sets, found.broken) == ({}, ())
+
+
+def test_odd_names_and_links_that_lead_back_to_themselves_hide_nothing(copied: Path) -> None:
+    (copied / "runs/entity1②").mkdir()
+    (copied / "runs/circle").symlink_to("circle")
+    (copied / "runs/mlm/circle").symlink_to("circle")
+    with serving(copied, lang="en") as visitor:
+        page = visitor.get("/")
+        assert page.status == 200
+        assert f"{copied.name}/runs/mlm" in visitor.studio.folders.now().runs
+        assert visitor.ready("/compare").status == 200
+
+
+def test_a_folder_that_cannot_be_looked_at_is_named_and_the_watch_goes_on(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "_EVERY", 0.05)
+    plain, broken = folders.kind_of_folder, copied / "runs/mlm"
+
+    def read(folder: Path) -> str:
+        if folder == broken:
+            raise ValueError("out of the blue")
+        return plain(folder)
+
+    with serving(copied, lang="en") as visitor:
+        monkeypatch.setattr(folders, "kind_of_folder", read)
+        assert _sees(
+            visitor.studio.folders, lambda found: f"{broken} cannot be read (ValueError: out of the blue)." in found.broken
+        )
+        assert f"{copied.name}/runs/{RUN}" in visitor.studio.folders.now().runs
+        monkeypatch.setattr(folders, "kind_of_folder", plain)
+        (copied / "runs/new").mkdir()
+        (copied / "runs/new/.coref-automl").write_text("run", "utf-8")
+        assert _sees(visitor.studio.folders, lambda found: f"{copied.name}/runs/new" in found.runs and not found.broken)
+
+
+def _sees(looking: Folders, what: Callable[[folders.Found], bool]) -> bool:
+    until = time.monotonic() + 30
+    while not what(looking.now()) and time.monotonic() < until:
+        time.sleep(0.02)
+    return what(looking.now())

@@ -81,7 +81,10 @@ class Folders:
 
     def holds(self, path: Path) -> bool:
         """Does a path, links followed, lie in one of the folders?"""
-        real = path.resolve()
+        try:
+            real = Path(os.path.realpath(path))  # Path.resolve raises where links lead in a circle
+        except (OSError, ValueError):
+            return False
         return any(real.is_relative_to(root) for root in self.roots.values())
 
     def look(self) -> Found:
@@ -104,8 +107,8 @@ class Folders:
                         evaluations[key] = stored
                 elif "config.json" in files and has_tokenizer(folder):
                     models[key] = folder
-            except (CorefError, OSError) as error:
-                broken.append(in_words(error))
+            except Exception as error:  # whatever it is, it hides no other folder
+                broken.append(_unread(folder, error))
         found = Found(runs, evaluations, models, sets, tuple(broken))
         if found != self._now:  # pages keep what they made of it
             self._now = found
@@ -115,7 +118,10 @@ class Folders:
         took = 0.0
         while not self._over.wait(max(_EVERY, 20 * took)):
             began = time.monotonic()
-            self.look()
+            try:
+                self.look()
+            except Exception as error:  # the next look may succeed
+                self._now = replace(self._now, broken=(in_words(error),))
             took = time.monotonic() - began
 
     def _folders(self, broken: list[str]) -> Iterator[tuple[str, Path, set[str]]]:
@@ -128,21 +134,30 @@ class Folders:
                 broken.append(f"More than {_MOST:,} folders: those after {folder} are not shown; name fewer.")
                 return
             try:
-                with os.scandir(folder) as entries:
-                    held = [entry for entry in entries if not entry.name.startswith(".")]
-            except OSError as error:
-                broken.append(in_words(error))
+                held = self._contents(folder, broken)
+            except Exception as error:
+                broken.append(_unread(folder, error))
                 continue
-            links = {entry.name for entry in held if entry.is_symlink()}
-            if outside := [name for name in links if not self.holds(folder / name)]:
-                broken.append(f"{folder / outside[0]} is a link to outside the given folders, and is not followed.")
-                if any(not (folder / name).is_dir() for name in outside):
-                    continue  # a file of this folder lies elsewhere
-            inside = [entry.name for entry in held if entry.name not in links and entry.is_dir(follow_symlinks=False)]
-            if kind_of_folder(folder) == "experiment":  # its archive repeats its evaluations
-                inside = [name for name in inside if kind_of_folder(folder / name) != ARCHIVE]
-            yield key, folder, {entry.name for entry in held if entry.is_file()}
-            waiting += [(f"{key}/{name}", folder / name) for name in sorted(inside, key=natural_order, reverse=True)]
+            if held is not None:
+                files, inside = held
+                yield key, folder, files
+                waiting += [(f"{key}/{name}", folder / name) for name in reversed(inside)]
+
+    def _contents(self, folder: Path, broken: list[str]) -> tuple[set[str], list[str]] | None:
+        """The names of a folder's files, and of the folders in it in natural order; None if one of its files lies elsewhere."""
+        with os.scandir(folder) as entries:
+            held = [entry for entry in entries if not entry.name.startswith(".")]
+        links = {entry.name for entry in held if entry.is_symlink()}
+        if outside := [name for name in links if not self.holds(folder / name)]:
+            broken.append(f"{folder / outside[0]} is a link to outside the given folders, and is not followed.")
+            if any(not (folder / name).is_dir() for name in outside):
+                return None
+        inside = [entry.name for entry in held if entry.name not in links and entry.is_dir(follow_symlinks=False)]
+        if kind_of_folder(folder) == "experiment":  # its archive repeats its evaluations
+            inside = [name for name in inside if kind_of_folder(folder / name) != ARCHIVE]
+        files = {entry.name for entry in held if entry.is_file(follow_symlinks=False)}
+        files |= {name for name in links if (folder / name).is_file()}
+        return files, sorted(inside, key=natural_order)
 
     def once(self, path: Path, read: Callable[[Path], T]) -> T:
         """What was read of a file, while its size and time stay the same."""
@@ -177,6 +192,11 @@ def _named_roots(paths: Sequence[Path]) -> dict[str, Path]:
 
 def _fingerprint(manifest: Path) -> str:
     return read_stored(manifest, SetManifest)["fingerprint"]
+
+
+def _unread(folder: Path, error: Exception) -> str:
+    known = isinstance(error, CorefError | OSError)
+    return in_words(error) if known else f"{folder} cannot be read ({type(error).__name__}: {error})."
 
 
 def in_words(error: Exception) -> str:
