@@ -129,6 +129,19 @@ def test_the_export_is_the_report_that_the_command_writes(visit: Visitor, made: 
     assert pair.body == Path(report(*folders, tmp_path / "pair", lang="ko")).read_text("utf-8")
 
 
+def test_after_its_process_was_killed_the_export_says_so_and_works_again(made: Path) -> None:
+    with serving(made, lang="en") as visitor:
+        assert visitor.get("/export").status == 202
+        worker = visitor.studio._export._worker
+        for process in list(worker._processes.values()):
+            process.kill()
+            process.join(30)
+        said = visitor.ready("/export")
+        assert said.status == 404
+        assert "The process that makes the report ended (out of memory?)" in text_of(said.body)
+        assert visitor.ready("/export").status == 200
+
+
 def test_pages_speak_the_language_of_their_address(visit: Visitor) -> None:
     for path in ("/", "/compare", "/items", "/play"):
         korean, english = (visit.ready(path, lang=lang).body.split("<footer>")[0] for lang in ("ko", "en"))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from functools import partial
 
+from coref_automl.errors import WorkError
 from coref_automl.report.language import Lang, Say
 from coref_automl.studio.folders import Folders
 from coref_automl.studio.pages import Address
@@ -36,9 +37,18 @@ class Export:
             paths = [str(root) for root in self._folders.roots.values()]
         metric = address.get("metric") or None
         asked = ("export", chosen.mark, chosen.state, tuple(keys), tuple(one.state for one in sets), metric, address.lang)
-        if self._worker is None:
-            self._worker = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
-        return self._shelf.made(asked, partial(write, paths, sets, metric, address.lang), worker=self._worker)
+        worker = self._worker = self._worker or ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        try:
+            return self._shelf.made(asked, partial(write, paths, sets, metric, address.lang), worker=worker)
+        except BrokenExecutor:
+            if self._worker is worker:
+                self._worker = None
+            raise WorkError(
+                address.say(
+                    "보고서를 만들던 프로세스가 끝났습니다 (메모리 부족?). 다시 시도하거나 coref-automl report로 만드세요.",
+                    "The process that makes the report ended (out of memory?); try again, or write it with coref-automl report.",
+                )
+            ) from None
 
     def stop(self) -> None:
         if self._worker is not None:

@@ -203,7 +203,7 @@ class Shelf:
             result: T = held.result(timeout=_WAIT)
         except TimeoutError:
             raise Pending from None
-        except (CorefError, OSError):
+        except Exception:
             with self._lock:
                 self._made.pop(key, None)  # what was broken may be mended
             raise
