@@ -269,6 +269,19 @@ def test_folders_of_runs_and_names_unique_across_runs(place: Path) -> None:
     assert alone[0].fingerprints == found[1].fingerprints
 
 
+def test_a_copied_run_keeps_its_evaluations_in_its_own_folder(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluate(["runs/a"], RECIPE)
+    shutil.copytree(place / "runs", place / "copied")
+    freeze_tiny(place / "evalsets/other", tasks=("real",))
+    options = ["--eval-set", "evalsets/other", "--device", "cpu"]
+    assert command(["evaluate", "copied/a", *options]) == 0
+    assert [path.name for path in (place / "copied").iterdir()] == ["a"]
+    assert (place / "copied/a/evaluations/other-128/checkpoint-65/DONE").is_file()
+    following = capsys.readouterr().out.rpartition("Next: coref-automl ")[2].split()
+    assert following[:2] == ["compare", "copied/a"]
+    assert command(following) == 0
+
+
 def test_an_output_folder_reuses_what_the_run_knows_and_writes_nothing_into_it(place: Path, counted: Counted) -> None:
     evaluate(["runs/a"], RECIPE)
     before = {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*")}

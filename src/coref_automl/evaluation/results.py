@@ -95,7 +95,12 @@ class Target:
         return _home(self.model, self.in_run)
 
     def owner(self) -> str | None:
-        """The home of the model whose evaluations this folder already holds, if that model still exists."""
+        """The home of the model whose evaluations this folder already holds, if that model still exists.
+
+        A run owns its own folder: in a copied run, the flat files still name the run that it was copied from.
+        """
+        if self.in_run and str(self.base.resolve()) == self.home:
+            return self.home
         if not self.summary.is_file():
             return None
         path = read_stored(self.summary, Summary, remedy=_REMEDY).get("path", "")
