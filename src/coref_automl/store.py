@@ -305,6 +305,24 @@ def state_of(folder: Path) -> State:
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
 
 
+def repeats_study(folder: Path) -> bool:
+    """Whether a folder is the archive inside a study, which repeats the study's own results."""
+    return kind_of_folder(folder) == "archive" and kind_of_folder(folder.parent) == "experiment"
+
+
+def files_under(folder: Path, name: str) -> list[Path]:
+    """The files of one name under a folder, in natural order; those in the archive of a study under it are left out."""
+    repeats = cache(repeats_study)
+    found = folder.rglob(name) if folder.is_dir() else []
+    own = (path for path in found if not any(repeats(above) for above in _between(folder, path)))
+    return sorted(own, key=natural_order)
+
+
+def _between(folder: Path, path: Path) -> list[Path]:
+    """The folders above a path and under a folder."""
+    return [above for above in path.parents if above != folder and above.is_relative_to(folder)]
+
+
 def short_names(folders: Iterable[PurePath]) -> dict[PurePath, str]:
     """A unique name for each folder: its own, preceded by as many parent folders as needed."""
     names = {folder: folder.name for folder in folders}

@@ -108,7 +108,7 @@ def test_a_damaged_evaluation_among_others_is_named_and_left_out(
     assert [row["name"] for row in held["rows"]] == ["base", "checkpoint-200"]
     assert len(told := [note for note in held["notes"] if note.startswith("Left out: ")]) == 1
     assert str(damaged) in told[0]
-    for lang, said in (("en", "Left out:"), ("ko", "읽을 수 없어 뺀 평가:")):
+    for lang, said in (("en", "Left out:"), ("ko", "제외:")):
         assert run(["report", str(runs), "--out", str(tmp_path / lang), "--lang", lang]) == 0
         page = (tmp_path / lang / "report.md").read_text("utf-8").replace("\\", "")
         assert f"{said} {damaged}" in page

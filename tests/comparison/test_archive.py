@@ -190,7 +190,10 @@ def test_a_path_without_evaluations_is_named_and_a_relation_run_is_not(evaluated
 
 def test_runs_of_one_name_and_foreign_folders_are_refused(evaluated: Maker, tmp_path: Path) -> None:
     root = evaluated([Model("run", 100, 0.5)])
-    shutil.copytree(root / "run", tmp_path / "elsewhere" / "run")
+    other = shutil.copytree(root / "run", tmp_path / "elsewhere" / "run") / "evaluations/a-128/checkpoint-100/result.json"
+    assert archive(root / "run", tmp_path / "elsewhere", out=tmp_path / "kept").evaluations == 1
+    held = read_json(other)
+    write_json(other, held | {"fingerprints": held["fingerprints"] | {"weights": "others"}})
     with pytest.raises(InputError, match="same name"):
         archive(root / "run", tmp_path / "elsewhere", out=tmp_path / "kept")
     with pytest.raises(FolderError):

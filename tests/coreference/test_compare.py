@@ -96,7 +96,24 @@ def test_one_run_each_is_no_verdict(trained: Path, capsys: pytest.CaptureFixture
 def test_a_run_given_twice_counts_once(trained: Path, copied: Path) -> None:
     found = compare_runs(trained, copied / "base")
     assert found.methods[0].runs == 3
-    assert any("each counts once" in note for note in found.notes)
+    assert found.notes == (f"Left out: {copied / 'base'} repeats base",)
+    (copied / "base").rename(copied / "again")
+    named = compare_runs(trained, copied / "again")
+    assert named.methods[0].runs == 3
+    assert any("each counts once" in note for note in named.notes)
+
+
+def test_runs_beside_their_archive_count_once(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = Model("base", 0, -1.0)
+    write_evaluation(copied.parent / "runs", model, make_scores(model, documents=20))
+    assert command(["archive", str(copied.parent), "--out", str(copied.parent / "kept")]) == 0
+    capsys.readouterr()
+    for path in (copied, copied.parent):
+        assert command(["coref", "compare", str(path), "--json"]) == 0
+    alone, both = (json.loads(line) for line in capsys.readouterr().out.replace("}\n{", "}\0{").split("\0"))
+    assert "Left out: 7 results that were found twice, such as " in both.pop("notes")[0]
+    assert alone.pop("notes") == []
+    assert both == alone
 
 
 def test_what_does_not_belong_together_is_refused_in_a_sentence(

@@ -89,6 +89,19 @@ def test_a_folder_inside_another_is_shown_once(made: Path) -> None:
     assert list(Folders([made, made / "runs", made]).roots) == [made.name]
 
 
+def test_an_archive_beside_its_runs_adds_no_model_and_no_relation_run(copied: Path, tmp_path: Path) -> None:
+    with serving(copied) as visitor:
+        before = {mark: list(members.stored) for mark, members in visitor.studio._shelf.sets().items()}
+    assert command(["archive", str(copied / "runs"), "--out", str(copied / "kept")]) == 0
+    with serving(copied) as visitor:
+        assert {mark: list(members.stored) for mark, members in visitor.studio._shelf.sets().items()} == before
+        assert visitor.ready("/compare").status == 200
+    assert command(["report", str(copied), "--out", str(tmp_path / "page"), "--lang", "en"]) == 0
+    page = (tmp_path / "page/report.md").read_text("utf-8").replace("\\", "")
+    assert f"Left out: {copied / 'kept/relation/relation'} repeats relation" in page
+    assert page.count("| relation |") == 1
+
+
 def test_nothing_is_written_into_the_folders(copied: Path) -> None:
     before = state_of(copied)
     with serving(copied) as visitor:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
+from coref_automl.comparison.copies import drop_copies
 from coref_automl.comparison.coreference_runs import (
     CoreferenceRun,
     archive_coreference,
@@ -74,7 +75,7 @@ def archive(*paths: Any, out: str | Path) -> Archive:
     runs is refused: nothing is lost.
     """
     names, folder = as_paths(paths, "paths"), Path(out)
-    stored = drop_replaced_weights(add_bases(names, find_evaluations(names)))[0]
+    stored = drop_replaced_weights(drop_copies(add_bases(names, find_evaluations(names)))[0])[0]
     if any(one.folder.resolve().is_relative_to(folder.resolve()) for one in stored):
         raise InputError(f"{folder} holds evaluations that would be archived into it; choose another --out.")
     relation, unread = look_for_relation(names)

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.arrays import read_arrays
+from coref_automl.comparison.copies import copies_of
 from coref_automl.comparison.relation_runs import place_of
 from coref_automl.decoder import decode_stored, read_stored, read_stored_rows
 from coref_automl.errors import CorefError, InputError
 from coref_automl.records import Estimate, Provenance
 from coref_automl.statistics.ratios import by_document
 from coref_automl.statistics.resampling import Floats
-from coref_automl.store import MANIFEST, fingerprint, natural_order, read_json, short_names, write_json, written_whole
+from coref_automl.store import MANIFEST, files_under, fingerprint, read_json, short_names, write_json, written_whole
 
 RESULTS, DOCUMENTS, SPLIT = "coref_results.json", "documents.npz", "split.json"
 FOLDER = "coreference"
@@ -102,13 +103,17 @@ class _Sums(TypedDict):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CoreferenceRun:
-    """A run's summary and its documents. `conditions` must be shared to compare; `pretraining` is its encoder's, where known."""
+    """A run's summary and its documents. `conditions` must be shared to compare; `pretraining` is its encoder's, where known.
+
+    `copies` are the folders that repeat it.
+    """
 
     name: str
     result: dict[str, Any]
     documents: Documents
     conditions: dict[str, Any]
     pretraining: Provenance | None
+    copies: tuple[Path, ...] = ()
 
     @property
     def model(self) -> str:
@@ -130,8 +135,7 @@ def look_for_coreference(paths: Sequence[str]) -> tuple[list[CoreferenceRun], li
     found: dict[Path, CoreferenceRun] = {}
     damaged: dict[Path, str] = {}
     for path in paths:
-        folder = Path(path)
-        for held in sorted(folder.rglob(RESULTS), key=natural_order) if folder.is_dir() else []:
+        for held in files_under(Path(path), RESULTS):
             place = held.parent.resolve()
             if place in found:
                 continue
@@ -139,8 +143,9 @@ def look_for_coreference(paths: Sequence[str]) -> tuple[list[CoreferenceRun], li
                 found[place] = _read(held)
             except CorefError as error:
                 damaged.setdefault(place, str(error))
-    names = short_names(found)
-    return [replace(run, name=names[folder]) for folder, run in found.items()], list(damaged.values())
+    copies = copies_of(found)
+    names = short_names(copies)
+    return [replace(found[folder], name=names[folder], copies=copies[folder]) for folder in copies], list(damaged.values())
 
 
 def find_coreference(paths: Sequence[str]) -> list[CoreferenceRun]:

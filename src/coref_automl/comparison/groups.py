@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from coref_automl.comparison.copies import drop_copies, model_of
 from coref_automl.comparison.coreference_runs import find_coreference
 from coref_automl.comparison.references import bases_of
 from coref_automl.comparison.relation_runs import find_relation
@@ -40,7 +41,7 @@ from coref_automl.store import short_names
 
 def choose_group(paths: Sequence[str], *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
     """The group with an evaluation of every path; different fingerprints and scorer versions are refused by name."""
-    notes = [say(f"읽을 수 없어 제외: {wrong}", f"Left out: {wrong}") for wrong in left_out(paths)]
+    notes = [say(f"제외: {wrong}", f"Left out: {wrong}") for wrong in left_out(paths)]
     groups = read_groups(paths, common=common)
     if missing := not_evaluated(paths):
         raise ComparisonError(nothing_under(missing))
@@ -96,7 +97,8 @@ def read_groups(paths: Sequence[str], *, common: bool = False) -> list[Group]:
 
     Largest first, then newest: old evaluations remain when the scorer or a set gets a new version.
     """
-    keys, named = keyed(drop_replaced_weights(add_bases(paths, evaluations_under(paths)))[0], common=common), named_folders(paths)
+    once = drop_copies(add_bases(paths, evaluations_under(paths)))[0]
+    keys, named = keyed(drop_replaced_weights(once)[0], common=common), named_folders(paths)
     groups = [
         group_of(keep_one_dtype(found, named)[0], fingerprint, scorer)
         for (fingerprint, scorer), found in sorted(keys.items(), key=lambda one: _newest(one[1]), reverse=True)
@@ -131,12 +133,13 @@ def evaluations_under(paths: Sequence[str]) -> list[StoredEvaluation]:
 
 
 def left_out(paths: Sequence[str]) -> list[str]:
-    """Why evaluations under the paths are in no group: unreadable, or a second evaluation of a model."""
+    """Why evaluations under the paths are in no group: unreadable, found twice, or a second evaluation of a model."""
     found, damaged = look_through(paths)
-    today, told = drop_replaced_weights(found)
+    once, copies = drop_copies(found)
+    today, told = drop_replaced_weights(once)
     for members in keyed(today).values():
         told += keep_one_dtype(members, named_folders(paths))[1]
-    return [*map(str, damaged), *told]
+    return [*map(str, damaged), *copies, *told]
 
 
 def add_bases(paths: Sequence[str], stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
@@ -389,8 +392,9 @@ def _weights_now(beside: Sequence[StoredEvaluation]) -> str:
 
 
 def _holds(group: Group, path: str) -> bool:
-    folders = {entry.folder.resolve() for entry in group.entries}
-    return any(stored.folder.resolve() in folders for stored in evaluations_under([path]))
+    """Is an evaluation under the path, or the one that it repeats, in the group?"""
+    held = {(entry.evaluation.identity, model_of(entry)) for entry in group.entries}
+    return any((one.evaluation.identity, model_of(one)) in held for one in evaluations_under([path]))
 
 
 def _refusal(groups: Sequence[Group]) -> str:

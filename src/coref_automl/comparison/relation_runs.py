@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.arrays import read_arrays
+from coref_automl.comparison.copies import copies_of
 from coref_automl.decoder import decode_stored, read_stored_rows
 from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.results import CHECKPOINT
@@ -21,7 +22,7 @@ from coref_automl.records import Estimate
 from coref_automl.statistics.intervals import DRAWS, from_draws
 from coref_automl.statistics.methods import MethodVerdict, method_verdict
 from coref_automl.statistics.resampling import resampled_f1
-from coref_automl.store import natural_order, read_json, short_names, write_json, written_whole
+from coref_automl.store import files_under, natural_order, read_json, short_names, write_json, written_whole
 
 RESULTS, ROWS = "re_results.json", "rows.npz"
 FOLDER = "relation"
@@ -85,11 +86,12 @@ class _Prediction(_Line, total=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelationRun:
-    """A run's summary, and its rows if the predictions were kept."""
+    """A run's summary, its rows if the predictions were kept, and the folders that repeat it."""
 
     name: str
     result: dict[str, Any]
     rows: Rows | None
+    copies: tuple[Path, ...] = ()
 
     @property
     def model(self) -> str:
@@ -146,8 +148,7 @@ def look_for_relation(paths: Sequence[str]) -> tuple[list[RelationRun], list[str
     found: dict[Path, RelationRun] = {}
     damaged: dict[Path, str] = {}
     for path in paths:
-        folder = Path(path)
-        for held in sorted(folder.rglob(RESULTS), key=natural_order) if folder.is_dir() else []:
+        for held in files_under(Path(path), RESULTS):
             place = held.parent.resolve()
             try:
                 result = read_json(held)
@@ -158,8 +159,9 @@ def look_for_relation(paths: Sequence[str]) -> tuple[list[RelationRun], list[str
                 found[place] = replace(found[place], rows=_rows(held.parent, str(result.get("split", ""))))
             except CorefError as error:
                 damaged.setdefault(place, str(error))
-    names = short_names(found)
-    return [replace(run, name=names[folder]) for folder, run in found.items()], list(damaged.values())
+    copies = copies_of(found)
+    names = short_names(copies)
+    return [replace(found[folder], name=names[folder], copies=copies[folder]) for folder in copies], list(damaged.values())
 
 
 def place_of(path: str) -> str:

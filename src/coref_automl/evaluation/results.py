@@ -31,6 +31,7 @@ from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 from coref_automl.store import (
     DONE,
     explained,
+    files_under,
     fingerprint,
     fingerprint_files,
     is_done,
@@ -256,7 +257,7 @@ def _evaluation_folders(path: str) -> Iterator[Path]:
     elif is_model_folder(folder) and not checkpoints_of(folder):
         plain = target_of(path)
         folder = own if (own := marked(plain).base).is_dir() else plain.base
-    yield from sorted((entry.parent for entry in folder.rglob(RESULT)), key=natural_order)
+    yield from (entry.parent for entry in files_under(folder, RESULT))
 
 
 @dataclass(frozen=True, slots=True)

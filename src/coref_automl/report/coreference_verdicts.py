@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from coref_automl.comparison.copies import repeated
 from coref_automl.comparison.coreference_methods import CoreferenceAnswer, CoreferenceComparison, Made, compare_coreference
 from coref_automl.comparison.coreference_runs import CoreferenceRun, alike, look_for_coreference
 from coref_automl.config import as_paths
@@ -44,7 +45,8 @@ def compare_runs(*paths: Any) -> PrintedCoreference:
         none = f"No finished coreference run under {', '.join(names)}; make one with: coref-automl coref train"
         raise ComparisonError(unread[0] if unread else none)
     say = Say(language())
-    found = compare_coreference(runs, notes=[say(f"읽을 수 없어 제외: {wrong}", f"Left out: {wrong}") for wrong in unread])
+    left = [*unread, *repeated(runs)]
+    found = compare_coreference(runs, notes=[say(f"제외: {wrong}", f"Left out: {wrong}") for wrong in left])
     return PrintedCoreference(**{part.name: getattr(found, part.name) for part in fields(found)})
 
 

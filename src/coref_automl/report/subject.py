@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from coref_automl.comparison.arms import Arm, arms
+from coref_automl.comparison.copies import repeated
 from coref_automl.comparison.coreference_runs import CoreferenceRun, look_for_coreference
 from coref_automl.comparison.groups import left_out, not_evaluated, read_groups
 from coref_automl.comparison.recommendation import MARGIN
@@ -81,6 +82,7 @@ def read_subject(
         chosen = found[0]
     relation, unread = look_for_relation(paths)
     coreference, more = look_for_coreference(paths)
+    left = [*left_out(paths), *unread, *more, *repeated([*relation, *coreference])]
     return subject_of(
         chosen,
         say=say,
@@ -90,7 +92,7 @@ def read_subject(
         target=target or {},
         relation=relation,
         coreference=coreference,
-        notes=[*_not_evaluated(paths, say), *_damaged([*left_out(paths), *unread, *more], say), *_still_training(chosen, say)],
+        notes=[*_not_evaluated(paths, say), *_left_out(left, say), *_still_training(chosen, say)],
         others=[group for group in groups if group is not chosen],
     )
 
@@ -125,9 +127,9 @@ def _dropped(study: Study, say: Say) -> list[str]:
     ]
 
 
-def _damaged(found: Sequence[str], say: Say) -> list[str]:
-    """Evaluations and relation runs that cannot be read."""
-    return [say(f"읽을 수 없어 뺀 평가: {wrong}", f"Left out: {wrong}") for wrong in found]
+def _left_out(found: Sequence[str], say: Say) -> list[str]:
+    """Evaluations and runs that cannot be read or are not shown."""
+    return [say(f"제외: {wrong}", f"Left out: {wrong}") for wrong in found]
 
 
 def _not_evaluated(paths: Sequence[str], say: Say) -> list[str]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from coref_automl.comparison.archive import KIND as ARCHIVE
 from coref_automl.corpus.dataset import KIND as DATASET
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError
@@ -21,7 +20,7 @@ from coref_automl.evaluation.columns import ITEMS, RANKS
 from coref_automl.evaluation.evalset import DOCUMENTS, SetManifest, bundled_eval_set
 from coref_automl.evaluation.results import RESULT, StoredEvaluation, open_evaluation
 from coref_automl.models.model_files import has_tokenizer
-from coref_automl.store import MANIFEST, kind_of_folder, natural_order
+from coref_automl.store import MANIFEST, kind_of_folder, natural_order, repeats_study
 
 T = TypeVar("T")
 RUNS = {
@@ -153,8 +152,7 @@ class Folders:
             if any(not (folder / name).is_dir() for name in outside):
                 return None
         inside = [entry.name for entry in held if entry.name not in links and entry.is_dir(follow_symlinks=False)]
-        if kind_of_folder(folder) == "experiment":  # its archive repeats its evaluations
-            inside = [name for name in inside if kind_of_folder(folder / name) != ARCHIVE]
+        inside = [name for name in inside if not repeats_study(folder / name)]
         files = {entry.name for entry in held if entry.is_file(follow_symlinks=False)}
         files |= {name for name in links if (folder / name).is_file()}
         return files, sorted(inside, key=natural_order)

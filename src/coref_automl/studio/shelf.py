@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.comparison.copies import drop_copies
 from coref_automl.comparison.groups import choose_metric, drop_replaced_weights, group_of, keep_one_dtype, keyed, rename_bases
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.errors import ComparisonError, CorefError, InputError
@@ -142,10 +143,11 @@ class Shelf:
 
     def _among(self, found: Found) -> dict[str, Members]:
         of = {id(one): key for key, one in found.evaluations.items()}
-        known = [one for one in found.evaluations.values() if self._folders.holds(Path(one.evaluation.path))]
-        today = {id(one) for one in drop_replaced_weights(known)[0]} | (set(of) - {id(one) for one in known})
+        once = drop_copies(list(found.evaluations.values()))[0]
+        known = [one for one in once if self._folders.holds(Path(one.evaluation.path))]
+        today = {id(one) for one in drop_replaced_weights(known)[0]} | {id(one) for one in once} - {id(one) for one in known}
         out = {}
-        for (items, scorer), members in keyed([one for one in found.evaluations.values() if id(one) in today]).items():
+        for (items, scorer), members in keyed([one for one in once if id(one) in today]).items():
             kept = keep_one_dtype(members, set())[0]
             mark = set_key(items, scorer)
             out[mark] = Members(mark, items, scorer, {of[id(one)]: one for one in kept})

@@ -1,0 +1,99 @@
+"""What is found twice counts once: a run beside its archive or its copy. Runs that only score alike stay two."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.cli.app import run as command
+from coref_automl.report import charts
+from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
+
+MODELS = [
+    Model("base", 0, -1.0),
+    *(Model(f"mlm-s{seed}", 100, 0.0, objective="mlm", seed=seed) for seed in (0, 1)),
+    *(Model(f"entity-s{seed}", 100, 0.5, seed=seed) for seed in (0, 1)),
+]
+
+
+def compared(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    assert command(["compare", *map(str, arguments), "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def without_places(found: dict[str, Any]) -> str:
+    """Rows and recommendation, whatever folders they name."""
+    rows = [{name: value for name, value in row.items() if name != "path"} for row in found["rows"]]
+    advice = {name: value for name, value in found["recommendation"].items() if name not in ("path", "sentence", "notes", "use")}
+    return json.dumps([rows, advice], sort_keys=True)
+
+
+@pytest.fixture
+def beside(evaluated: Maker, tmp_path: Path) -> Path:
+    """Runs, and beside them their archive."""
+    root = evaluated(MODELS)
+    assert command(["archive", str(root), "--out", str(root / "kept")]) == 0
+    folder = tmp_path.parent / f"{tmp_path.name}-both"
+    shutil.copytree(root, folder / "runs", ignore=shutil.ignore_patterns("kept"))
+    shutil.copytree(root / "kept", folder / "archive")
+    return folder
+
+
+def test_a_run_beside_its_archive_counts_once_and_compare_says_so(
+    beside: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(charts, "runtime", lambda: None)
+    capsys.readouterr()
+    alone, both = compared(capsys, beside / "runs"), compared(capsys, beside)
+    assert without_places(both) == without_places(alone)
+    assert alone["notes"] == []
+    assert [note for note in both["notes"] if note.startswith("Left out: 5 results that were found twice, such as ")]
+    assert all(f"{beside}/archive" not in row["path"] for row in both["rows"])
+    assert without_places(compared(capsys, beside / "archive", beside / "runs")) == without_places(alone)
+    assert command(["report", str(beside), "--out", str(tmp_path / "page")]) == 0
+    assert "5 results that were found twice" in (tmp_path / "page/report.md").read_text("utf-8")
+    capsys.readouterr()
+    assert command(["archive", str(beside), "--out", str(tmp_path / "again")]) == 0
+    assert "5 evaluations" in capsys.readouterr().out
+
+
+def test_the_archive_of_a_study_is_not_read_beside_the_study(beside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(beside / "runs" / "mlm-s0")  # what the study has no longer is in its archive alone
+    (beside / ".coref-automl").write_text("experiment", "utf-8")
+    capsys.readouterr()
+    alone, study = compared(capsys, beside / "runs"), compared(capsys, beside)
+    assert without_places(study) == without_places(alone)
+    assert study["notes"] == []
+    assert len(compared(capsys, beside / "archive")["rows"]) == len(MODELS)
+
+
+def test_a_copied_run_given_beside_the_original_counts_once(
+    evaluated: Maker, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    root = evaluated(MODELS)
+    copy = shutil.copytree(root / "entity-s0", tmp_path.parent / f"{tmp_path.name}-copy" / "entity-s0")
+    alone, both = compared(capsys, root), compared(capsys, root, copy)
+    assert without_places(both) == without_places(alone)
+    inside = Path("entity-s0/evaluations/a-128/checkpoint-100")
+    assert both["notes"] == [f"Left out: {copy.parent / inside} repeats {root / inside}"]
+
+
+def test_runs_that_only_score_alike_stay_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Same weights and the same ranks: under another name, from another seed, or from another objective."""
+    base, first = Model("base", 0, -1.0), Model("run", 100, 0.2)
+    scores = make_scores(first, documents=40, own=1)
+    for model in (base, first):
+        write_evaluation(tmp_path / "x", model, scores if model is first else make_scores(base, documents=40, own=0))
+    others = [Model("run", 100, 0.2, seed=1), Model("run", 100, 0.2, objective="mlm")]
+    for number, model in enumerate(others):
+        write_evaluation(tmp_path / f"y{number}", model, scores)
+    named = shutil.copytree(tmp_path / "x" / "run", tmp_path / "x" / "named")
+    found = compared(capsys, tmp_path)
+    assert len(found["rows"]) == 2 + len(others) + 1
+    assert not [note for note in found["notes"] if "repeats" in note or "twice" in note]
+    assert named.is_dir()
