@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,6 +90,55 @@ def test_report_writes_three_files_and_prints_the_page(
     assert {path.name for path in out.iterdir()} >= {"report.html", "report.md", "results.csv"}
     assert run(["report", str(runs), "--out", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["page"] == str(out / "report.html")
+
+
+def test_common_compares_models_of_which_one_was_also_scored_on_a_second_set(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def compared(*options: str) -> dict[str, Any]:
+        assert run(["compare", str(runs), *options, "--json"]) == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    shared = compared()["rows"]
+    more = Model("run", 100, 0.4)
+    write_evaluation(runs, more, make_scores(more, documents=40, set_name="b"), set_name="b")
+    found = compared("--common")
+    assert found["rows"] == shared
+    assert "items that all have" in found["notes"][-1]
+    assert compared("--common", "--eval-set", "a")["rows"] == shared
+    assert compared("--eval-set", "items-a")["rows"] == shared
+    assert run(["compare", str(runs), "--common", "--eval-set", "c"]) == 2
+    assert "No evaluation on the set 'c' here." in capsys.readouterr().err
+    assert run(["compare", str(runs), "--common", "--eval-set", "b"]) == 2
+    assert "Only checkpoint-100 has been evaluated here" in capsys.readouterr().err
+
+
+def test_common_is_not_stopped_by_a_base_of_another_set(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base was not given: it was scored with the one checkpoint that was scored on a second set."""
+    monkeypatch.chdir(runs)
+    shutil.rmtree(runs / "evaluations")
+    for model in (Model("base", 0, -1.0), Model("run", 100, 0.4)):
+        write_evaluation(runs, model, make_scores(model, documents=40, set_name="b"), set_name="b")
+    assert run(["compare", "run", "--common", "--json"]) == 0
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["checkpoint-100", "checkpoint-200"]
+    assert run(["compare", ".", "--common"]) == 2
+    assert "Pass --eval-set to compare the evaluations of one set." in capsys.readouterr().err
+    assert run(["compare", ".", "--common", "--eval-set", "a"]) == 0
+
+
+def test_common_takes_a_model_scored_on_two_overlapping_sets_over_both(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Set a in two parts: what one model was scored on in two folders, the others were in one."""
+    whole = make_scores(Model("run", 200, 0.5), documents=40, own=2)
+    shutil.rmtree(runs / "run/evaluations/a-128/checkpoint-200")
+    for name, part in (("first", whole[: len(whole) // 2]), ("second", whole[len(whole) // 3 :])):
+        write_evaluation(runs, Model("run", 200, 0.5), part, set_name=name)
+    assert run(["compare", str(runs), "--common", "--metric", "score", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in found["rows"]] == ["base", "checkpoint-100", "checkpoint-200"]
+    assert "(0 left out)" in found["notes"][-1]
 
 
 DAMAGES = ("{", "null", '{"a": 1}', '{"fingerprints": null}', "\x00")

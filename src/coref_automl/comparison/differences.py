@@ -103,7 +103,8 @@ def compare_group(
         )
     if not columns.items:
         where = f"The {half} half has" if half else "There is"
-        raise ComparisonError(f"{where} no item that all of these share, so nothing can be compared on {metric}.")
+        advice = " Pass --eval-set to compare the evaluations of one set." if common else ""
+        raise ComparisonError(f"{where} no item that all of these share, so nothing can be compared on {metric}.{advice}")
     if common:
         told.append(
             say(

@@ -42,16 +42,10 @@ from coref_automl.store import short_names
 def choose_group(paths: Sequence[str], *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
     """The group with an evaluation of every path; different fingerprints and scorer versions are refused by name."""
     notes = [say(f"제외: {wrong}", f"Left out: {wrong}") for wrong in left_out(paths)]
-    groups = read_groups(paths, common=common)
     if missing := not_evaluated(paths):
         raise ComparisonError(nothing_under(missing))
+    groups = read_groups(paths, common=common, evalset=evalset)
     paths = [path for path in paths if evaluations_under([path])]  # the others are relation runs
-    if evalset is not None:
-        if not any(evalset in (group.evalset, group.fingerprint) for group in groups):
-            raise ComparisonError(
-                f"No evaluation on the set {evalset!r} here. {nearest(evalset, {group.evalset for group in groups})}"
-            )
-        groups = [group for group in groups if evalset in (group.evalset, group.fingerprint)]
     whole = [group for group in groups if all(_holds(group, path) for path in paths)] if len(paths) > 1 else groups
     if not whole:
         raise ComparisonError(_refusal(groups))
@@ -92,15 +86,21 @@ def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
     return (PRIMARY if PRIMARY in usable else usable[0]), []
 
 
-def read_groups(paths: Sequence[str], *, common: bool = False) -> list[Group]:
+def read_groups(paths: Sequence[str], *, common: bool = False, evalset: str | None = None) -> list[Group]:
     """Finished evaluations under the paths, grouped by items and scorer; `common` groups by scorer alone.
 
-    Largest first, then newest: old evaluations remain when the scorer or a set gets a new version.
+    With `common` a model that was scored on several sets is one entry over the items of all of them. `evalset` leaves those of
+    one set. Largest first, then newest: old evaluations remain when the scorer or a set gets a new version.
     """
-    once = drop_copies(add_bases(paths, evaluations_under(paths)))[0]
-    keys, named = keyed(drop_replaced_weights(once)[0], common=common), named_folders(paths)
+    given = evaluations_under(paths)
+    stored = drop_replaced_weights(drop_copies(add_bases(paths, given))[0])[0]
+    if evalset is not None:
+        stored = _on_set(stored, evalset)
+    if common:
+        stored = _without_far_bases(stored, {one.folder.resolve() for one in given})
+    keys, named = keyed(stored, common=common), named_folders(paths)
     groups = [
-        group_of(keep_one_dtype(found, named)[0], fingerprint, scorer)
+        group_of(keep_one_dtype(found, named)[0], fingerprint, scorer, unite=common)
         for (fingerprint, scorer), found in sorted(keys.items(), key=lambda one: _newest(one[1]), reverse=True)
     ]
     return sorted(groups, key=lambda group: -len(group.entries))
@@ -110,8 +110,31 @@ def keyed(stored: Sequence[StoredEvaluation], *, common: bool = False) -> dict[t
     """Evaluations by the fingerprint of their items (empty if `common`) and the version of their scorer."""
     keys: dict[tuple[str, str], list[StoredEvaluation]] = {}
     for one in stored:
-        keys.setdefault(("" if common else one.evaluation.fingerprints.get("items", ""), one.evaluation.scorer), []).append(one)
+        keys.setdefault(("" if common else _items(one), one.evaluation.scorer), []).append(one)
     return keys
+
+
+def _on_set(stored: Sequence[StoredEvaluation], evalset: str) -> list[StoredEvaluation]:
+    """The evaluations on a set, told by its name or by the fingerprint of its items; renamed sets count by their items."""
+    items = {_items(one) for one in stored if evalset in (one.evaluation.evalset, _items(one))}
+    if not items:
+        names = {one.evaluation.evalset for one in stored}
+        raise ComparisonError(f"No evaluation on the set {evalset!r} here. {nearest(evalset, names)}")
+    return [one for one in stored if _items(one) in items]
+
+
+def _without_far_bases(stored: Sequence[StoredEvaluation], given: set[Path]) -> list[StoredEvaluation]:
+    """Without bases that were not given and were scored on a set that the given models do not share: they would leave no item."""
+    sets: dict[tuple[object, ...], set[str]] = {}
+    for one in stored:
+        if one.folder.resolve() in given:
+            sets.setdefault(model_of(one), set()).add(_items(one))
+    shared = set.intersection(*sets.values()) if sets else set()
+    return [one for one in stored if not shared or _items(one) in shared or one.folder.resolve() in given]
+
+
+def _items(one: StoredEvaluation) -> str:
+    return one.evaluation.fingerprints.get("items", "")
 
 
 def _newest(stored: Sequence[StoredEvaluation]) -> str:
@@ -217,8 +240,11 @@ def rename_bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     return out
 
 
-def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) -> Group:
-    """Evaluations side by side; the caller makes sure that they share one set and one scorer version."""
+def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str, *, unite: bool = False) -> Group:
+    """Evaluations side by side; the caller makes sure that they share one scorer version, and one set unless `unite`.
+
+    `unite` makes one entry of a model's evaluations on several sets.
+    """
     index: dict[str, int] = {}
     facts: list[tuple[Any, ...]] = []
     tables = [_read(one.folder, index, facts) for one in stored]
@@ -232,6 +258,8 @@ def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) 
         ranks[rows] = read
         by_rule = {rule: ranks[:, k] for k, rule in enumerate(("strict", "lenient", "word"))}
         entries.append(Entry(one.evaluation.checkpoint, one.evaluation, one.folder, by_rule, ranks[:, 3] == 1))
+    if unite:
+        entries = _united(entries)
     starts = _starts(entries)
     entries = [replace(one, start=one in starts) for one in entries]
     sets = list(dict.fromkeys(one.evaluation.evalset for one in stored))
@@ -251,6 +279,22 @@ def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str) 
             )
         ),
     )
+
+
+def _united(entries: Sequence[Entry]) -> list[Entry]:
+    """One entry per model, dtype and length over the items of all its sets; of an item in two sets the first rank counts."""
+    held: dict[tuple[object, ...], Entry] = {}
+    for entry in entries:
+        key = (model_of(entry), *_conditions(entry.evaluation))
+        if (first := held.setdefault(key, entry)) is not entry:
+            both = {rule: np.where(ranks == NOT_RUN, entry.ranks[rule], ranks) for rule, ranks in first.ranks.items()}
+            held[key] = replace(first, ranks=both, out_of_reach=first.out_of_reach | entry.out_of_reach)
+    return list(held.values())
+
+
+def _conditions(evaluation: Evaluation) -> tuple[object, ...]:
+    """How it was scored, whatever the set."""
+    return evaluation.scorer, evaluation.dtype, evaluation.seq_len
 
 
 def _rename_runs(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
@@ -393,8 +437,9 @@ def _weights_now(beside: Sequence[StoredEvaluation]) -> str:
 
 def _holds(group: Group, path: str) -> bool:
     """Is an evaluation under the path, or the one that it repeats, in the group?"""
-    held = {(entry.evaluation.identity, model_of(entry)) for entry in group.entries}
-    return any((one.evaluation.identity, model_of(one)) in held for one in evaluations_under([path]))
+    held = {(model_of(entry), *_conditions(entry.evaluation)) for entry in group.entries}
+    found = [one for one in evaluations_under([path]) if group.fingerprint in ("", _items(one))]
+    return any((model_of(one), *_conditions(one.evaluation)) in held for one in found)
 
 
 def _refusal(groups: Sequence[Group]) -> str:
