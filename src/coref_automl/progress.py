@@ -9,7 +9,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
@@ -71,6 +71,8 @@ KOREAN = {
     "rate": "학습률",
     "tokens/s": "토큰/초",
     "f1": "F1",
+    "best_epoch": "고른 에폭",
+    "validation_f1": "검증 F1",
     "validation_loss": "검증 손실",
     "dev_gold": "dev CoNLL (정답 언급)",
     "dev_found": "dev CoNLL (찾은 언급)",
@@ -97,6 +99,7 @@ class Stage:
         self._since = (self._started, 0.0)
         self._shown = self._started
         self._facts: dict[str, Any] = {}
+        self._outcome: dict[str, Any] = {}
 
     def advance(self, amount: float = 1, **facts: Any) -> None:
         """More is done; `facts` (loss=2.1, ...) are shown beside the bar and kept in the events."""
@@ -115,9 +118,12 @@ class Stage:
         self.done += amount
         self._skipped += amount
 
+    def conclude(self, **facts: Any) -> None:
+        """What the work came to; the last line tells it, and the end event keeps it."""
+        self._outcome.update(facts)
+
     def line(self) -> str:
-        say = self._progress.say
-        facts = "".join(f", {say(in_korean(key), key.replace('_', ' '))} {_short(value)}" for key, value in self._facts.items())
+        say, facts = self._progress.say, self._told(self._facts)
         left = self.seconds_left()
         name, unit, wait = in_korean(self.name), self._unit(), duration(left or 0, say.lang)
         share = say(f"/{self.total:,.0f}", f" of {self.total:,.0f}") if self.total else ""
@@ -128,13 +134,17 @@ class Stage:
         )
 
     def end(self) -> str:
-        """The last line, with the time it took."""
-        say = self._progress.say
+        """The last line, with the time it took and what it came to."""
+        say, came_to = self._progress.say, self._told(self._outcome)
         took = duration(self.seconds(), say.lang)
         return say(
-            f"{in_korean(self.name)}: {self._unit()} {self.done:,.0f}, {took}".replace(":  ", ": "),
-            f"{self.name}: {self.done:,.0f} {self._unit()} in {took}".replace("  ", " "),
+            f"{in_korean(self.name)}: {self._unit()} {self.done:,.0f}, {took}{came_to}".replace(":  ", ": "),
+            f"{self.name}: {self.done:,.0f} {self._unit()} in {took}{came_to}".replace("  ", " "),
         )
+
+    def _told(self, facts: Mapping[str, Any]) -> str:
+        say = self._progress.say
+        return "".join(f", {say(in_korean(key), key.replace('_', ' '))} {_short(value)}" for key, value in facts.items())
 
     def _unit(self) -> str:
         """The unit, unless the stage is named after it."""
@@ -154,7 +164,7 @@ class Stage:
         return time.monotonic() - self._started
 
     def facts(self) -> dict[str, Any]:
-        return dict(self._facts)
+        return {**self._facts, **self._outcome}
 
 
 class Progress:

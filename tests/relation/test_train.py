@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import shutil
 from collections.abc import Iterator
@@ -298,6 +299,20 @@ def test_a_listener_hears_every_epoch_and_can_end_the_run(recipe: RelationRecipe
     result = train_relation(recipe, on_epoch=listen)
     assert [(seed, epoch) for seed, epoch, _ in heard] == [(0, 1), (0, 2)]
     assert max(f1 for _, _, f1 in heard) == result.seeds[0].validation.micro_f1
+
+
+@pytest.mark.parametrize(
+    ("lang", "told"), [("ko", "고른 에폭 {0}, 검증 F1 {1:.4g}"), ("en", "best epoch {0}, validation f1 {1:.4g}")]
+)
+def test_the_last_line_of_a_seed_tells_its_best_epoch(
+    recipe: RelationRecipe, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lang: str, told: str
+) -> None:
+    ticks = itertools.count()
+    monkeypatch.setattr("coref_automl.progress.time.monotonic", lambda: float(next(ticks)))  # every stage takes a while
+    monkeypatch.setattr("coref_automl.progress._LINE_EVERY", 1e9)
+    best = train_relation(recipe, progress=Progress(lang=lang)).seeds[0]
+    last = next(line for line in capsys.readouterr().err.splitlines() if line.startswith(("시드 0", "seed 0")))
+    assert last.endswith(told.format(best.best_epoch, best.validation.micro_f1))
 
 
 def test_another_recipe_in_the_same_folder_is_refused(recipe: RelationRecipe) -> None:

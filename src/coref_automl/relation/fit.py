@@ -133,6 +133,7 @@ def fit(
                 updates.save(folder / RESUME, **state.kept())
             if on_epoch is not None:
                 on_epoch(seed, state.epoch, scores)
+        stage.conclude(best_epoch=state.best_epoch, validation_f1=state.best.micro_f1)
     model.load_state_dict(state.best_weights)
     return state
 
