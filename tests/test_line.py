@@ -77,6 +77,10 @@ def test_the_line_ends_with_a_recommendation_and_redoes_nothing(
     shown = str(result)
     assert result.recommendation in shown
     assert "coref-automl compare" in shown
+    assert "coref-automl adapt" not in shown
+    for step in result.next_steps[-1].split(" && "):
+        assert command(step.split()[1:]) == 0
+    assert "-s1/checkpoint" in str(compare(out / "runs"))
     before, stamps = state(out), {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
     again = run_line(recipe, out)
     assert again == result

@@ -53,6 +53,8 @@ QUICK = replace(
 )
 """A fraction of the texts, few rows at a time: under 1 GB."""
 
+OWN = "coref-automl adapt --model YOUR_MODEL --source local:YOUR_TEXTS.jsonl --out adapted"
+"""What to run after the demo."""
 
 TEXT = "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다. 그는 어머니와 함께 집으로 돌아왔다."
 """What the demo ends with: who is who in a short tale, found by the bundled head. An example, not a measurement."""
@@ -67,4 +69,4 @@ def closing() -> Resolved:
 def demo(out: Path, *, quick: bool = False, lang: str | None = None, progress: Progress | None = None) -> LineResult:
     """Run the full pipeline on bundled data; the same call resumes."""
     recipe = QUICK if quick else RECIPE
-    return run_line(replace(recipe, lang=language(lang)), out, progress=progress)
+    return run_line(replace(recipe, lang=language(lang)), out, progress=progress, then=(OWN,))

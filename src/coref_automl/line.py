@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from coref_automl.config import choose, from_mapping, nearest, read_yaml, shown
@@ -183,13 +184,16 @@ def line_recipe(path: Path | None, asked: Mapping[str, Any]) -> LineRecipe:
     return from_mapping(LineRecipe, data, str(path or "options"))
 
 
-def run_line(recipe: LineRecipe, out: Path, *, progress: Progress | None = None) -> LineResult:
-    """Prepare, train, evaluate, recommend, report, and carry the chosen checkpoint into relation extraction."""
+def run_line(recipe: LineRecipe, out: Path, *, progress: Progress | None = None, then: Sequence[str] | None = None) -> LineResult:
+    """Prepare, train, evaluate, recommend, report, and carry the chosen checkpoint into relation extraction.
+
+    `then` are commands that go on from here, in place of relation extraction and another seed.
+    """
     with speaking(recipe.lang), claimed(out, "line"):
-        return _run(recipe, out, progress or quiet())
+        return _run(recipe, out, progress or quiet(), then)
 
 
-def _run(recipe: LineRecipe, out: Path, progress: Progress) -> LineResult:
+def _run(recipe: LineRecipe, out: Path, progress: Progress, then: Sequence[str] | None) -> LineResult:
     trained_on = _annotated(recipe.coref) if recipe.coref else None  # a bad file is an error now, not after hours of training
     evalset = eval_set_of(recipe, out, progress)
     dataset = dataset_of(recipe, evalset, out / "dataset", progress)
@@ -207,7 +211,10 @@ def _run(recipe: LineRecipe, out: Path, progress: Progress) -> LineResult:
         best_trained=recommendation.chosen,
         report=str(report),
         relation=relation,
-        next_steps=_next_steps(recipe, runs, recommendation.chosen),
+        next_steps=(
+            *_looks(recipe, runs, recommendation.chosen),
+            *(_experiments(recipe, runs, recommendation.chosen, evalset) if then is None else then),
+        ),
         coreference=coreference,
     )
     write_json(out / "result.json", result.to_json())
@@ -395,10 +402,22 @@ def _bundled_rows(stage: RelationStage, seed: int, folder: Path) -> tuple[str, s
     return str(paths[0]), str(paths[1])
 
 
-def _next_steps(recipe: LineRecipe, runs: Sequence[Path], chosen: str) -> tuple[str, ...]:
-    folder = runs[0].parent
+def _looks(recipe: LineRecipe, runs: Sequence[Path], chosen: str) -> tuple[str, ...]:
     return (
-        f"coref-automl compare {folder}",
-        f'coref-automl fill "서울은 [MASK]의 수도이다." --model {recipe.model} --model {chosen}',
-        "coref-automl adapt --model YOUR_MODEL --source local:YOUR_TEXTS.jsonl --out adapted",
+        f"coref-automl compare {quote(str(runs[0].parent))}",
+        f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(recipe.model)} --model {quote(chosen)}',
     )
+
+
+def _experiments(recipe: LineRecipe, runs: Sequence[Path], chosen: str, evalset: Path) -> tuple[str, ...]:
+    """Relation extraction, unless it was run, and another seed of the chosen run: one seed says nothing about a method."""
+    run = next((run for run in runs if run.resolve() == Path(chosen).resolve().parent), runs[0])
+    seed = recipe.seed + 1
+    again, held = quote(f"{run}-s{seed}"), quote(str(run / "recipe.yaml"))
+    relation = f"coref-automl re train --model {quote(chosen)} --train klue-re-v1.1_train.json --out runs/re --seeds 3"
+    another = (
+        f"coref-automl train --recipe {held} --seed {seed} --out {again} && "
+        f"coref-automl evaluate {again} --eval-set {quote(str(evalset))} --seq-len {recipe.prepare.seq_len} "
+        f"--words {recipe.evaluate.words}"
+    )
+    return (another,) if recipe.relation else (relation, another)
