@@ -12,14 +12,17 @@ import pytest
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.relation_runs import find_relation, paired
+from coref_automl.config import to_yaml
 from coref_automl.relation.labels import LABELS, NO_RELATION
 from coref_automl.relation.metrics import Scored, method_verdict
+from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.report.checkpoint_report import report
+from coref_automl.report.headline import relation_command
 from coref_automl.report.language import Say
 from coref_automl.report.page import Table, Text
 from coref_automl.report.sections.relation import draw as relation
 from coref_automl.report.subject import Subject, subject_of
-from coref_automl.store import read_json, write_json, write_jsonl
+from coref_automl.store import read_json, write_json, write_jsonl, write_text
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 from tests.report.tables import silent_tables
 
@@ -101,6 +104,21 @@ def test_relation_runs_are_paired_by_the_number_of_their_seeds_and_by_sentence(t
     again = paired(one, alone, seed=0)
     assert again is not None
     assert again.answer.over_documents == found.answer.over_documents
+
+
+def test_the_next_command_takes_the_rows_of_the_run_that_was_read_and_a_free_folder(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "--train klue-re-v1.1_train.json --out runs/re " in relation_command(read_study(runs, tmp_path))
+    write_relation(tmp_path / "runs", "re", "base", 0.6, 1)
+    write_text(tmp_path / "runs/re/recipe.yaml", to_yaml(RelationRecipe("base", "my rows.json", "runs/re", dev="dev.json")))
+    study = read_study(runs, Path("runs"))
+    chosen = study.recommendation.chosen
+    told = f"--model {chosen} --train 'my rows.json' --dev dev.json --out runs/re-{Path(chosen).name} --seeds 3"
+    assert relation_command(study) == f"coref-automl re train {told}"
+    (tmp_path / f"runs/re-{Path(chosen).name}").mkdir()
+    assert f"runs/re-{Path(chosen).name}-2 " in relation_command(study)
 
 
 def test_runs_of_one_name_are_told_apart_and_other_settings_are_not_compared(tmp_path: Path) -> None:

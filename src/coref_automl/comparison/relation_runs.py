@@ -86,11 +86,12 @@ class _Prediction(_Line, total=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelationRun:
-    """A run's summary, its rows if the predictions were kept, and the folders that repeat it."""
+    """A run's summary, its rows if the predictions were kept, the folder it was read from, and those that repeat it."""
 
     name: str
     result: dict[str, Any]
     rows: Rows | None
+    folder: Path | None = None
     copies: tuple[Path, ...] = ()
 
     @property
@@ -155,7 +156,7 @@ def look_for_relation(paths: Sequence[str]) -> tuple[list[RelationRun], list[str
                 if place in found or not isinstance(result, dict) or "micro_f1" not in result:
                     continue
                 decode_stored(_Stored, result, str(held), remedy="run re evaluate again")
-                found[place] = RelationRun(held.parent.name, result, None)
+                found[place] = RelationRun(held.parent.name, result, None, place)
                 found[place] = replace(found[place], rows=_rows(held.parent, str(result.get("split", ""))))
             except CorefError as error:
                 damaged.setdefault(place, str(error))

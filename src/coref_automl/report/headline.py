@@ -12,6 +12,9 @@ from pathlib import Path
 
 from coref_automl.comparison.advice import Status
 from coref_automl.comparison.differences import finding
+from coref_automl.comparison.relation_runs import RelationRun
+from coref_automl.config import read_yaml
+from coref_automl.errors import CorefError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import percent, points, rounded, tokens
 from coref_automl.report.page import Badge, Keep, Verdict
@@ -29,6 +32,7 @@ _DEFAULT = 1600
 """Items per source of `prepare eval` unless told."""
 _MANY = 10
 """A set this many times as large is not worth building to show a small difference."""
+_RELATION = "runs/re"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ def advice(study: Subject, against_base: Verdict | None, reason: str = "") -> Ad
     else:
         headline = use.name
     sentence = " ".join(filter(None, (_why(study), reason, next_time(study))))
-    return Advice(headline, sentence, Keep(use.checkpoint, badge, _status(study), _relation(study)))
+    return Advice(headline, sentence, Keep(use.checkpoint, badge, _status(study), relation_command(study)))
 
 
 def next_time(study: Subject) -> str:
@@ -185,11 +189,27 @@ def _status(study: Subject) -> str:
     return " ".join(told)
 
 
-def _relation(study: Subject) -> str:
-    return (
-        f"coref-automl re train --model {shlex.quote(study.recommendation.chosen)} "
-        "--train klue-re-v1.1_train.json --out runs/re --seeds 3"
-    )
+def relation_command(study: Subject) -> str:
+    """Relation extraction from the recommended checkpoint, on the rows of a run that was read, in a folder of its own."""
+    chosen = study.recommendation.chosen
+    held = next((rows for run in study.relation if (rows := _rows_of(run))), {"train": "klue-re-v1.1_train.json"})
+    data = "".join(f" --{name} {shlex.quote(path)}" for name, path in held.items())
+    names = [_RELATION, f"{_RELATION}-{Path(chosen).name}"]
+    names += [f"{names[1]}-{number}" for number in range(2, len(study.relation) + 3)]
+    read = {run.folder for run in study.relation}
+    out = next((name for name in names if not Path(name).exists() and Path(name).resolve() not in read), names[-1])
+    return f"coref-automl re train --model {shlex.quote(chosen)}{data} --out {shlex.quote(out)} --seeds 3"
+
+
+def _rows_of(run: RelationRun) -> dict[str, str]:
+    """The files of rows that a run names in its recipe; none in an archive."""
+    recipe = run.folder / "recipe.yaml" if run.folder else None
+    try:
+        told = read_yaml(recipe) if recipe and recipe.is_file() else {}
+    except CorefError:
+        return {}
+    held = {name: path for name in ("train", "dev") if isinstance(path := told.get(name), str)}
+    return held if "train" in held else {}
 
 
 def _try_next(study: Subject) -> str:

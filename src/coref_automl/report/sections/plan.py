@@ -8,6 +8,7 @@ from pathlib import Path
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.evalset import bundled_eval_set
 from coref_automl.evaluation.results import identity
+from coref_automl.report.headline import relation_command
 from coref_automl.report.page import Block, Commands, Section, Text
 from coref_automl.report.subject import Subject
 
@@ -49,8 +50,7 @@ def draw(study: Subject) -> Section | None:
     lines = (
         f"coref-automl evaluate {' '.join(runs)}{option}",
         f"coref-automl report {' '.join(runs)} --out report",
-        f"coref-automl re train --model {shlex.quote(study.recommendation.chosen)} "
-        "--train klue-re-v1.1_train.json --out runs/re --seeds 3",
+        relation_command(study),
     )
     blocks.append(Commands(say("그다음", "then"), lines))
     if missing or told:
