@@ -53,6 +53,16 @@ def test_compare_says_what_the_command_says(visit: Visitor, made: Path, capsys: 
     assert "Detectable difference" in text_of(page.body)
 
 
+def test_the_counts_under_a_verdict_say_of_which_items_they_are(visit: Visitor, made: Path) -> None:
+    body = visit.ready("/compare", a=key(made, RUN), b=key(made, "mlm"), lang="en").body
+    found = re.search(r'id="counts"><span>All (\d+) items, of all documents:</span>(.*?)</p>', body)
+    assert found
+    counts = [int(number) for number in re.findall(r"(\d+)</a>", found[2])]
+    assert int(found[1]) == sum(counts) == 72
+    for link, count in zip(re.findall(r'href="([^"]+)"', found[2]), counts, strict=True):
+        assert count_of(visit.ready(html.unescape(link)).body) == count
+
+
 def test_different_sets_are_refused_with_the_reason(visit: Visitor, made: Path) -> None:
     page = visit.ready("/compare", a=key(made, RUN), b=key(made, "mlm", evalset="other"), lang="en")
     assert page.status == 404
