@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,19 @@ def test_the_counts_under_a_verdict_say_of_which_items_they_are(visit: Visitor, 
     assert int(found[1]) == sum(counts) == 72
     for link, count in zip(re.findall(r'href="([^"]+)"', found[2]), counts, strict=True):
         assert count_of(visit.ready(html.unescape(link)).body) == count
+
+
+def test_only_a_curve_with_a_base_explains_the_dashed_line(visit: Visitor, made: Path, copied: Path) -> None:
+    page = visit.ready("/compare", a=key(made, RUN), b=key(made, "mlm"), lang="en").body
+    assert "Bands are 95% intervals." in page
+    base = last_of(copied / "runs/mlm").rename(copied / "base")
+    (base / "training.json").unlink()  # a model that no run of ours trained
+    with chdir(copied):
+        assert command(["evaluate", "base", "--eval-set", "evalsets/mine", "--seq-len", "64", "--device", "cpu"]) == 0
+    with serving(copied) as other:
+        keys = re.findall(r'<option value="([^"]+evaluations[^"]+)"', other.ready("/compare", lang="en").body)
+        asked = {"a": key(copied, RUN), "b": next(one for one in keys if f"evaluations/{base.name}" in one)}
+        assert "dashed: an untrained model" in other.ready("/compare", **asked, lang="en").body
 
 
 def test_different_sets_are_refused_with_the_reason(visit: Visitor, made: Path) -> None:

@@ -13,7 +13,7 @@ from coref_automl.cli.options import LangOption
 from coref_automl.say import language, say
 
 
-@app.command(epilog="Example: coref-automl studio runs evalsets")
+@app.command(epilog="Example: coref-automl studio")
 def studio(
     paths: Annotated[
         list[Path] | None,

@@ -263,7 +263,8 @@ def _curves(group: Group, study: Study | None, a: Side, b: Side, metric: str, sa
                 "scale": {"domain": list(colors), "range": list(colors.values())},
             }
     label = METRICS[metric].label
-    note = say("띠는 95% 구간, 파선은 학습하지 않은 모델입니다.", "Bands are 95% intervals; dashed: an untrained model.")
+    note = say("띠는 95% 구간", "Bands are 95% intervals")
+    note += say(", 파선은 학습하지 않은 모델입니다.", "; dashed: an untrained model.") if bases else say("입니다.", ".")
     return Section("curves", say("학습 곡선", "Learning curves"), (Charts(((label, spec),), wide=True), Text(note, "quiet")))
 
 
