@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -17,6 +18,7 @@ from coref_automl.errors import RecipeError
 from coref_automl.evaluation.tasks.task import INSIDE_WORD, NO_CHOICE
 from coref_automl.progress import KOREAN, Progress, in_korean
 from coref_automl.say import VARIABLE, language, speaking
+from coref_automl.study.recipe import Kind
 from tests.comparison.conftest import Maker, Model, evaluated
 from tests.coreference.conftest import encoder_folder, tales, tales_file
 
@@ -109,6 +111,29 @@ def test_progress_is_in_the_same_language(monkeypatch: pytest.MonkeyPatch) -> No
         assert stage.line() == "채점 runs/a/checkpoint-65: 문항 50/200"
     with Progress(shown=False, lang="en").stage("scoring", 200, "items") as stage:
         assert stage.line() == "scoring: 0 of 200 items"
+    with Progress(shown=False, lang="en").stage("Finding items in texts", 1, "documents") as stage:
+        stage.advance()
+        assert stage.line() == "Finding items in texts: 1 of 1 document"
+        assert stage.end().startswith("Finding items in texts: 1 document in ")
+
+
+def test_a_stage_is_named_in_korean_as_a_whole() -> None:
+    assert in_korean("Finding items in texts") == "텍스트에서 문항 찾기"
+    assert in_korean("Finding lambada items in bundled:cloze") == "bundled:cloze에서 lambada 문항 찾기"
+    assert in_korean("reading list") == "reading list"
+    assert {in_korean(f"{kind} base-128") for kind in get_args(Kind)} == {
+        "base-128 학습",
+        "base-128 평가",
+        "base-128 관계 추출",
+        "base-128 상호참조",
+    }
+    with Progress(shown=False, lang="ko").stage("study", 21, "steps") as stage:
+        stage.skip(2)
+        assert stage.line() == "비교 실험: 단계 2/21"
+
+
+def _filled(words: ast.JoinedStr) -> str:
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in words.values)
 
 
 def test_every_stage_and_unit_of_the_package_has_a_korean_name() -> None:
@@ -118,6 +143,7 @@ def test_every_stage_and_unit_of_the_package_has_a_korean_name() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("stage", "track"):
                 words = [*node.args, *(keyword.value for keyword in node.keywords)]
                 found |= {word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str)}
+                found |= {_filled(word) for word in words if isinstance(word, ast.JoinedStr)}
     assert len(found) > 20
     assert {name for name in found if in_korean(name) == name} == set()
     assert set(KOREAN.values()).isdisjoint(KOREAN)

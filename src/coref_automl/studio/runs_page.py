@@ -171,7 +171,7 @@ def _tables(folders: Folders, found: Found, say: Say) -> list[tuple[Section, str
     for kind, title in (
         ("relation", say("관계 추출", "Relation extraction")),
         ("coreference", say("상호참조", "Coreference")),
-        ("experiment", say("연구", "Studies")),
+        ("experiment", say("비교 실험", "Studies")),
         ("tuning", say("탐색", "Tuning studies")),
         ("grid", say("관계 추출 격자", "Relation grids")),
     ):

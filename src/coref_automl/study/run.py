@@ -13,7 +13,7 @@ from pathlib import Path
 
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.locks import claimed
-from coref_automl.progress import Progress, duration, quiet
+from coref_automl.progress import Progress, duration, in_korean, quiet
 from coref_automl.say import speaking
 from coref_automl.store import claim_folder, remove, write_json, write_text
 from coref_automl.study.recipe import KINDS, StudyRecipe
@@ -114,22 +114,22 @@ class Runner:
 
     def _end(self, step: Step, running: Running, seconds: float) -> bool:
         """Take in how a step ended; False: it is tried once more, when its neighbours on the GPU are others."""
-        say, job = self.progress.say, step.job(self.plan.out, self.plan.recipe.model)
+        say, job, name = self.progress.say, step.job(self.plan.out, self.plan.recipe.model), in_korean(step.label)
         code = running.code
         outcome = read_outcome(job) if code >= 0 else None
         if outcome is not None and outcome.done:
             self.state.done.add(step.label)
             took = duration(seconds, say.lang)
-            self.progress.note(say(f"{step.label}: 완료, {took}", f"{step.label}: done in {took}"))
+            self.progress.note(say(f"{name}: 완료, {took}", f"{step.label}: done in {took}"))
             self._give_back(step)
             return True
         kind = outcome.kind if outcome else "killed" if code < 0 else "no outcome"
         reason = outcome.reason if outcome else reason_words(death(code, job), say)
         if kind != NAN and self.tried[step.label] == 1:
-            self.progress.note(say(f"{step.label}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again"))
+            self.progress.note(say(f"{name}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again"))
             return False
         self.state.failures[step.label] = Failure(step.label, kind, reason)
-        told = f"{step.label} 실패: {reason} (기록: {job.log})", f"{step.label} failed: {reason} (log: {job.log})"
+        told = f"{name} 실패: {reason} (기록: {job.log})", f"{step.label} failed: {reason} (log: {job.log})"
         self.progress.note(say(*told))
         return True
 
