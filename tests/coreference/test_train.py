@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from coref_automl.coreference.data import CorefDocument
-from coref_automl.coreference.evaluate import evaluate_coreference, models_of
+from coref_automl.coreference.evaluate import evaluate_coreference, group_lines, models_of
 from coref_automl.coreference.metrics import added, conll
 from coref_automl.coreference.model import load_model
 from coref_automl.coreference.resolve import read_document, with_found, with_gold
@@ -20,6 +21,7 @@ from coref_automl.coreference.split import folds, named_split
 from coref_automl.coreference.tokens import lay
 from coref_automl.coreference.train import train_coreference
 from coref_automl.errors import CoreferenceDataError, FolderError, ModelError
+from coref_automl.say import speaking
 from tests.coreference.conftest import recipe
 
 
@@ -112,6 +114,11 @@ def test_evaluate_leaves_out_what_the_run_learned_from(run: Path, tales_file: Pa
     assert kinds["kind: pronoun"] == 6
     distances = [group.mentions for name, group in found.groups["found"].items() if name.startswith("last mentioned: never")]
     assert distances == [6]
+    with speaking("ko"):
+        told = "\n".join(group_lines(found.groups))
+    assert "종류: 대명사" in told
+    assert "직전 언급: 50자 미만 앞" in told
+    assert not re.search("[a-z]{2}", told)
 
 
 def test_evaluate_says_when_nothing_is_left(run: Path, tales_file: Path, split_file: Path) -> None:

@@ -11,6 +11,7 @@ from coref_automl.relation.data import inspect_relations
 from coref_automl.relation.explore import entity_distance, explore
 from coref_automl.relation.rows import Entity, RelationRow
 from coref_automl.report.exploration_page import write_exploration
+from coref_automl.say import speaking
 
 from .conftest import make_raw_rows, raw_row
 
@@ -39,6 +40,9 @@ def test_counts_repeats_conflicts_and_shift_are_found(tmp_path: Path) -> None:
     assert found.label_shift == pytest.approx(1 - a.labels["no_relation"] / 42)
     assert found.shared_rows == found.shared_sentences == 1
     assert any("total variation distance of labels" in line for line in found.lines())
+    assert not any(line.endswith("...") for line in found.lines())  # four labels occur, and all are listed
+    with speaking("ko"):
+        assert "b의 행 1개는 a에도 있는 문장 1개에서 나왔습니다." in found.lines()
 
 
 def test_a_longer_span_at_the_same_place_is_another_question(tmp_path: Path) -> None:

@@ -116,6 +116,13 @@ def test_what_to_keep_can_be_copied_with_its_next_command(made: Report) -> None:
     assert re.findall(r'data-copy="([\w-]+)"', text) == ["keep-path", "keep-command"]
 
 
+def test_a_korean_report_names_baselines_and_columns_in_korean(made: Report) -> None:
+    text = Path(made.markdown).read_text("utf-8")
+    assert "| 최빈 명사 복사 |" in text
+    assert "copy-most-frequent" not in text
+    assert "| seed |" not in text
+
+
 def test_english_and_korean_say_the_same_numbers(study_folder: Path, tmp_path: Path) -> None:
     korean, english = (
         Path(report(study_folder, tmp_path / lang, lang=lang).markdown).read_text("utf-8") for lang in ("ko", "en")

@@ -46,6 +46,18 @@ DISTANCES = (50, 200, 1_000)
 NOMINAL = "name or noun"
 EVALUATED = "evaluated"
 """Holds `<name>-<key>.jsonl`, answers beside a model; those of its run to its own test documents are in `answers`."""
+_KOREAN = {
+    "kind": "종류",
+    "pronoun": "대명사",
+    "name": "고유명사",
+    "noun": "일반명사",
+    NOMINAL: "고유명사나 일반명사",
+    "last mentioned": "직전 언급",
+    "never": "없음",
+    **{f"under {edge:,} characters before": f"{edge:,}자 미만 앞" for edge in DISTANCES},
+    f"{DISTANCES[-1]:,} characters before or more": f"{DISTANCES[-1]:,}자 이상 앞",
+}
+"""Groups of mentions as a Korean table names them; other kinds, named by the data, stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +236,8 @@ def group_lines(groups: dict[str, dict[str, Group]]) -> list[str]:
     for name, group in groups["gold"].items():
         other = groups["found"][name]
         shares = (other.found, group.recovered, other.recovered)
-        rows.append((name, f"{group.mentions:,}", *(f"{100 * share:.1f}" for share in shares)))
+        told = ": ".join(say(_KOREAN.get(part, part), part) for part in name.split(": ", 1))
+        rows.append((told, f"{group.mentions:,}", *(f"{100 * share:.1f}" for share in shares)))
     return align(rows, right=True)
 
 

@@ -18,6 +18,8 @@ from coref_automl.say import say
 from coref_automl.tabular import align
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+_TOP = 5
+"""Labels that a terminal lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +73,15 @@ class Exploration(Record):
             first, second = self.splits[:2]
             both = f"{first.split} / {second.split}"
             labels, pairs = f"{100 * self.label_shift:.1f}%", f"{100 * self.pair_shift:.1f}%"
+            rows, sentences = f"{self.shared_rows:,}", f"{self.shared_sentences:,}"
             shown += [
                 say(
                     f"{both}: 분포 차이(총변동거리) 레이블 {labels}, 유형 쌍 {pairs}",
                     f"{both}: total variation distance of labels {labels}, of type pairs {pairs}",
                 ),
                 say(
-                    f"{second.split}의 행 {self.shared_rows:,}개는 {first.split}와 문장 {self.shared_sentences:,}개가 같습니다.",
-                    f"{self.shared_rows:,} rows of {second.split} share {self.shared_sentences:,} sentences with {first.split}.",
+                    f"{second.split}의 행 {rows}개는 {first.split}에도 있는 문장 {sentences}개에서 나왔습니다.",
+                    f"{rows} rows of {second.split} share {sentences} sentences with {first.split}.",
                 ),
             ]
         return shown
@@ -171,12 +174,13 @@ def _lines(facts: SplitFacts) -> list[str]:
         return ", ".join(f"{value:.0f}" for value in (values[2], values[4], values[5], values[6])) if values else "-"
 
     bad = len(facts.problems)
-    top = sorted(facts.labels.items(), key=lambda entry: -entry[1])[:5]
+    labels = sorted(((label, count) for label, count in facts.labels.items() if count), key=lambda entry: -entry[1])
+    top, more = labels[:_TOP], " ..." if len(labels) > _TOP else ""
     pairs = sorted(facts.pairs.items(), key=lambda entry: -entry[1])[:6]
     first, conflicts = f"{100 * facts.subject_first:.1f}%", len(facts.conflicts)
     edges, composed = len(facts.blank_edges), len(facts.not_composed)
     rows = [
-        (say("레이블", "labels"), ", ".join(f"{label} {100 * count / max(1, facts.rows):.1f}%" for label, count in top) + " ..."),
+        (say("레이블", "labels"), ", ".join(f"{label} {100 * count / max(1, facts.rows):.1f}%" for label, count in top) + more),
         (say("유형 쌍", "type pairs"), ", ".join(f"{pair} {count:,}" for pair, count in pairs)),
         (
             say("글자 수", "characters"),

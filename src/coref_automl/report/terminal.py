@@ -126,13 +126,15 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: str = "
         f"{say['time']}: {duration(evaluation.seconds) if lang == 'en' else f'{evaluation.seconds:.1f}초'}",
         "",
         say["baselines"],
-        *align([(f"  {_named(name, lang)}", *_baseline(rows, say["not run"])) for name, rows in evaluation.baselines.items()]),
+        *align(
+            [(f"  {baseline_name(name, lang)}", *_baseline(rows, say["not run"])) for name, rows in evaluation.baselines.items()]
+        ),
         "",
     ]
     return [*lines, *(_compared(evaluation, best, say) if best else [say["no best"]])]
 
 
-def _named(baseline: str, lang: str) -> str:
+def baseline_name(baseline: str, lang: str) -> str:
     """A baseline as tables name it; the glossary's word for what was not trained here is the base model."""
     korean = {
         "copy-most-frequent": "최빈 명사 복사",
@@ -212,7 +214,7 @@ def format_overview(evaluations: Sequence[Evaluation], lang: str = "ko") -> list
     for evaluation in evaluations:
         for name, estimates in evaluation.baselines.items():
             seen.setdefault((name, evaluation.evalset if name != "un-adapted" else str(estimates)), estimates)
-    rows += [_row(_named(name, lang), estimates, shown, "-", "-") for (name, _), estimates in seen.items()]
+    rows += [_row(baseline_name(name, lang), estimates, shown, "-", "-") for (name, _), estimates in seen.items()]
     return in_blocks([head, *rows], width())
 
 

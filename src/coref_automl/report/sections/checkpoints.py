@@ -6,6 +6,7 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.language import interval, tokens
 from coref_automl.report.page import Block, Cell, Section, Table, Text, Tone, estimate_cells, row
 from coref_automl.report.subject import Subject, epoch_text
+from coref_automl.report.terminal import baseline_name
 
 SHOWN_METRICS = ("real1", "real5", "lambada_top1", "score", "real1_strict", "real5_strict", "lambada_top1_strict", "score_strict")
 WORD_METRICS = ("real_word", "lambada_word", "gold_word", "real_far1_strict", "real_far_word")
@@ -59,9 +60,8 @@ def _table(study: Subject, title: str, metrics: list[str]) -> Table:
     baselines = {name: found for entry in ordered for name, found in entry.evaluation.baselines.items()}
     for name, held in baselines.items():
         if any(metric in held for metric in metrics):
-            lines.append(
-                row(Cell(name, "quiet"), "–", "–", "–", *(Cell(interval(held.get(metric)), "quiet") for metric in metrics))
-            )
+            first = Cell(baseline_name(name, say.lang), "quiet"), "–", "–", "–"
+            lines.append(row(*first, *(Cell(interval(held.get(metric)), "quiet") for metric in metrics)))
     head = (say("체크포인트", "checkpoint"), say("에폭", "epoch"), say("토큰", "tokens"), say("길이", "length"))
     return Table(
         (*head, *(METRICS[name].label for name in metrics)), tuple(lines), frozenset(range(1, 4 + len(metrics))), title, "all"

@@ -38,7 +38,7 @@ def draw(study: Subject) -> Section:
             say("데이터", "dataset"),
             say("시작 모델", "from"),
             say("길이", "length"),
-            "seed",
+            say("시드", "seed"),
         )
         lines = tuple(
             row(run, kind, data or "–", base, str(length), str(seed)) for run, kind, data, base, length, seed in trained
