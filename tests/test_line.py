@@ -19,6 +19,7 @@ from coref_automl.errors import CorefError, FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage, line_recipe, run_line
 from coref_automl.models.build import build_masked_lm, train_tokenizer
+from coref_automl.progress import Progress
 from coref_automl.report.printout import compare
 from tests.coreference.conftest import tale
 
@@ -53,11 +54,12 @@ def state(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_the_line_ends_with_a_recommendation_and_redoes_nothing(
-    recipe: LineRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipe: LineRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "line"
-    result = run_line(recipe, out)
+    result = run_line(recipe, out, progress=Progress())
+    assert result.recommendation not in capsys.readouterr().err  # it is told once, at the end
     assert Path(result.best_trained).is_dir()
     keep_the_base = "Nothing here is shown to beat the base model" in result.recommendation
     assert result.chosen == (recipe.model if keep_the_base else result.best_trained)

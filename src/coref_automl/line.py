@@ -201,7 +201,6 @@ def _run(recipe: LineRecipe, out: Path, progress: Progress, then: Sequence[str] 
     _evaluate(recipe, runs, evalset, progress)
     say = Say(language(recipe.lang))
     recommendation = _recommend(recipe, runs, evalset, say.lang)
-    progress.note(recommendation.sentence)
     relation = _relation(recipe, recommendation.chosen, out, progress) if recipe.relation else None
     coreference = _coreference(recipe, trained_on, recommendation.chosen, out, progress) if trained_on else None
     report = _report(recipe, runs, evalset, out, progress)

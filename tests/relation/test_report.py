@@ -103,6 +103,17 @@ def test_the_report_speaks_both_languages(
     assert json.loads((tmp_path / "out" / "relation.json").read_text("utf-8"))["rows"] == 40
 
 
+def test_one_variant_is_told_by_its_score_and_nothing_is_said_of_choosing(runs: Path, dev_file: Path, tmp_path: Path) -> None:
+    assert (
+        run(["re", "report", str(runs / "run-0"), "--data", str(dev_file), "--lang", "ko", "--out", str(tmp_path / "out")]) == 0
+    )
+    page, text = ((tmp_path / "out" / f"relation.{kind}").read_text("utf-8") for kind in ("html", "md"))
+    assert '<h1 class="headline">none: micro-F1 ' in page
+    assert "변형 1가지" not in page
+    assert 'class="limits"' not in page
+    assert "말해 주지 못하는 것" not in text
+
+
 def test_a_run_without_predictions_for_the_rows_is_named_and_the_others_stand(
     runs: Path, dev_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -156,6 +156,8 @@ def test_the_table_of_labels_says_that_it_is_of_averaged_probabilities(trained: 
     assert "averaged probabilities of 2 seeds" in heading
     assert names.startswith("label ")
     assert len(lines) == 30
+    absent = next(line for line in lines if line.startswith("per:religion"))
+    assert absent.split() == ["per:religion", "0", "0", *"----"]
     one = dataclasses.replace(trained, seeds=trained.seeds[:1], spread=None)
     assert one.label_lines() == [names, *lines]
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from coref_automl.errors import TuningError
+from coref_automl.progress import quiet, read_events
 from coref_automl.tuning import search as searching
 from coref_automl.tuning import storage
 from coref_automl.tuning.problem import Job
@@ -35,6 +36,13 @@ def test_the_recommended_settings_are_the_first_trials_and_the_rest_is_drawn(tmp
     assert [trial.user_attrs.get("origin") for trial in trials[:3]] == [RECOMMENDED, RECOMMENDED, None]
     assert states(made.study) == {"COMPLETE": 6}
     assert len(launcher.started) == 6
+
+
+def test_progress_tells_the_best_value_in_percent(tmp_path: Path) -> None:
+    made, _ = search(tmp_path, lambda job: [0.2 if rate(job) == 0.5 else 0.1] * REPORTS, trials=2)
+    made.progress = quiet().into(tmp_path / "events.ndjson")
+    made.run()
+    assert [event["best"] for event in read_events(tmp_path / "events.ndjson") if event["event"] == "end"] == ["20.00%"]
 
 
 def test_a_trial_stops_within_one_report_of_what_cuts_it(tmp_path: Path) -> None:

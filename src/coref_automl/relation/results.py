@@ -113,7 +113,8 @@ class RelationResult(Tabular, Record):
         rows: list[tuple[str, ...]] = [head]
         often = [say("가장 많이 혼동한 레이블", "most often confused with")]
         for line in self.labels:
-            scores = (line.precision, line.recall, line.f1, line.auprc)
+            occurs = line.gold or line.predicted
+            scores = (line.precision, line.recall, line.f1, line.auprc) if occurs else (None,) * 4
             rows.append(
                 (line.label, str(line.gold), str(line.predicted), *("-" if one is None else f"{one:.1f}" for one in scores))
             )

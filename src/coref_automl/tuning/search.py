@@ -229,9 +229,9 @@ class Search:
                 f"recipe, and run the same command again."
             )
 
-    def _best(self) -> dict[str, float]:
+    def _best(self) -> dict[str, str]:
         done = completed(self.study)
-        return {"best": max(trial.value for trial in done)} if done else {}
+        return {"best": f"{100 * done[0].value:.2f}%"} if done else {}
 
     def _keep_best_weights(self) -> None:
         """Only what may still win keeps its weights: the best trials, and the recommended settings."""
