@@ -67,11 +67,14 @@ def _starts(study: Subject) -> list[tuple[Entry, list[str]]]:
     plain = [entry for entry in trained if _objective(entry) == "mlm"]
     longest = max(entry.evaluation.seq_len for entry in trained)
     at_longest = [entry for entry in trained if entry.evaluation.seq_len == longest]
+    chosen = say("추천된 체크포인트에서", "from the recommended checkpoint")
+    if study.recommendation.use.status == "not better than the base":
+        chosen = say("사후 평균이 가장 높은 체크포인트에서", "from the checkpoint of the highest posterior mean")
     wanted = (
         (study.peak(plain), say("가장 좋은 MLM 체크포인트에서", "from the best mlm checkpoint"))
         if plain
         else (study.peak(trained), say("가장 좋은 체크포인트에서", "from the best checkpoint")),
-        (study.chosen, say("추천된 체크포인트에서", "from the recommended checkpoint")),
+        (study.chosen, chosen),
         (
             study.peak(at_longest),
             say(f"가장 긴 {longest} 토큰의 최고에서", f"from the best at the longest length, {longest} tokens"),
