@@ -232,7 +232,7 @@ def test_plans_that_would_start_from_one_checkpoint_are_one_plan(scored: Path, s
     page, _ = reported("en", "runs/a/checkpoint-2", "base")
     assert plans.findall(page) == ["runs/a/checkpoint-2"]
     assert "The 3 starting points are 1 different checkpoint, so there is 1 plan." in page
-    assert "from the best checkpoint; from the recommended checkpoint; from the best at the longest" in page
+    assert "from the best checkpoint; from the checkpoint of the highest posterior mean; from the best at the longest" in page
     several = Path(report(study_source, tmp_path / "several", lang="en")).read_text("utf-8")
     started = plans.findall(several)
     assert len(set(started)) == len(started) == 2
