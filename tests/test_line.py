@@ -59,7 +59,7 @@ def test_the_line_ends_with_a_recommendation_and_redoes_nothing(
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "line"
     result = run_line(recipe, out, progress=Progress())
-    assert result.recommendation not in capsys.readouterr().err  # it is told once, at the end
+    assert result.recommendation not in capsys.readouterr().err  # printed once, at the end
     assert Path(result.best_trained).is_dir()
     keep_the_base = "Nothing here is shown to beat the base model" in result.recommendation
     assert result.chosen == (recipe.model if keep_the_base else result.best_trained)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,16 +14,8 @@ import pytest
 from coref_automl.store import read_json
 from coref_automl.study.recipe import StudyRecipe
 from coref_automl.study.run import run_study
+from tests.processes import WAIT, until
 from tests.study.conftest import Bench
-
-WAIT = 300.0
-
-
-def until(true: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + WAIT
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
 
 
 def finished(out: Path) -> dict[Path, int]:

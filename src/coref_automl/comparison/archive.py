@@ -22,8 +22,9 @@ from coref_automl.comparison.coreference_runs import (
     find_coreference,
     look_for_coreference,
 )
-from coref_automl.comparison.groups import add_bases, drop_replaced_weights, not_evaluated, nothing_under
+from coref_automl.comparison.groups import add_bases, not_evaluated, nothing_under
 from coref_automl.comparison.relation_runs import RelationRun, archive_relation, find_relation, look_for_relation, place_of
+from coref_automl.comparison.superseded import drop_replaced_weights
 from coref_automl.config import as_paths
 from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import write_ranks

@@ -72,7 +72,7 @@ class Drawn:
 
 
 def from_draws(value: float, draws: Floats, clusters: ArrayLike) -> Drawn:
-    """For a statistic that is no mean (micro-F1): percentiles of its draws, at levels widened for few documents."""
+    """For a statistic other than a mean, such as micro-F1: percentiles of its draws, at levels widened for few documents."""
     sizes = np.unique(np.asarray(clusters), return_counts=True)[1]
     documents, items = len(sizes), int(sizes.sum())
     held = float(((sizes / items) ** 2).sum())

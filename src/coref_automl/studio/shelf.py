@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.copies import drop_copies
-from coref_automl.comparison.groups import choose_metric, drop_replaced_weights, group_of, keep_one_dtype, keyed, rename_bases
+from coref_automl.comparison.groups import choose_metric, group_of, keyed, rename_bases
 from coref_automl.comparison.scores import Entry, Group
+from coref_automl.comparison.superseded import drop_replaced_weights, keep_one_dtype
 from coref_automl.errors import ComparisonError, CorefError, InputError
 from coref_automl.evaluation.columns import holds_text, read_columns
 from coref_automl.evaluation.evalset import EvalSet, find_set

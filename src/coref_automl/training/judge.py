@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from coref_automl.comparison.groups import choose_metric, drop_replaced_weights, group_of
+from coref_automl.comparison.groups import choose_metric, group_of
 from coref_automl.comparison.recommendation import Recommendation, checked_margin, choose_entry
+from coref_automl.comparison.superseded import drop_replaced_weights
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations, identity
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
