@@ -1,8 +1,8 @@
-"""How many false verdicts does a page hold? In: results/experiment. Out: the numbers on corrections in docs/statistics.md.
+"""How many false verdicts does a page hold? In: benchmarks/sample. Out: the numbers on corrections in docs/statistics.md.
 
 python benchmarks/many_verdicts.py --sets 400        some minutes on one core
 
-The null is made of the kept evaluations: the two sides of every comparison change places, document by document, at the throw of a
+The null is made of the sample: the two sides of every comparison change places, document by document, at the throw of a
 coin. So documents stay as large, and comparisons as alike, as they are, and no method is better than another.
 """
 
@@ -25,11 +25,10 @@ from coref_automl.statistics.crossed import crossed
 from coref_automl.statistics.intervals import sign_flip_ps
 from coref_automl.statistics.resampling import Part, gather
 
-KEPT = Path(__file__).resolve().parent.parent / "results" / "experiment"
+SAMPLE = Path(__file__).resolve().parent / "sample"
 PAIRS = (
     ("entity-512", "mlm-512"),
     ("entity-2048", "mlm-2048"),
-    ("deberta-entity-2048", "deberta-mlm-2048"),
     ("combined-512", "mlm-512"),
     ("combined-2048", "mlm-2048"),
     ("entity-2048", "entity-512"),
@@ -87,9 +86,10 @@ def levels(group: Group, rng: np.random.Generator, sets: int) -> dict[str, list[
 def checkpoints(group: Group, rng: np.random.Generator, sets: int) -> tuple[float, float]:
     """How often any of many equal checkpoints is shown to differ from the base: Holm, and step-down max-T."""
     base = next(one for one in group.entries if not one.trained and one.evaluation.seq_len == 2048)
-    trained = [one for one in group.entries if one.trained and one.evaluation.seq_len == 2048 and "deberta" not in one.run]
-    part = group.columns("real1_strict", half="confirm", entries=[base, *trained]).differences(0)[0]
-    values, documents = np.asarray(part.values)[:, 1:], np.unique(np.asarray(part.clusters), return_inverse=True)[1]
+    trained = [one for one in group.entries if one.trained and one.evaluation.seq_len == 2048]
+    columns = group.columns("real1_strict", half="confirm", entries=[base, *trained])
+    part = columns.differences(range(1, len(trained) + 1), [0] * len(trained))[0]
+    values, documents = np.asarray(part.values), np.unique(np.asarray(part.clusters), return_inverse=True)[1]
     shown = np.zeros(2)
     for run in range(sets):
         drawn = Part(values * rng.choice([-1.0, 1.0], documents.max() + 1)[documents][:, None], part.clusters)
@@ -102,7 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", type=int, default=400)
     arguments = parser.parse_args()
-    began, group, rng = time.monotonic(), read_groups([str(KEPT)])[0], np.random.default_rng(0)
+    began, group, rng = time.monotonic(), read_groups([str(SAMPLE)])[0], np.random.default_rng(0)
     ps = table(group, rng, arguments.sets)
     alone, kept = (ps < 0.05).sum(axis=1), np.array([(benjamini_hochberg(row) < 0.05).sum() for row in ps])
     print(f"a table of {ps.shape[1]} verdicts on equal methods, {arguments.sets} tables")

@@ -1,4 +1,4 @@
-"""False verdicts about methods on real documents. In: results/experiment. Out: the shares that docs/statistics.md states.
+"""False verdicts about methods on real documents. In: benchmarks/sample. Out: the shares that docs/statistics.md states.
 
 python benchmarks/method_verdicts.py        a minute on one core
 
@@ -17,7 +17,7 @@ from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.scores import Group
 from coref_automl.statistics.methods import seed_paired_verdicts
 
-KEPT = Path(__file__).resolve().parent.parent / "results" / "experiment"
+SAMPLE = Path(__file__).resolve().parent / "sample"
 RUNS = ("entity-512-s0", "mlm-512-s0")
 SETS, ALIKE = 2_000, 0.7
 Floats = NDArray[np.float64]
@@ -43,7 +43,7 @@ def null(rng: np.random.Generator, seen: Floats, documents: NDArray[np.int64], s
 
 
 def main() -> None:
-    group, rng = read_groups([str(KEPT)])[0], np.random.default_rng(0)
+    group, rng = read_groups([str(SAMPLE)])[0], np.random.default_rng(0)
     for metric in ("real1_strict", "gold_word", "lambada_top1_strict"):
         seen, documents = observed(group, metric)
         spread = float(np.sqrt((np.bincount(documents, weights=seen - seen.mean()) ** 2).sum())) / len(seen)

@@ -1,8 +1,8 @@
-"""What does a recommendation cost? In: results/experiment. Out: regret, training saved and kept plans, for docs/statistics.md.
+"""What does a recommendation cost? In: benchmarks/sample. Out: regret, training saved and kept plans, for docs/statistics.md.
 
 python benchmarks/recommendation.py --sets 200        some minutes on one core
 
-True curves are invented; what documents add to them is not: documents of the kept evaluations are drawn with replacement, so that
+True curves are invented; what documents add to them is not: documents of the sample are drawn with replacement, so that
 checkpoints, runs and methods err together as they do. Runs of one method differ by a tenth of a point in level and in slope,
 checkpoints by 0.08 points of their own. Regret is how far the chosen checkpoint lies under the best in truth.
 """
@@ -21,7 +21,7 @@ from coref_automl.statistics.intervals import Bounds, simultaneous_bounds
 from coref_automl.statistics.resampling import Part
 from coref_automl.statistics.shrinkage import accepted_loss, covariance, earliest_within, posterior_means, times_as_many
 
-KEPT = Path(__file__).resolve().parent.parent / "results" / "experiment"
+SAMPLE = Path(__file__).resolve().parent / "sample"
 STEPS, DRAWS, MARGIN = 6, 400, 0.02
 Floats = NDArray[np.float64]
 T = np.arange(1, STEPS + 1, dtype=float)
@@ -40,7 +40,7 @@ STUDIES: dict[str, tuple[tuple[float, ...], int]] = {
 
 def errors_of_documents() -> tuple[Floats, Floats]:
     """Sums by document of nine runs at 2,048 tokens, six checkpoints each, less the mean; and the documents' sizes."""
-    group = read_groups([str(KEPT)])[0]
+    group = read_groups([str(SAMPLE)])[0]
     names = [f"{method}-2048-s{seed}" for method in ("mlm", "combined", "entity") for seed in range(3)]
     entries = sorted((one for one in group.entries if one.run in names), key=lambda one: (names.index(one.run), one.tokens))
     part = group.columns("real1_strict", entries=entries).parts[0]

@@ -1,8 +1,8 @@
-"""How often do intervals miss where documents are few and of unequal size? In: results/experiment. Out: a table.
+"""How often do intervals miss where documents are few and of unequal size? In: benchmarks/sample. Out: a table.
 
 python benchmarks/unequal_documents.py        a minute on two cores
 
-Sizes are those of the kept evaluations, or lognormal; values have a true mean of 0 and a part in common within a document. Every
+Sizes are those of the sample, or lognormal; values have a true mean of 0 and a part in common within a document. Every
 column is a set of its own, so that thousands of sets are judged at once.
 """
 
@@ -20,7 +20,7 @@ from coref_automl.statistics.closed_forms import t_quantile
 from coref_automl.statistics.intervals import difference_intervals, sign_flip_ps, standard_error
 from coref_automl.statistics.resampling import Part, gather, resampled_means
 
-KEPT = Path(__file__).resolve().parent.parent / "results" / "experiment"
+SAMPLE = Path(__file__).resolve().parent / "sample"
 SETS, DRAWS = 3_000, 2_000
 IN_COMMON = (0.0, 0.03, 0.2, 1.0)
 """Shares of a value's variance that all items of a document have in common."""
@@ -28,9 +28,9 @@ Floats = NDArray[np.float64]
 Sizes = NDArray[np.int64]
 
 
-def kept_sizes(task: str, source: str | None = None) -> Sizes:
+def sizes_in_sample(task: str, source: str | None = None) -> Sizes:
     """Items a document on confirm."""
-    items = read_groups([str(KEPT)])[0].items
+    items = read_groups([str(SAMPLE)])[0].items
     rows = (items.facts["task"] == task) & (items.halves == "confirm")
     rows &= True if source is None else items.facts["source"] == source
     return np.unique(items.facts["cluster"][rows], return_counts=True)[1]
@@ -67,10 +67,10 @@ def judged(part: Part, documents: int, alike: float) -> list[float]:
 
 def main() -> None:
     sets = {
-        "LAMBADA": kept_sizes("lambada"),
-        "LAMBADA, fairy tales": kept_sizes("lambada", "fairytale"),
-        "LAMBADA, novels": kept_sizes("lambada", "koconovel"),
-        "gold": kept_sizes("gold"),
+        "LAMBADA": sizes_in_sample("lambada"),
+        "LAMBADA, fairy tales": sizes_in_sample("lambada", "fairytale"),
+        "LAMBADA, novels": sizes_in_sample("lambada", "koconovel"),
+        "gold": sizes_in_sample("gold"),
         "lognormal, spread 1.5": lognormal(40, 1.5, 8),
         "lognormal, spread 1": lognormal(20, 1.0, 15),
         "lognormal, spread 1, many": lognormal(300, 1.0, 3),

@@ -1,5 +1,5 @@
-"""Write the published results: an archive of runs, docs/results.* from it, the headline of both READMEs, and docs/carry-over.md's
-tables from the archive of its study.
+"""Write the published results from the archives in results/: docs/results.* and the headline of both READMEs, the tables of
+docs/carry-over.md from its two studies, and that of the small DeBERTa in docs/kf-deberta.md.
 
 python scripts/write_results.py RUNS...    keep the numbers of these runs in results/experiment, then write the pages
 python scripts/write_results.py            write the pages again from what is kept
@@ -20,11 +20,14 @@ from coref_automl.study.verdicts import Verdict, markdown
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "results" / "experiment"
 STUDY = ROOT / "results" / "carry-over"
+FOUR_TIMES = ROOT / "results" / "four-times"
+DEBERTA = ROOT / "results" / "deberta"
 DOCS = ROOT / "docs"
 CARRY_OVER = DOCS / "carry-over.md"
+KF_DEBERTA = DOCS / "kf-deberta.md"
 TITLES = {
-    "en": "Results from ko-mini's second edition: which objective, which length, how many epochs",
-    "ko": "ko-mini 2판의 결과: 어느 목표, 어느 길이, 몇 에폭",
+    "en": "Results from ko-mini: which objective, which length, how much training",
+    "ko": "ko-mini의 결과: 어느 목표, 어느 길이, 얼마나 오래",
 }
 READMES = {"en": ROOT / "README.md", "ko": ROOT / "README.ko.md"}
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -40,19 +43,21 @@ def pages(lang: str) -> dict[Path, str]:
     return {DOCS / "results.md": text, DOCS / "results.html": page}
 
 
+def side_by_side(text: str) -> list[str]:
+    """The lines of a report's table of methods; none where its Markdown has none."""
+    table = re.search(r"^\| [^|]+ \| (?:seeds|시드) \| (?:tokens|토큰) \| Real@1.*\n(?:^\|.*\n)+", text, re.MULTILINE)
+    return table.group().splitlines() if table else []
+
+
 def headline(text: str) -> str:
     """Of a report's Markdown: methods side by side; where methods have several seeds, those and their base at their lengths."""
-    table = re.search(r"^\| [^|]+ \| (?:seeds|시드) \| (?:tokens|토큰) \| Real@1.*\n(?:^\|.*\n)+", text, re.MULTILINE)
-    if table is None:
-        return ""
-    head, rule, *rows = table.group().splitlines()
-    others = set(re.findall(r"^\| [^|]*\((.+?)\) \|", table.group(), re.MULTILINE))
+    head, rule, *rows = side_by_side(text)
     bases, several = [], []
     for row in rows:
-        name, seeds = (cell.strip() for cell in row.split("|")[1:3])
-        if seeds == "–" and name.split(" @")[0] not in others:
+        seeds = row.split("|")[2].strip()
+        if seeds == "–":
             bases.append(row)
-        elif seeds.isdigit() and not name.endswith(")"):
+        elif seeds.isdigit():
             several.append(row)
     lengths = {row.split("|")[1].split()[-1] for row in several}
     bases = [row for row in bases if "@" not in row or row.split("|")[1].split("@")[1].strip() in lengths]
@@ -72,27 +77,44 @@ def between_markers(page: str, made: str) -> str:
     return f"{before}{BEGIN}\n{made}\n{rest[rest.index(END) :]}"
 
 
-def study_tables() -> str:
-    """The verdicts of the kept study, and what each kind of step cost."""
-    found = decode(list[Verdict], read_json(STUDY / "verdicts.json"))
+def carry_over_tables() -> str:
+    """The verdicts of the two kept studies, and what each kind of step cost."""
+    return "\n\n".join([*study_tables(STUDY), "Four times the tokens:", *study_tables(FOUR_TIMES)])
+
+
+def study_tables(kept: Path) -> tuple[str, str]:
+    """The verdicts of one kept study, and what each kind of step cost."""
+    found = decode(list[Verdict], read_json(kept / "verdicts.json"))
     kinds: dict[str, list[dict[str, float]]] = {}
-    for label, facts in read_json(STUDY / "costs.json").items():
+    for label, facts in read_json(kept / "costs.json").items():
         kind, _, name = label.partition(" ")
         kinds.setdefault(f"{kind} {name.split('pct')[0]}%" if kind == "relation" else kind, []).append(facts)
     rows = [
         f"| {kind} | {len(several)} | {sum(one['seconds'] for one in several):,.0f} | "
-        f"{max(one['peak_gigabytes'] for one in several):.1f} |"
+        f"{max(one['peak_gigabytes'] for one in several):.1f} | {sum(one.get('tokens', 0) for one in several):,.0f} |"
         for kind, several in kinds.items()
     ]
-    head = "| step | how many | seconds, added up | most GPU memory of one (GB) |\n| --- | ---: | ---: | ---: |"
+    head = "| step | how many | seconds, added up | most GPU memory of one (GB) | tokens trained on |"
     with speaking("en"):
-        return "\n".join([markdown(found), head, *rows])
+        return markdown(found).rstrip(), "\n".join([head, "| --- | ---: | ---: | ---: | ---: |", *rows])
+
+
+def deberta_tables() -> str:
+    """The small DeBERTa's methods side by side, and its verdicts between objectives."""
+    with TemporaryDirectory() as folder:
+        text = Path(report(str(DEBERTA), out=folder, lang="en").markdown).read_text("utf-8")
+    verdicts = re.search(r"^\| entity \| mlm \|.*\n(?:^\|.*\n)+", text, re.MULTILINE)
+    lambada = re.search(r"LAMBADA@1 strict [^;]+", text[text.index("**Outside checks:**") :])
+    assert verdicts
+    assert lambada
+    return "\n".join([*side_by_side(text), "", verdicts.group(), f"{lambada.group()}."])
 
 
 def main(runs: list[str]) -> None:
     if runs:
         print(archive(runs, out=KEPT), file=sys.stderr)
-    CARRY_OVER.write_text(between_markers(CARRY_OVER.read_text("utf-8"), study_tables()), "utf-8")
+    for page, made in ((CARRY_OVER, carry_over_tables()), (KF_DEBERTA, deberta_tables())):
+        page.write_text(between_markers(page.read_text("utf-8"), made), "utf-8")
     for lang, readme in READMES.items():
         found = pages(lang)
         found[readme] = with_headline(readme.read_text("utf-8"), next(iter(found.values())))

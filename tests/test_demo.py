@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from coref_automl.demo import ITEMS, RECIPE, closing
 from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.vocabulary import entry_words
 
 
+@pytest.mark.journey
 def test_the_demo_asks_as_many_answerable_items_as_its_verdict_needs(tmp_path: Path) -> None:
     stage = RECIPE.evaluate
     built = prepare_eval(

@@ -155,7 +155,7 @@ def test_an_interrupted_line_ends_with_the_same_numbers(
     assert weights == {name: data for name, data in state(tmp_path / "broken").items() if name.endswith("safetensors")}
 
 
-@pytest.mark.slow
+@pytest.mark.journey
 def test_last_checkpoints_are_judged_on_all_documents_and_without_training_nothing_is_shown(
     recipe: LineRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,7 +179,7 @@ def test_a_second_prepare_is_refused_while_the_first_runs_and_goes_on_after_it_w
     inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     texts, out = tmp_path / "many.jsonl", tmp_path / "out"
-    texts.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows(1000)), "utf-8")
+    texts.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows(400)), "utf-8")
     command = ["prepare", "mlm", "--source", f"local:{texts}", "--model", MINI, "--seq-len", "64", "--workers", "1"]
     command += ["--exact-only", "--out", str(out)]
     first = subprocess.Popen([sys.executable, "-m", "coref_automl.cli", *command], stdout=subprocess.DEVNULL)

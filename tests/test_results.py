@@ -47,10 +47,18 @@ def test_the_pages_come_from_the_kept_evaluations(writer: ModuleType, lang: str)
 
 def test_the_carry_over_page_has_the_verdicts_of_the_kept_study(writer: ModuleType) -> None:
     page = writer.CARRY_OVER.read_text("utf-8")
-    assert writer.between_markers(page, writer.study_tables()) == page
+    assert writer.between_markers(page, writer.carry_over_tables()) == page
     said = re.findall(INTERVAL, page.split(writer.BEGIN)[0])  # by sentences that no script writes
     assert said
-    assert set(said) <= set(re.findall(INTERVAL, (writer.STUDY / "verdicts.json").read_text("utf-8")))
+    kept = [(folder / "verdicts.json").read_text("utf-8") for folder in (writer.STUDY, writer.FOUR_TIMES)]
+    assert set(said) <= set(re.findall(INTERVAL, "".join(kept)))
+
+
+@pytest.mark.slow
+def test_the_page_on_deberta_has_the_tables_of_its_runs(writer: ModuleType) -> None:
+    page = writer.KF_DEBERTA.read_text("utf-8")
+    assert writer.BEGIN in page
+    assert writer.between_markers(page, writer.deberta_tables()) == page
 
 
 @pytest.mark.parametrize("lang", ["en", "ko"])
@@ -58,7 +66,7 @@ def test_the_readme_says_what_the_results_say(writer: ModuleType, lang: str) -> 
     readme = writer.READMES[lang].read_text("utf-8")
     page = (writer.DOCS / {"en": "results.md", "ko": "results.ko.md"}[lang]).read_text("utf-8")
     assert writer.with_headline(readme, page) == readme
-    page += (writer.DOCS / "carry-over.md").read_text("utf-8")
+    page += "".join(path.read_text("utf-8") for path in (writer.CARRY_OVER, writer.KF_DEBERTA))
     numbers = [set(re.findall(INTERVAL, text)) for text in (readme, page.replace("\\-", "-"))]
     assert len(numbers[0]) > 20
     assert numbers[0] <= numbers[1]  # its sentences too, which no script writes
@@ -66,7 +74,7 @@ def test_the_readme_says_what_the_results_say(writer: ModuleType, lang: str) -> 
 
 def test_the_headline_has_methods_of_several_seeds_and_their_base_at_their_lengths(writer: ModuleType) -> None:
     bases = [f"| base @{length} | – | – | 42.0 |" for length in ("512", "1,536", "2,048")]
-    methods = ["| mlm 512 | 3 | 9M | 41.0 |", "| mlm 1,536 | one seed | 9M | 40.0 |", "| mlm 2,048 (other) | 3 | 9M | 9.0 |"]
+    methods = ["| mlm 512 | 3 | 9M | 41.0 |", "| mlm 1,536 | one seed | 9M | 40.0 |"]
     head = ["| method, length | seeds | tokens | Real@1 |", "| --- | ---: | ---: | ---: |"]
     text = "\n## Side by side\n\n" + "\n".join([*head, *bases, *methods]) + "\n"
     assert writer.headline(text).splitlines() == [*head, bases[0], methods[0]]

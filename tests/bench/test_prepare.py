@@ -11,7 +11,7 @@ from coref_automl.bench.prepare import run
 from tests.corpus.conftest import rows
 
 
-@pytest.mark.slow
+@pytest.mark.journey
 def test_every_stage_is_measured_and_padding_is_shown_for_both(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows(12)), "utf-8")

@@ -13,6 +13,7 @@ import pytest
 from coref_automl.cli.app import run as command
 from coref_automl.records import ItemScore
 from coref_automl.report import charts
+from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
 SKILLS = {"mlm": -0.6, "entity": 0.6}
@@ -121,3 +122,18 @@ def test_items_that_one_evaluation_lacks_are_refused_or_left_out_by_number(
     assert "items are missing from some of these evaluations" in capsys.readouterr().err
     assert command(["compare", str(root), "--metric", "gold_word", "--common"]) == 0
     assert "left out)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("runs", "named"), [(3, 3), (7, 3)])
+def test_a_sentence_names_few_of_many_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], runs: int, named: int) -> None:
+    models = [Model("base", 0, -1.0)]
+    models += [Model(f"entity-s{seed}", 100, 0.2 * seed, seed=seed) for seed in range(runs)]
+    for number, model in enumerate(models):
+        write_evaluation(tmp_path, model, make_scores(model, documents=80, own=number))
+    for path in tmp_path.glob("entity-*/evaluations/*/*/result.json"):
+        held = read_json(path)
+        write_json(path, held | {"provenance": held["provenance"] | {"planned_end": True}})
+    (sentence,) = re.findall(r"\w+ of \d runs are shown better.*?max-T adjusted", str(advice(tmp_path, capsys)["sentence"]))
+    assert len(re.findall(r"entity-s\d", sentence)) == named
+    assert f"entity-s{runs - 1}" in sentence
+    assert ("highest" in sentence) is (runs > named)

@@ -95,6 +95,7 @@ def test_items_are_filtered_searched_and_unfolded(walk: Any, visit: Visitor) -> 
     assert "<script>" in text(walk, "#items .passage")
 
 
+@pytest.mark.journey
 def test_play_fills_a_gap_and_colours_chains(walk: Any, visit: Visitor, made: Path) -> None:
     show(walk, f"{visit.address}/play")
     field = walk.find_element("css selector", "#text")
@@ -173,6 +174,7 @@ def hold_after_a_step(training: subprocess.Popen[bytes], events: Path) -> int:
     return told()[-1]
 
 
+@pytest.mark.journey
 def test_a_run_moves_while_its_page_is_open(browser: Any, copied: Path) -> None:
     """Trained by the command while the page is open: the page is loaded once, and follows it to the end."""
     with serving(copied) as visitor:

@@ -15,6 +15,8 @@ from coref_automl.cli.app import run
 from tests.torture.attempt import Ended, fault
 from tests.torture.world import LINES, OUT
 
+pytestmark = pytest.mark.journey
+
 AGAIN = {
     "train": "train --model new:bert-tiny --tokenizer tokenizer --dataset data --epochs 1 --batch 8 --device cpu --out runs/a",
     "prepare": "prepare combined --source local:texts.jsonl --model tokenizer --seq-len 64 --exact-only --holdout 0 --workers 1 "

@@ -110,6 +110,7 @@ def checkpoints(recipe: TuneRecipe) -> dict[Path, int]:
     return last
 
 
+@pytest.mark.journey
 def test_the_verdict_on_a_composite_is_of_new_runs_and_resamples_each_task_by_its_own_documents(
     world: World, tmp_path: Path
 ) -> None:

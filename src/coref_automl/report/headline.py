@@ -180,10 +180,11 @@ def _status(study: Subject) -> str:
             )
     if use.seeds > 1 and (won := len(use.better_than)):
         others = won + len(use.open_against)
+        among = "the other" if others == 1 else f"all {others} others" if won == others else f"{won} of the {others} others"
         told.append(
             say(
                 f"시드 2개 이상인 다른 방법 {others}개 중 {won}개보다 나음 확인.",
-                f"The method is shown better than {won} of the {others} others with several seeds.",
+                f"The method is shown better than {among} with several seeds.",
             )
         )
     return " ".join(told)

@@ -46,7 +46,7 @@ def ends_against_base(it: Recommendation, lang: Lang) -> str:
     """Last checkpoints against their base on all documents: how many are better, and by how much."""
     better = sum(finding(one) == "better" for one in it.over_bases)
     count = len(it.over_bases)
-    changes = ", ".join(f"{one.name} {_change(one, lang)}" for one in it.over_bases)
+    changes = _changes(it, lang)
     items = it.over_bases[0].difference.n
     if lang == "ko":
         base = f"원래 모델({it.base})" if it.base else "각자의 원래 모델"
@@ -61,6 +61,15 @@ def ends_against_base(it: Recommendation, lang: Lang) -> str:
     lead = f"{better} of {count} {runs} shown better than {base}" if better else f"Nothing here is shown to beat {base}"
     told = f"{changes} (all {items:,} items of {it.documents:,} documents, max-T adjusted)"
     return f"{lead}: {told}{_could(it, better, lang)}."
+
+
+def _changes(it: Recommendation, lang: Lang) -> str:
+    """Every run with its difference; of many the highest, for a table holds the others."""
+    told, rest = it.over_bases, ""
+    if len(told) > _NAMED:
+        told = sorted(told, key=lambda one: -one.difference.value)[:_NAMED]
+        rest = Say(lang)("높은 순으로 ", f"the {_NAMED} highest are ")
+    return rest + ", ".join(f"{one.name} {_change(one, lang)}" for one in told)
 
 
 def _change(one: Comparison, lang: Lang) -> str:
