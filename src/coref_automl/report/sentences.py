@@ -67,7 +67,7 @@ def _changes(it: Recommendation, lang: Lang) -> str:
     """Every run with its difference; of many the highest, for a table holds the others."""
     told, rest = it.over_bases, ""
     if len(told) > _NAMED:
-        told = sorted(told, key=lambda one: -one.difference.value)[:_NAMED]
+        told = tuple(sorted(told, key=lambda one: -one.difference.value)[:_NAMED])
         rest = Say(lang)("높은 순으로 ", f"the {_NAMED} highest are ")
     return rest + ", ".join(f"{one.name} {_change(one, lang)}" for one in told)
 
