@@ -93,7 +93,6 @@ def draw(
     """Sums by document of either method, shape (sets, runs, documents)."""
     every = np.repeat(np.arange(len(sizes)), sizes.astype(int))
     a, b = np.zeros((sets, seeds, len(sizes))), np.zeros((sets, 1 if cell.kind == "base" else cell.others or seeds, len(sizes)))
-    normal = lambda *shape: rng.standard_normal(shape, dtype=np.float32)  # noqa: E731
     for start in range(0, sets, step := -(-sets // blocks)):
         count = min(step, sets - start)
         documents, first, place = np.unique(every[rng.random(len(every)) < KEPT], return_index=True, return_inverse=True)
@@ -103,19 +102,23 @@ def draw(
         for out, shift in ((a, shifts[0]), (b, shifts[1])):
             whole = math.sqrt(1 + shift**2)
             own, run = math.sqrt(cell.lasting), math.sqrt(1 - cell.lasting)
-            base = whole * difficulty + own * _by_document(normal, (count,), place, len(documents))
-            luck = run * _by_document(normal, (count, out.shape[1]), place, len(documents))
-            luck += base[:, None, :] + (shift * normal(count, out.shape[1]))[:, :, None]
+            base = whole * difficulty + own * _by_document(rng, (count,), place, len(documents))
+            luck = run * _by_document(rng, (count, out.shape[1]), place, len(documents))
+            luck += base[:, None, :] + np.float32(shift) * _normal(rng, count, out.shape[1], 1)
             out[start : start + count, :, documents] = np.add.reduceat((luck > 0).astype(np.float32), first, axis=-1)
     return a, b
 
 
-def _by_document(normal: object, shape: tuple[int, ...], place: NDArray[np.int64], documents: int) -> NDArray[np.float32]:
+def _normal(rng: np.random.Generator, *shape: int) -> NDArray[np.float32]:
+    return rng.standard_normal(shape, dtype=np.float32)
+
+
+def _by_document(
+    rng: np.random.Generator, shape: tuple[int, ...], place: NDArray[np.int64], documents: int
+) -> NDArray[np.float32]:
     """Luck of variance 1, a tenth of it common to a document."""
-    return (
-        np.float32(math.sqrt(0.9)) * normal(*shape, len(place))
-        + (np.float32(math.sqrt(0.1)) * normal(*shape, documents))[..., place]
-    )  # type: ignore[operator]
+    alone, common = _normal(rng, *shape, len(place)), _normal(rng, *shape, documents)
+    return np.float32(math.sqrt(0.9)) * alone + (np.float32(math.sqrt(0.1)) * common)[..., place]
 
 
 def judged(rng: np.random.Generator, sizes: Floats, sets: int, seeds: int, cell: Cell) -> tuple[Crossed, Floats, float]:
@@ -141,13 +144,14 @@ def three_intervals(found: Crossed, pairs: Floats, documents: int) -> Floats:
     spent = over**2 / (seeds - 1) + found.documents**2 / found.document_degrees
     degrees = np.divide(both**2, spent, out=np.ones_like(both), where=spent > 0).clip(1, 200).astype(int)
     quantiles = np.array([0.0] + [t_quantile(0.975, one) for one in range(1, 201)])
-    return np.maximum.reduce(
+    widest: Floats = np.maximum.reduce(
         [
             quantiles[seeds - 1] * np.sqrt(over),
             t_quantile(0.975, documents - 1) * np.sqrt(found.documents),
             quantiles[degrees] * np.sqrt(both),
         ]
     )
+    return widest
 
 
 def main() -> None:

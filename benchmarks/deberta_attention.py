@@ -225,19 +225,21 @@ def main() -> int:
         return 2
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     right = check() if "check" in wanted else True
-    timers = {"attention": time_attention, "encoder": time_encoder, "step": time_step}
+    timers: dict[str, Callable[..., str]] = {"attention": time_attention, "encoder": time_encoder, "step": time_step}
     for kind in (kind for kind in timers if kind in wanted):
         for shape in options.shapes.split(","):
             batch, length = map(int, shape.split("x"))
             for documents, name in ((1, "long"), (8, "short")):
-                cases = [(way, way, {}) for way in ways if documents == 1 or way not in PACKAGES]
+                cases: list[tuple[str, str, dict[str, bool]]] = [
+                    (way, way, {}) for way in ways if documents == 1 or way not in PACKAGES
+                ]
                 if kind == "step":
                     gathered = {"gathered": True}
                     cases += [("fused, gathered head", "fused", gathered)] + [("limit", "limit", gathered)] * (documents == 1)
                 for label, way, extra in cases:
                     torch._dynamo.reset()
                     try:
-                        text = timers[kind](way, batch, length, documents, **extra)  # type: ignore[operator]
+                        text = timers[kind](way, batch, length, documents, **extra)
                     except torch.OutOfMemoryError:
                         text = "out of memory"
                     except ImportError:

@@ -72,7 +72,7 @@ def main() -> int:
     scorer = Scorer(loaded, nouns, seq_len=arguments.seq_len, dtype=dtype, budget=arguments.batch_tokens)
     items: list[ClozeItem] = []
     for task, count in (("real", arguments.real), ("lambada", arguments.lambada)):
-        of_task = evalset.items.get(task, ())  # type: ignore[call-overload]
+        of_task = evalset.items.get(task, ())
         chosen = sample(of_task, count)
         items += [item for item in of_task if item.id in chosen]
     print(f"{len(items)} items, windows up to {arguments.seq_len} tokens, {device}, {dtype}; {' '.join(notes)}")

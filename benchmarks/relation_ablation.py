@@ -38,8 +38,8 @@ def main() -> int:
     except KeyboardInterrupt:
         print("Interrupted. The same command goes on from where it stopped.", file=sys.stderr)
         return 130
-    for name, error in failed.items():
-        print(f"{name} failed: {error}", file=sys.stderr)
+    for name, reason in failed.items():
+        print(f"{name} failed: {reason}", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -65,9 +65,9 @@ class Population:
 
     def sizes(self, rng: np.random.Generator) -> NDArray[np.int64]:
         if not self.unequal:
-            return rng.integers(self.least, self.most + 1, size=self.documents)
+            return np.asarray(rng.integers(self.least, self.most + 1, size=self.documents), np.int64)
         drawn = rng.lognormal(math.log(self.least * self.most) / 2, self.unequal, size=self.documents)
-        return np.rint(drawn.clip(self.least, self.most)).astype(np.int64)
+        return np.asarray(np.rint(drawn.clip(self.least, self.most)), np.int64)
 
     def draw(self, rng: np.random.Generator, gains: NDArray[np.float64]) -> Part:
         clusters = np.repeat(np.arange(self.documents), self.sizes(rng))

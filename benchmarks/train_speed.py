@@ -10,8 +10,8 @@ apart skips most of a row of short ones, and nothing of a long one.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -48,7 +48,7 @@ def main() -> None:
             ways = race(
                 texts,
                 tokenizer,
-                lambda build=shapes[family], length=length: build(int(length)),
+                partial(shapes[family], int(length)),
                 seq_len=int(length),
                 batch=BATCHES[int(length)],
                 steps=arguments.steps,
@@ -83,4 +83,4 @@ def documents(kind: str, length: int, seed: int = 0) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

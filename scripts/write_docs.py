@@ -58,7 +58,7 @@ def _signature(function: Any) -> str:
 
 
 def _parameter(one: inspect.Parameter) -> str:
-    stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+    stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
     default = "" if one.default is one.empty else f" = {one.default!r}"
     return f"{stars}{one.name}: {one.annotation}{default}"
 
