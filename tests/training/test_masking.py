@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.training.masking import IGNORED, OBJECTIVES, Masking, Objective, later_mentions, length_rates, mask_row, row_rng
+from coref_automl.training.masking import (
+    IGNORED,
+    OBJECTIVES,
+    Masking,
+    Objective,
+    _drawn,
+    later_mentions,
+    length_rates,
+    mask_row,
+    row_rng,
+)
 
 PAD, CLS, SEP, MASK = 0, 1, 2, 3
 SPECIAL = np.zeros(100, dtype=bool)
@@ -194,3 +204,11 @@ def test_later_mentions_do_not_depend_on_the_order_given() -> None:
 
 def test_every_objective_of_a_recipe_has_its_line() -> None:
     assert tuple(OBJECTIVES) == get_args(Objective)
+
+
+def test_a_mention_that_is_drawn_because_none_was_has_a_rate_above_zero() -> None:
+    rng, later = np.random.default_rng(0), np.arange(3)
+    found = np.concatenate([_drawn(later, np.array([0.02, 0.0, 0.06]), rng) for _ in range(2000)])
+    shares = np.bincount(found, minlength=3) / len(found)
+    assert shares[1] == 0
+    assert shares[2] == pytest.approx(0.75, abs=0.03)

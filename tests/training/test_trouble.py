@@ -167,3 +167,64 @@ def test_a_state_that_was_cut_short_is_named_before_training_goes_on(
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(FolderError, match=rf"{name} is damaged .* or remove .*run to train again\."):
         train(recipe(epochs=1))
+
+
+@pytest.mark.parametrize("step", [3, 6])  # a step that is saved, and the last
+def test_a_gradient_that_is_not_a_number_stops_before_a_checkpoint_is_made_of_it(
+    recipe: Recipe, each_loss: Wrap, tmp_path: Path, step: int
+) -> None:
+    """The loss stays finite; two forward passes a step."""
+
+    def change(call: int, _: Any, loss: Any) -> Any:
+        if call == 2 * (step - 1):
+            loss.register_hook(lambda gradient: gradient * float("nan"))
+        return loss
+
+    each_loss(change)
+    with pytest.raises(TrainingError, match=f"The gradient of step {step} is NaN or infinite"):
+        train(recipe(log_every=100))
+    run = tmp_path / "run"
+    assert int(np.load(run / "bad-batch.npz")["step"]) == step - 1
+    assert f"checkpoint-{step}" not in [path.name for path in run.glob("checkpoint-*")]
+    assert not (run / "DONE").exists()
+
+
+def test_seconds_are_counted_once_where_memory_ran_out_after_a_checkpoint(
+    recipe: Recipe, each_loss: Wrap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    from coref_automl.training import schedule
+    from coref_automl.training.folder import checkpoints_of, read_clock
+
+    clock = iter(range(0, 10**7, 1))  # a second for each look at the clock
+    monkeypatch.setattr(schedule.time, "monotonic", lambda: float(next(clock)))
+
+    def change(call: int, ids: Any, loss: Any) -> Any:
+        if call > 8 and len(ids) > 1:  # in the fifth step, behind two checkpoints
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return loss
+
+    each_loss(change)
+    began = next(clock)
+    result = train(recipe())
+    seconds = read_clock(checkpoints_of(result.run)[-1])["seconds"]
+    assert result.steps == 6
+    assert seconds <= next(clock) - began
+
+
+@pytest.mark.parametrize(("dtype", "wanted"), [("float32", "ieee"), ("auto", "tf32")])
+def test_float32_is_not_rounded_in_products(recipe: Recipe, each_loss: Wrap, dtype: str, wanted: str) -> None:
+    import torch
+
+    settings, seen = torch.backends.cuda.matmul, set()
+    before = settings.fp32_precision
+
+    def look(_: int, __: Any, loss: Any) -> Any:
+        seen.add(settings.fp32_precision)
+        return loss
+
+    each_loss(look)
+    train(recipe(dtype=dtype, epochs=1))
+    assert seen == {wanted}
+    assert settings.fp32_precision == before

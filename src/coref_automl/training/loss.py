@@ -50,6 +50,10 @@ def loss_at(
     return total if mentions is None else torch.cat([total, getattr(model, HEAD)(hidden, segments, mentions).reshape(-1)])
 
 
+_ROOMS = 64
+"""How many sizes of asked positions a run may have: few rows at a time and drawn rates make more than the library's eight."""
+
+
 def prepare_model(
     model: Any, *, cross_document: bool = False, compiled: bool = False, mention_losses: MentionLosses | None = None
 ) -> None:
@@ -59,6 +63,8 @@ def prepare_model(
     instance, so that what wraps a model in training (DDP, FSDP, autocast) wraps this, and what saves it still sees the model it
     knows; the projections of `mention_losses` become part of the instance for the same reason.
     """
+    if compiled:
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _ROOMS)
     step = torch.compile(loss_at, dynamic=False) if compiled else loss_at
     if mention_losses is not None:
         model.add_module(HEAD, mention_losses.to(model.device))

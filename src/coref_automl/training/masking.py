@@ -208,7 +208,8 @@ def _hide(
 def _drawn(later: IntArray, rates: NDArray[np.float64], rng: np.random.Generator) -> IntArray:
     chosen = rng.random(len(later)) < rates
     if rates.any() and not chosen.any():
-        chosen[rng.integers(len(later))] = True
+        alike = (rates == rates[0]).all()
+        chosen[rng.integers(len(later)) if alike else rng.choice(len(later), p=rates / rates.sum())] = True
     return later[chosen]
 
 

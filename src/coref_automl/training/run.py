@@ -22,7 +22,7 @@ from coref_automl.locks import claimed
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.load import quiet_library
 from coref_automl.models.memory import release
-from coref_automl.models.precision import software_rounding
+from coref_automl.models.precision import products, software_rounding
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance
 from coref_automl.say import language, say
@@ -45,7 +45,7 @@ from coref_automl.training.judge import Judge
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import describe, groups_of
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.training.schedule import OPEN_END, Clock
+from coref_automl.training.schedule import OPEN_END, Clock, Times
 from coref_automl.training.setup import (
     Prepared,
     arguments_of,
@@ -140,10 +140,10 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
         return _result(run, None, None)
     for note in work.notes:
         progress.note(note)
-    micro = work.micro
+    micro, times = work.micro, Times(started, _seconds(run))
     while True:
         try:
-            return _attempt(work, crew, run, micro, progress, started)
+            return _attempt(work, crew, run, micro, progress, times)
         except ModelError:
             if main:
                 give_up(run)
@@ -167,6 +167,13 @@ def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress
             )
         )
         release()
+        times = times.again()
+
+
+def _seconds(run: Path) -> float:
+    """What earlier processes have spent on a run, as far as its newest checkpoint knows."""
+    newest = resumable(run)
+    return read_clock(newest).get("seconds", 0.0) if newest else 0.0
 
 
 def _verify(work: Prepared, run: Path, progress: Progress) -> None:
@@ -177,7 +184,7 @@ def _verify(work: Prepared, run: Path, progress: Progress) -> None:
         raise
 
 
-def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progress, started: float) -> TrainResult:
+def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progress, times: Times) -> TrainResult:
     """Train with one micro-batch size from the newest checkpoint, or from the beginning."""
     recipe, plan = work.recipe, work.plan
     resume = resumable(run)
@@ -202,11 +209,11 @@ def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progre
     clock = Clock(
         work.last,
         recipe.max_minutes,
-        earlier=past.get("seconds", 0.0),
-        lost=past.get("lost", 0.0),
+        earlier=times.before,
+        lost=times.lost(past.get("lost", 0.0), past.get("seconds", 0.0)),
         reserve=_save_seconds(model),
         first=int(resume.name.rpartition("-")[2]) if resume else 0,
-        started=started,
+        started=times.started,
     )
     trainer = MaskedTrainer(
         model=model,
@@ -233,6 +240,7 @@ def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progre
     with (
         quiet_library(errors=True),
         software_rounding(),
+        products(tf32=recipe.dtype != "float32"),
         without_cudnn(work.dataset.seq_len),
         progress.stage("train", total, unit) as stage,
     ):

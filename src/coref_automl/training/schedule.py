@@ -84,6 +84,23 @@ _DECAYS: dict[str, Callable[[float], float]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When an attempt at a run began, the run's seconds before that, and whether they hold an attempt of the same process."""
+
+    started: float
+    before: float
+    repeated: bool = False
+
+    def again(self) -> Times:
+        now = time.monotonic()
+        return Times(now, self.before + now - self.started, repeated=True)
+
+    def lost(self, lost: float, seconds: float) -> float:
+        """Of `seconds` at a checkpoint `lost` did nothing; so did what an attempt of this process did after it."""
+        return lost + (self.before - seconds if self.repeated else 0.0)
+
+
 @dataclass(slots=True)
 class Clock:
     """Seconds of training, across interruptions, and the progress they make with the steps.

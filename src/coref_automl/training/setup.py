@@ -315,7 +315,6 @@ def arguments_of(work: Prepared, run: Path, micro: int) -> Any:
         max_grad_norm=recipe.clip,
         seed=recipe.seed,
         bf16=bf16,
-        tf32=True if cuda else None,
         use_cpu=not cuda,
         save_strategy="no",
         eval_strategy="no",

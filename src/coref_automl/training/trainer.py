@@ -67,6 +67,9 @@ class Crew:
             torch.distributed.barrier(group=self._group)
 
 
+_LOSS, _GRADIENT = 0, 1
+
+
 class MaskedTrainer(Trainer):  # type: ignore[misc]
     """The loop people know, with six things of its own: the sampler, the optimizer, the rate, the parts of the loss, the watch
     over it, the saving."""
@@ -97,7 +100,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         self._finish = finish
         self._wait = wait
         self._keep_states = keep_states
-        self._first_bad = torch.full((), -1, dtype=torch.long, device=args.device)
+        self._first_bad = torch.full((2,), -1, dtype=torch.long, device=args.device)  # the step of a loss, of a gradient
         self._mention_losses = tuple(getattr(model, HEAD).weights) if hasattr(model, HEAD) else ()
         self._sums: torch.Tensor | None = None
 
@@ -159,10 +162,19 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
-        # remembered on the device: asking for its value here would make the CPU wait for every step
-        bad = ~torch.isfinite(loss) & (self._first_bad < 0)
-        self._first_bad = torch.where(bad, self.state.global_step, self._first_bad)
+        self._watch(loss, _LOSS)
         return loss
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        """A finite loss may have a gradient that is not: the norm is known before the weights are changed by it."""
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        self._watch(torch.as_tensor(norm, device=self._first_bad.device), _GRADIENT)
+        return norm
+
+    def _watch(self, value: torch.Tensor, which: int) -> None:
+        """Remembered on the device: asking for a value here would make the CPU wait for every step."""
+        bad = ~torch.isfinite(value) & (self._first_bad[which] < 0)
+        self._first_bad[which] = torch.where(bad, self.state.global_step, self._first_bad[which])
 
     def close_workers(self) -> None:
         """End the processes that prepare batches; left to the interpreter's exit, each of them costs five seconds."""
@@ -177,16 +189,19 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         return 0
 
     def check_loss(self) -> None:
-        """Raise if any loss since the start was NaN or infinite; the step's batch is saved beside the checkpoints."""
+        """Raise if any loss or gradient since the start was NaN or infinite; the step's batch is saved beside the checkpoints."""
         first = self._first_bad[None]
         # every process must come to the same end, or the others would wait for one that has left
-        step = int((self.accelerator.gather(first) if self.args.world_size > 1 else first).max())
-        if step >= 0:
+        found = (self.accelerator.gather(first) if self.args.world_size > 1 else first).amax(0).tolist()
+        bad_steps = [(step, which) for which, step in enumerate(found) if step >= 0]
+        if bad_steps:
+            step, which = min(bad_steps)
+            of = ("loss", "gradient")[which]
             where, parts = self._save_batch(step), self.take_losses()
             bad = [name.removesuffix("_loss") for name, value in parts.items() if "_loss" in name and not math.isfinite(value)]
             named = f" ({', '.join(bad)})" if bad else ""
             raise NotFinite(
-                f"The loss of step {step + 1} is NaN or infinite{named}; its batch is in {where}. "
+                f"The {of} of step {step + 1} is NaN or infinite{named}; its batch is in {where}. "
                 f"Earlier checkpoints are intact: lower --learning-rate and start in another folder."
             )
 
