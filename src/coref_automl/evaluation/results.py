@@ -341,6 +341,8 @@ class Slot:
         folder = self.folder(known)
         at_home = known is not None and known.folder.resolve() == folder.resolve()
         if not at_home or read_json(folder / RESULT) != evaluation.to_json():
+            if (folder / ITEMS).is_dir():  # before the mark is removed
+                raise InputError(f"{folder / ITEMS} is a folder; remove it and run the same command again.")
             with explained(folder):
                 (folder / DONE).unlink(missing_ok=True)
             if not isinstance(scored, StoredEvaluation):
