@@ -13,7 +13,7 @@ import pytest
 from coref_automl.corpus import formats
 from coref_automl.corpus.clean import normalise
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.corpus.files import Flaw, read_file
+from coref_automl.corpus.files import Flaw, files_of, read_file
 from coref_automl.corpus.prepare import prepare
 from coref_automl.errors import SourceError
 from tests.corpus.conftest import WriteRows, korean_text, rows
@@ -150,3 +150,21 @@ def test_every_row_is_accounted_for(tokenizer_folder: Path, tmp_path: Path) -> N
         "under 200 characters": 1,
     }
     assert source["kept"] + sum(source["dropped"].values()) == 9
+
+
+def test_a_row_with_more_fields_than_columns_is_no_document(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,text\n1,나는 서울에 갔다, 그리고 돌아왔다.\n2,둘째\n", "utf-8")
+    assert flaws(path) == [("a.csv, line 2", "more fields than columns")]
+
+
+def test_a_quotation_mark_that_swallows_lines_of_a_tsv_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text('id\ttext\n1\t"안녕 하고 말했다.\n2\t둘째 문서다.\n3\t셋째 "문서다.\n4\t넷째다.\n', "utf-8")
+    assert [reason for _, reason in flaws(path)] == ["a quotation mark that opens a field and does not end it"]
+
+
+def test_capital_letters_in_a_suffix_are_read(tmp_path: Path) -> None:
+    (tmp_path / "A.JSONL").write_bytes(lines(rows(2)))
+    assert [file.name for file in files_of(str(tmp_path))] == ["A.JSONL"]
+    assert len(list(read_file(tmp_path / "A.JSONL", name="n"))) == 2

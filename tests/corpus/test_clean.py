@@ -69,3 +69,8 @@ def test_digits_and_marks_are_no_letters_for_the_hangul_share() -> None:
     assert hangul_share("서울 ab") == 0.5
     assert hangul_share("나랏말ᄊᆞ미") == 1.0
     assert hangul_share("12 34") == 0.0
+
+
+def test_a_sentence_about_copies_is_no_boilerplate() -> None:
+    text = "피고인은 원고의 프로그램을 무단 복제하여 판매한 혐의로 기소되었다."
+    assert normalise(text) == text

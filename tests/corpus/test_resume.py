@@ -199,3 +199,17 @@ def test_merging_needs_every_share_once_and_the_same_settings(
         merge([tmp_path / "p1", tmp_path / "p2"], tmp_path / "out", mode="mlm")
     with pytest.raises(DatasetError, match="not a finished part"):
         merge([tmp_path], tmp_path / "out", mode="mlm")
+
+
+def test_merging_notices_an_evaluation_set_that_changed(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
+    path, folder = write_rows("a.jsonl", rows(8)), tmp_path / "evalset"
+    folder.mkdir()
+    (folder / "manifest.json").write_text('{"fingerprint": "f"}', "utf-8")
+    documents = folder / "documents.jsonl"
+    documents.write_text('{"id": "d0", "source": "s", "text": "하나"}\n', "utf-8")
+    parts = [tmp_path / "p1", tmp_path / "p2"]
+    for number, part in enumerate(parts, 1):
+        prepare(recipe(tokenizer_folder, path, shard=f"{number}/2", holdout=0.0, eval_sets=(str(folder),)), part)
+    documents.write_text('{"id": "d1", "source": "s", "text": "둘"}\n', "utf-8")
+    with pytest.raises(DatasetError, match="the evaluation set evalset has changed since the shares were prepared"):
+        merge(parts, tmp_path / "out", mode="mlm")

@@ -338,3 +338,16 @@ def test_a_source_that_is_not_there_is_named(model: str, tmp_path: Path) -> None
     with pytest.raises(SourceError, match="matches no readable file"):
         prepare_eval(recipe(model, f"local:{tmp_path}/none.jsonl"), tmp_path / "set")
     assert not (tmp_path / "set").exists()
+
+
+def test_two_sources_that_count_from_one_both_keep_their_held_out_documents(model: str, tmp_path: Path) -> None:
+    places = [
+        write(tmp_path / f"{name}.jsonl", [{"id": str(number), "text": text_of(first + number)} for number in range(8)])
+        for name, first in (("court", 0), ("news", 50))
+    ]
+    asked = EvalRecipe(models=(model,), sources=tuple(places), tasks=("real",), least=2, holdout=0.3)
+    built = prepare_eval(asked, tmp_path / "set")
+    kept = {name: counts["kept"] for name, counts in built.manifest["documents"].items()}
+    assert kept["court"] == kept["news"] > 0
+    assert len(built.documents) == 2 * kept["news"]
+    assert {name.split("/")[0] for name in built.documents if "/" in name} == {"news"}

@@ -20,7 +20,9 @@ from coref_automl.relation.metrics import micro_f1
 from coref_automl.relation.outcomes import Answers, Outcomes, f1_values, find_answers
 from coref_automl.relation.reasons import Reasons, judge_reasons
 from coref_automl.relation.row_groups import RowPieces, long_sentences, same_types
+from coref_automl.relation.results import read_probabilities
 from coref_automl.relation.rows import Entity, RelationRow
+from coref_automl.relation.scoring import store_predictions
 
 from .conftest import raw_row
 
@@ -65,6 +67,23 @@ def test_runs_that_differ_in_seed_alone_are_one_variant(runs: Path, dev_file: Pa
     assert typed.runs == ("typed-0", "typed-1")
     rows = json.loads((runs / "typed-1" / "re_results.json").read_text("utf-8"))
     assert 100 * f1_values(found.gold, typed.predicted)[1].mean() == pytest.approx(rows["micro_f1"])
+
+
+def test_a_copy_of_a_run_adds_no_seed(runs: Path, dev_file: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "typed-1", tmp_path / "backup")
+    found = find_answers([runs, runs.resolve(), tmp_path], read_relations(str(dev_file)))
+    assert {one.seeds for one in found.answers} == {2}
+    assert any("backup repeats seeds of another run" in said for said in found.left_out)
+
+
+def test_predictions_of_other_rows_leave_nothing_of_the_first_behind(dev_file: Path, tmp_path: Path) -> None:
+    data = read_relations(str(dev_file))
+    rng = np.random.default_rng(0)
+    first, second = (rng.dirichlet(np.ones(len(LABELS)), len(data.rows)).astype(np.float32) for _ in range(2))
+    for probabilities, compact in ((first, True), (second, False), (first, True)):
+        store_predictions(tmp_path, data, probabilities, compact=compact)
+        held = read_probabilities(tmp_path / "predictions", data.split)
+        assert held.argmax(1).tolist() == probabilities.argmax(1).tolist()
 
 
 def test_the_report_has_scores_tokenizers_fragmentation_and_all_five_reasons(

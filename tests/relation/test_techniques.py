@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import get_args
 
 import numpy as np
@@ -63,9 +64,21 @@ def test_class_balance_weighs_a_label_by_its_effective_number() -> None:
     assert weights[gold].mean() == pytest.approx(1.0)
     assert effective_number_weights(gold, 3, beta=0.0).tolist() == [1.0, 1.0, 1.0]
     log_p = torch.log_softmax(LOGITS, -1)
-    worked = -(2 * log_p[0, 0] + 5 * log_p[1, 2]) / 7
+    worked = -(2 * log_p[0, 0] + 5 * log_p[1, 2]) / 2
     found = class_balanced(LOGITS, GOLD, LossSettings(weights=torch.tensor([2.0, 1.0, 5.0])))
     assert float(found) == pytest.approx(float(worked))
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, focal, class_balanced])
+def test_smoothing_gives_all_possible_labels_the_same_and_weights_are_of_rows(loss: Callable[..., torch.Tensor]) -> None:
+    settings = LossSettings(smoothing=0.1, gamma=0.0, weights=torch.tensor([2.0, 1.0, 5.0]))
+    log_p = torch.log_softmax(LOGITS, -1)
+    each = -0.9 * log_p[[0, 1], GOLD] - 0.1 * log_p.mean(-1)
+    weights = settings.weights[GOLD] if loss is class_balanced and settings.weights is not None else torch.ones(2)
+    assert float(loss(LOGITS, GOLD, settings)) == pytest.approx(float((weights * each).mean()))
+    masked = torch.cat([LOGITS, torch.full((2, 1), -1e4)], 1)
+    wider = LossSettings(smoothing=0.1, gamma=0.0, weights=torch.tensor([2.0, 1.0, 5.0, 9.0]))
+    assert float(loss(masked, GOLD, wider)) == pytest.approx(float(loss(LOGITS, GOLD, settings)))
 
 
 def test_a_push_goes_up_the_gradient_and_comes_back() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.corpus.clean import normalise
 from coref_automl.corpus.dedup import PERMUTATIONS, first_of_each, near_duplicates, signature, text_key
-from coref_automl.corpus.holdout import rank
+from coref_automl.corpus.holdout import own_id, rank
 from coref_automl.corpus.shards import Index, gather_signatures
 from coref_automl.records import Document
 
@@ -45,7 +46,7 @@ def choose_documents(index: Index, evaluation: list[Document], *, near: bool, si
     reason = np.zeros(len(index), np.int8)
     reason[_by_id(index, evaluation)] = _IN_SET
     reason[(reason == KEPT) & index.held_out] = _HELD
-    eval_keys = np.array([text_key(document.text) for document in evaluation], np.uint64)
+    eval_keys = np.array([text_key(normalise(document.text)) for document in evaluation], np.uint64)
     reason[(reason == KEPT) & np.isin(index.key, eval_keys)] = _SAME_EVAL
 
     # Held-out documents come first, so that of two copies the training copy is dropped.
@@ -72,7 +73,7 @@ def _by_id(index: Index, evaluation: list[Document]) -> NDArray[np.bool_]:
     found = np.zeros(len(index), np.bool_)
     by_source: dict[str, list[int]] = {}
     for document in evaluation:
-        by_source.setdefault(document.source, []).append(rank(document.id))
+        by_source.setdefault(document.source, []).extend({rank(document.id), rank(own_id(document))})
     for source, ranks in by_source.items():
         if source in index.sources:
             found |= (index.source == index.sources.index(source)) & np.isin(index.rank, np.array(ranks, np.int64))

@@ -42,7 +42,8 @@ def normalise(text: str) -> str:
 
 
 def is_boilerplate(line: str) -> bool:
-    lowered = line.lower() if len(line) <= 200 else ""
+    """Does a line say nothing about its document? A whole sentence may speak of such things and is none."""
+    lowered = line.lower() if len(line) <= 200 and not line.endswith("다.") else ""
     return bool(lowered) and any(pattern.search(lowered) for pattern in BOILERPLATE)
 
 

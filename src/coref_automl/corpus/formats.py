@@ -31,13 +31,13 @@ Row = tuple[int, dict[str, Any] | str]
 
 def kind_of(path: Path) -> str:
     """The suffix that says how a file is read: `.jsonl` of `a.jsonl.xz`."""
-    return Path(path.stem).suffix if path.suffix in _PACKED else path.suffix
+    return (Path(path.stem).suffix if path.suffix in _PACKED else path.suffix).lower()
 
 
 def stem_of(path: Path, kinds: Iterable[str] | None = None) -> str:
     """The name without the suffixes that say how the file is read: `a` of `a.jsonl.xz`. `kinds` defaults to READERS."""
     stem, endings = path.name, {*_PACKED, *(READERS if kinds is None else kinds)}
-    while Path(stem).suffix in endings:
+    while Path(stem).suffix.lower() in endings:
         stem = Path(stem).stem
     return stem
 
@@ -84,7 +84,8 @@ def _csv(path: Path) -> Iterator[Row]:
     csv.field_size_limit(LONGEST)
     with opened(path) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-        rows = csv.DictReader(text, delimiter="\t" if ".tsv" in path.suffixes else ",")
+        tabs = kind_of(path) == ".tsv"
+        rows = csv.DictReader(text, delimiter="\t" if tabs else ",")
         if any(_undecoded(name) for name in rows.fieldnames or ()):
             yield 1, NOT_UTF8
         while True:
@@ -97,6 +98,10 @@ def _csv(path: Path) -> Iterator[Row]:
                 continue
             if any(_undecoded(value) for value in row.values() if isinstance(value, str)):
                 yield rows.line_num, NOT_UTF8
+            elif None in row:
+                yield rows.line_num, "more fields than columns"
+            elif tabs and any("\n" in value and "\t" in value for value in row.values() if isinstance(value, str)):
+                yield rows.line_num, "a quotation mark that opens a field and does not end it"
             else:
                 yield rows.line_num, {str(key): value for key, value in row.items()}
 

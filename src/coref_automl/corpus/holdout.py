@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from coref_automl.records import Document
+
 SHARE = 0.02
 LEAST = 300
 
@@ -16,6 +18,16 @@ LEAST = 300
 def rank(identity: str) -> int:
     """The rank of an id in the order in which documents are held out: a 63-bit number."""
     return int.from_bytes(hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1
+
+
+def qualified_id(document: Document) -> str:
+    """The id of a document where another source has the same: two files that count from 1 hold the same ids out."""
+    return f"{document.source}/{document.id}"
+
+
+def own_id(document: Document) -> str:
+    """The id that a document of an evaluation set had in its source."""
+    return document.id.removeprefix(f"{document.source}/")
 
 
 @dataclass(slots=True)

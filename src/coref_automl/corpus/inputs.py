@@ -56,14 +56,18 @@ def pinned(parts: Sequence[Input], begun: MadeFrom) -> list[Input]:
 
 def made_from(recipe: PrepareRecipe, parts: Sequence[Input], progress: Progress) -> MadeFrom:
     """Fingerprints of everything that decides a dataset's bytes beside its settings."""
-    from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
-
     total = sum(part.path.stat().st_size for part in parts if part.path)
     with progress.stage("fingerprint inputs", total, "bytes") as stage:
         inputs: list[InputFacts] = [{"label": part.label, "bytes": content_of(part, on_bytes=stage.advance)} for part in parts]
+    return {"inputs": inputs, **tokenizer_and_sets(recipe)}
+
+
+def tokenizer_and_sets(recipe: PrepareRecipe) -> MadeFrom:
+    """Fingerprints of what every share of a dataset, and their merging, must have in common."""
+    from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
+
     sets = [Path(name) for name in recipe.eval_sets]
     return {
-        "inputs": inputs,
         "tokenizer_fingerprint": tokenizer_fingerprint(load_tokenizer(recipe.model)),
         "eval_sets": [
             {

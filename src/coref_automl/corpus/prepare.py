@@ -29,7 +29,7 @@ from coref_automl.corpus.choice import Choice, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import EncodeSettings, Mode, special_of, tokenizer_of
-from coref_automl.corpus.inputs import difference, made_from, pinned, readable_parts, was_noted
+from coref_automl.corpus.inputs import difference, made_from, pinned, readable_parts, tokenizer_and_sets, was_noted
 from coref_automl.corpus.manifest import (
     AGAIN,
     SHARE,
@@ -297,6 +297,8 @@ def _merge(parts: Sequence[Path], out: Path, mode: Mode, progress: Progress) -> 
     evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
     with claimed(out, KIND, fresh=True):
         facts = read_stored(works[0] / "facts.json", MergeFacts, error=DatasetError, remedy=SHARE)
+        if changed := difference(facts["made"], {**facts["made"], **tokenizer_and_sets(recipe)}):
+            raise DatasetError(f"{changed} since the shares were prepared; put it back, or prepare the shares again.")
         index = build_index(works, parts=len(facts["made"].get("inputs", ())), holdout=recipe.holdout)
         near = recipe.near_duplicates
         choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=out / WORK)

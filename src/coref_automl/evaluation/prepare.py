@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from coref_automl import config, store
 from coref_automl.corpus.clean import Filters, is_empty, normalise, reason_to_drop
-from coref_automl.corpus.holdout import LEAST, SHARE, limits, rank
+from coref_automl.corpus.holdout import LEAST, SHARE, limits, qualified_id, rank
 from coref_automl.corpus.sources import inputs_of, read_input
 from coref_automl.errors import EvalSetError, FolderError, RecipeError
 from coref_automl.evaluation import answers, manifest
@@ -282,7 +282,8 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> Texts:
         seen = progress.track(ids, "Choosing held-out documents", unit="documents")
         allowed = limits(seen, share=recipe.holdout, least=recipe.least)
     texts = Texts()
-    known_ids: set[str] = set()
+    known_ids: set[tuple[str, str]] = set()
+    taken: set[str] = set()
     known_texts: set[str] = set()
     for document in progress.track(_documents(recipe, texts), "Reading held-out documents", unit="documents"):
         texts.seen[document.source] += 1
@@ -291,17 +292,19 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> Texts:
         texts.held_out[document.source] += allowed is not None
         text = normalise(document.text)
         reason = is_empty(text) if recipe.all_documents else reason_to_drop(text, Filters())
-        if reason is None and document.id in known_ids:
+        if reason is None and (document.source, document.id) in known_ids:
             reason = "the id of an earlier document"
         if reason is None and text in known_texts:
             reason = "the text of an earlier document"
         if reason:
             texts.drops.setdefault(document.source, Counter())[reason] += 1
             continue
-        known_ids.add(document.id)
+        known_ids.add((document.source, document.id))
         known_texts.add(text)
         texts.kept[document.source] += 1
-        texts.documents.append(Document(document.id, document.source, text, document.title))
+        named = qualified_id(document) if document.id in taken else document.id
+        taken.add(named)
+        texts.documents.append(Document(named, document.source, text, document.title))
     return texts
 
 

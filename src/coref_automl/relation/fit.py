@@ -201,12 +201,12 @@ def _loss(run: _Run, chosen: Chosen, gold: Any) -> tuple[Any, Any]:
     recipe, bias = run.recipe, run.train.bias
     copies = 2 if recipe.r_drop else 1
     logits = logits_of(run.model, run.train, chosen, recipe.precision, copies)
-    first = logits[: len(gold)]
     if bias is not None:
         logits = masked(logits, bias[chosen.rows].repeat(copies, 1), gold.repeat(copies))
+    first = logits[: len(gold)]
     loss = LOSSES[recipe.loss](logits, gold.repeat(copies), run.settings)
     if recipe.r_drop:
-        loss = loss + recipe.r_drop * r_drop(logits[: len(gold)], logits[len(gold) :])
+        loss = loss + recipe.r_drop * r_drop(first, logits[len(gold) :])
     return loss, first
 
 

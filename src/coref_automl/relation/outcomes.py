@@ -37,7 +37,8 @@ VARIED = ("scheme", "label_mask", "hard_negatives", "first_seed")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """What the seeds of one variant answered: `predicted` [seeds, rows], as labels' indices; `runs` name the folders.
+    """What the seeds of one variant answered: `predicted` [seeds, rows], as labels' indices; `numbers` are
+    the seeds, `runs` the folders.
 
     `experiment` is the same for variants that can be compared: same start, training rows and other settings.
     """
@@ -49,6 +50,7 @@ class Answers:
     label_mask: str
     hard_negatives: float
     predicted: Ints
+    numbers: tuple[int, ...] = ()
     mask: LabelMask | None = None
 
     @property
@@ -88,12 +90,13 @@ class Outcomes:
 
 def find_answers(paths: Sequence[str | Path], data: RelationData) -> Outcomes:
     """The runs under the paths that have predictions for these rows; seeds of one variant are put together."""
-    folders = dict.fromkeys(
-        held.parent
+    places = {
+        held.parent.resolve(): held.parent
         for path in paths
         for held in sorted(Path(path).rglob(MANIFEST), key=natural_order)
         if kind_of_folder(held.parent) == KIND
-    )
+    }
+    folders = list(places.values())
     names, found, left_out = short_names(folders), dict[tuple[str, str], Answers](), []
     for folder in folders:
         try:
@@ -102,15 +105,25 @@ def find_answers(paths: Sequence[str | Path], data: RelationData) -> Outcomes:
             left_out.append(str(error))
             continue
         held = found.get((one.experiment, one.variant))
-        both = (
-            replace(one, runs=(*held.runs, *one.runs), predicted=np.concatenate([held.predicted, one.predicted])) if held else one
-        )
-        found[one.experiment, one.variant] = both
+        fresh = [at for at, number in enumerate(one.numbers) if held is None or number not in held.numbers]
+        if len(fresh) < one.seeds:
+            left_out.append(f"{folder} repeats seeds of another run of its settings; each counts once.")
+        if fresh:
+            found[one.experiment, one.variant] = _together(held, one, fresh)
     if not folders:
         raise RelationDataError(f"No relation run under {', '.join(map(str, paths))}; make one with: coref-automl re train")
     if not found:
         raise RelationDataError(f"No run has predictions for these rows; the first: {left_out[0]}")
     return Outcomes(data, tuple(sorted(found.values(), key=_order(found.values()))), tuple(left_out))
+
+
+def _together(held: Answers | None, one: Answers, fresh: list[int]) -> Answers:
+    """A run's own seeds beside those of the same variant that are held already."""
+    predicted, numbers = one.predicted[fresh], tuple(one.numbers[at] for at in fresh)
+    if held is None:
+        return replace(one, predicted=predicted, numbers=numbers)
+    both = np.concatenate([held.predicted, predicted])
+    return replace(one, runs=(*held.runs, *one.runs), predicted=both, numbers=(*held.numbers, *numbers))
 
 
 def _order(found: Iterable[Answers]) -> Callable[[Answers], tuple[Any, ...]]:
@@ -145,6 +158,7 @@ def _answers(folder: Path, name: str, data: RelationData) -> Answers:
         label_mask=manifest["label_mask"],
         hard_negatives=float(binding["settings"].get("hard_negatives", 0.0)),
         predicted=predicted.astype(np.int64),
+        numbers=tuple(int(seed.name.rpartition("-")[2]) for seed in seeds),
         mask=LabelMask(manifest["label_mask"], np.array(bias, np.float32)) if bias else None,
     )
 

@@ -115,7 +115,8 @@ def stored_scores(seed: Path, data: RelationData) -> Scores:
 def store_predictions(seed: Path, data: RelationData, probabilities: Any, *, compact: bool = False) -> Scores:
     """Predictions first, then the file that says whose they are: a kill in between leaves nothing that looks whole."""
     folder = seed / "predictions"
-    (folder / f"{data.split}.json").unlink(missing_ok=True)
+    for kind in ("json", "jsonl", "npy"):  # of other rows, perhaps, and in the other form
+        (folder / f"{data.split}.{kind}").unlink(missing_ok=True)
     if compact:
         write_compact(folder / f"{data.split}.npy", probabilities)
     else:

@@ -22,7 +22,8 @@ from coref_automl.relation.labels import NO_RELATION
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossSettings:
-    """`smoothing` gives that share of the target to all labels alike; `gamma` is for focal, `weights` (a label) for balanced."""
+    """`smoothing` gives that share of the target to all possible labels alike; `gamma` is for focal, `weights`, one for each
+    label, for class-balanced."""
 
     smoothing: float = 0.0
     gamma: float = 2.0
@@ -31,22 +32,36 @@ class LossSettings:
 
 PLAIN = LossSettings()
 
+IMPOSSIBLE = -1e3
+"""A logit, or a mask's bias, from which down a label cannot be answered."""
+
 
 def cross_entropy(logits: Any, gold: Any, settings: LossSettings = PLAIN) -> Any:
     """The mean over rows."""
-    return functional.cross_entropy(logits, gold, label_smoothing=settings.smoothing)
+    return _each(logits, gold, settings.smoothing).mean()
 
 
 def focal(logits: Any, gold: Any, settings: LossSettings = PLAIN) -> Any:
     """A row counts (1 - p)^gamma of its cross-entropy, p the probability of its gold label: what is easy is left alone."""
-    each = functional.cross_entropy(logits, gold, label_smoothing=settings.smoothing, reduction="none")
+    each = _each(logits, gold, settings.smoothing)
     right = functional.log_softmax(logits, -1).gather(1, gold[:, None])[:, 0].exp()
     return ((1 - right) ** settings.gamma * each).mean()
 
 
 def class_balanced(logits: Any, gold: Any, settings: LossSettings = PLAIN) -> Any:
     """The mean over rows, each weighted by its label: rare labels count more."""
-    return functional.cross_entropy(logits, gold, weight=settings.weights, label_smoothing=settings.smoothing)
+    each = _each(logits, gold, settings.smoothing)
+    return (each if settings.weights is None else settings.weights[gold] * each).mean()
+
+
+def _each(logits: Any, gold: Any, smoothing: float) -> Any:
+    """The cross-entropy of each row. Labels that a mask has made impossible get nothing of what is smoothed."""
+    right = functional.cross_entropy(logits, gold, reduction="none")
+    if not smoothing:
+        return right
+    possible = logits.detach() > IMPOSSIBLE
+    share = torch.where(possible, functional.log_softmax(logits, -1), 0.0).sum(-1) / possible.sum(-1)
+    return (1 - smoothing) * right - smoothing * share
 
 
 LOSSES: dict[str, Callable[[Any, Any, LossSettings], Any]] = {
@@ -79,7 +94,7 @@ def masked(logits: Any, bias: Any, gold: Any | None = None) -> Any:
     if gold is None:
         return logits + bias
     own = torch.zeros_like(bias).scatter_(1, gold[:, None], 1.0).bool()
-    return logits + torch.where(own & (bias <= -1e3), torch.zeros_like(bias), bias)
+    return logits + torch.where(own & (bias <= IMPOSSIBLE), torch.zeros_like(bias), bias)
 
 
 class Average:

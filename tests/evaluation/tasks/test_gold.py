@@ -173,3 +173,12 @@ def test_gold_items_keep_their_promises_whatever_the_annotation(drawn: list[tupl
         assert item.answer in item.candidates[0]
         surfaces = [form for forms in item.candidates for form in forms]
         assert len(surfaces) == len(set(surfaces))
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_clusters_without_a_name_are_entities_of_their_own(nothing: str | None) -> None:
+    row = row_of(TEXT, *FULL)
+    for cluster in row["clusters"]:
+        for one in cluster:
+            one["entity"] = nothing
+    assert {named.entity for named in read_row(row)[1].mentions} == {"0", "1"}

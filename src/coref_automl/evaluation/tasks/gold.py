@@ -185,7 +185,8 @@ def read_annotated(row: Row, number: int, name: str) -> Annotated | str:
                 return "a mention without start, end and text"
             if start < 0 or not said or text[start:end] != said:
                 return "a mention is not where its offsets say"
-            mentions[Named(start, end, str(entry.get("entity", place)))] = None
+            entity = entry.get("entity")
+            mentions[Named(start, end, str(place if entity in (None, "") else entity))] = None
     title = str(row.get("novel") or row.get("title") or "")
     identity = str(row.get("doc_id") or row.get("id") or number)
     return Annotated(Document(f"{name}-{identity}", name, text, title), title or f"{name}-{identity}", tuple(mentions))
