@@ -19,8 +19,8 @@ from coref_automl.relation.labels import INDEX, LABELS
 from coref_automl.relation.metrics import micro_f1
 from coref_automl.relation.outcomes import Answers, Outcomes, f1_values, find_answers
 from coref_automl.relation.reasons import Reasons, judge_reasons
-from coref_automl.relation.row_groups import RowPieces, long_sentences, same_types
 from coref_automl.relation.results import read_probabilities
+from coref_automl.relation.row_groups import RowPieces, long_sentences, same_types
 from coref_automl.relation.rows import Entity, RelationRow
 from coref_automl.relation.scoring import store_predictions
 
