@@ -185,6 +185,7 @@ def test_a_second_prepare_is_refused_while_the_first_runs_and_goes_on_after_it_w
     first = subprocess.Popen([sys.executable, "-m", "coref_automl.cli", *command], stdout=subprocess.DEVNULL)
     while holder_of(out) is None and first.poll() is None:
         time.sleep(0.02)
+    first.send_signal(signal.SIGSTOP)  # or it might finish on a fast machine
     assert run(command) == 2
     said = capsys.readouterr().err
     assert f"(process {first.pid} on " in said
