@@ -51,7 +51,10 @@ def side_by_side(text: str) -> list[str]:
 
 def headline(text: str) -> str:
     """Of a report's Markdown: methods side by side; where methods have several seeds, those and their base at their lengths."""
-    head, rule, *rows = side_by_side(text)
+    lines = side_by_side(text)
+    if not lines:
+        return ""
+    head, rule, *rows = lines
     bases, several = [], []
     for row in rows:
         seeds = row.split("|")[2].strip()

@@ -137,7 +137,7 @@ def test_documents_of_an_evaluation_set_go_by_id_text_and_near_text(
     (folder / "manifest.json").write_text('{"fingerprint": "f"}', "utf-8")
     quoted = "어떤 글이 있다. " + " ".join(entries[5]["text"].split()[:20])
     documents = [
-        {"id": "s/d0", "source": "s", "text": "이름만 같은 글이다."},  # an earlier source had a d0 too
+        {"id": "d0", "source": "s", "text": "이름만 같은 글이다."},
         {"id": "x1", "source": "other", "text": entries[1]["text"]},
         {"id": "x2", "source": "other", "text": " ".join(near)},
         {"id": "x3", "source": "other", "text": quoted},

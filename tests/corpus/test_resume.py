@@ -16,6 +16,7 @@ import pytest
 from coref_automl.corpus import encode, pack, shards
 from coref_automl.corpus.prepare import merge, prepare
 from coref_automl.errors import DatasetError, FolderError
+from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
 from tests.corpus.conftest import WriteRows, rows
 from tests.corpus.test_prepare import files, recipe
 
@@ -203,13 +204,17 @@ def test_merging_needs_every_share_once_and_the_same_settings(
 
 def test_merging_notices_an_evaluation_set_that_changed(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
     path, folder = write_rows("a.jsonl", rows(8)), tmp_path / "evalset"
-    folder.mkdir()
-    (folder / "manifest.json").write_text('{"fingerprint": "f"}', "utf-8")
-    documents = folder / "documents.jsonl"
-    documents.write_text('{"id": "d0", "source": "s", "text": "하나"}\n', "utf-8")
+
+    def freeze(name: str, first: int) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        source = write_rows(name, rows(8)[first : first + 2])
+        asked = EvalRecipe(models=(str(tokenizer_folder),), sources=(f"local:{source}",), tasks=("real",), all_documents=True)
+        prepare_eval(asked, folder)
+
+    freeze("first.jsonl", 0)
     parts = [tmp_path / "p1", tmp_path / "p2"]
     for number, part in enumerate(parts, 1):
         prepare(recipe(tokenizer_folder, path, shard=f"{number}/2", holdout=0.0, eval_sets=(str(folder),)), part)
-    documents.write_text('{"id": "d1", "source": "s", "text": "둘"}\n', "utf-8")
+    freeze("second.jsonl", 4)
     with pytest.raises(DatasetError, match="the evaluation set evalset has changed since the shares were prepared"):
         merge(parts, tmp_path / "out", mode="mlm")

@@ -10,6 +10,8 @@ import pytest
 
 from coref_automl.cli.app import run as command
 from coref_automl.corpus.holdout import held_out
+from coref_automl.corpus.prepare import prepare
+from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.errors import EvalSetError, FolderError, RecipeError, SourceError
 from coref_automl.evaluation import manifest
 from coref_automl.evaluation.evalset import EvalSet
@@ -351,3 +353,9 @@ def test_two_sources_that_count_from_one_both_keep_their_held_out_documents(mode
     assert kept["court"] == kept["news"] > 0
     assert len(built.documents) == 2 * kept["news"]
     assert {name.split("/")[0] for name in built.documents if "/" in name} == {"news"}
+    training = PrepareRecipe(
+        mode="mlm", sources=tuple(places), model=model, seq_len=64, workers=1, holdout=0.0, eval_sets=(str(tmp_path / "set"),)
+    )
+    made = prepare(training, tmp_path / "data")
+    left = {entry["name"]: entry["dropped"].get("in an evaluation set", 0) for entry in made["sources"]}
+    assert left == kept

@@ -67,7 +67,8 @@ class Crew:
             torch.distributed.barrier(group=self._group)
 
 
-_LOSS, _GRADIENT = 0, 1
+_WATCHED = ("loss", "gradient")
+_NEVER = torch.iinfo(torch.long).max
 
 
 class MaskedTrainer(Trainer):  # type: ignore[misc]
@@ -100,7 +101,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         self._finish = finish
         self._wait = wait
         self._keep_states = keep_states
-        self._first_bad = torch.full((2,), -1, dtype=torch.long, device=args.device)  # the step of a loss, of a gradient
+        self._first_bad = torch.full((len(_WATCHED),), _NEVER, device=args.device)
         self._mention_losses = tuple(getattr(model, HEAD).weights) if hasattr(model, HEAD) else ()
         self._sums: torch.Tensor | None = None
 
@@ -162,19 +163,19 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
-        self._watch(loss, _LOSS)
+        self._watch(loss, "loss")
         return loss
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         """A finite loss may have a gradient that is not: the norm is known before the weights are changed by it."""
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        self._watch(torch.as_tensor(norm, device=self._first_bad.device), _GRADIENT)
+        self._watch(torch.as_tensor(norm, device=self._first_bad.device), "gradient")
         return norm
 
-    def _watch(self, value: torch.Tensor, which: int) -> None:
+    def _watch(self, value: torch.Tensor, name: str) -> None:
         """Remembered on the device: asking for a value here would make the CPU wait for every step."""
-        bad = ~torch.isfinite(value) & (self._first_bad[which] < 0)
-        self._first_bad[which] = torch.where(bad, self.state.global_step, self._first_bad[which])
+        first = self._first_bad[_WATCHED.index(name)]
+        first.copy_(torch.where(torch.isfinite(value), first, first.clamp(max=self.state.global_step)))
 
     def close_workers(self) -> None:
         """End the processes that prepare batches; left to the interpreter's exit, each of them costs five seconds."""
@@ -192,11 +193,10 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         """Raise if any loss or gradient since the start was NaN or infinite; the step's batch is saved beside the checkpoints."""
         first = self._first_bad[None]
         # every process must come to the same end, or the others would wait for one that has left
-        found = (self.accelerator.gather(first) if self.args.world_size > 1 else first).amax(0).tolist()
-        bad_steps = [(step, which) for which, step in enumerate(found) if step >= 0]
-        if bad_steps:
-            step, which = min(bad_steps)
-            of = ("loss", "gradient")[which]
+        steps = (self.accelerator.gather(first) if self.args.world_size > 1 else first).amin(0).tolist()
+        step = min(steps)
+        if step < _NEVER:
+            of = _WATCHED[steps.index(step)]
             where, parts = self._save_batch(step), self.take_losses()
             bad = [name.removesuffix("_loss") for name, value in parts.items() if "_loss" in name and not math.isfinite(value)]
             named = f" ({', '.join(bad)})" if bad else ""
