@@ -94,9 +94,7 @@ def markdown(lines: Sequence[Line], data: RelationData, reference: str) -> str:
     """The table as documentation prints it; the split's name stands above every number."""
     judged = sum(_is_judged(line.verdict) for line in lines)
     head = (
-        f"Split `{data.split}`, {len(data.rows):,} rows; means over seeds; `together` is the micro-F1 of all seeds with their\n"
-        f"probabilities averaged; difference to `{reference}` over the seeds that both have, with the 95% interval over\n"
-        f"sentences, and over seeds in brackets where there are two or more; one seed has no verdict.\n"
+        f"Split `{data.split}`, {len(data.rows):,} rows; differences to `{reference}`. "
         f"Verdicts: {judged}, each judged by itself; they are not corrected for their number.\n\n"
         "| variant | seeds | micro-F1 | spread | together | AUPRC | accuracy | difference in micro-F1 | verdict |\n"
         "|---|---:|---:|---:|---:|---:|---:|---|---|\n"

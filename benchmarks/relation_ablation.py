@@ -5,7 +5,7 @@
     python benchmarks/relation_ablation.py --train TRAIN.json --dev DEV.json --out ablation --table-only
 
 Models: `--model NAME=MODEL`, repeated. The first gets all `--variants`, the others those of `--others` (all without it),
-each in OUT/NAME/VARIANT; models are compared with each other on the variant named by `--across`. All runs stand in one line for
+each in OUT/NAME/VARIANT; models are compared with each other on the variants named by `--across`. All runs stand in one line for
 `--workers` processes that share the device. The tables go to OUT/ablation.md and OUT/ablation.json; `--docs` also puts them
 between the result markers of a document. A run keeps its predictions, not its weights.
 """
@@ -53,7 +53,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--others", default="", help="variants of the models after the first; default the same as --variants")
     parser.add_argument("--scheme", default="typed", help="the scheme that variants without one of their own use")
     parser.add_argument("--reference", default="", help="variant that the others are compared with; default the first")
-    parser.add_argument("--across", default="", help="variant on which several models are compared; default the reference")
+    parser.add_argument("--across", default="", help="variants on which several models are compared; default the reference")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch-size", type=int, default=64)
@@ -108,7 +108,7 @@ def named(entry: str) -> tuple[str, str]:
 
 
 def write_tables(options: argparse.Namespace) -> None:
-    """One table a model over its variants, and one over models on a common variant."""
+    """One table a model over its variants, and one over models for each variant of `--across`."""
     dev = read_relations(options.dev)
     found: dict[str, dict[str, Path]] = {}
     for done in sorted(options.out.glob("*/*/seed-*/DONE")):
@@ -125,13 +125,13 @@ def write_tables(options: argparse.Namespace) -> None:
         lines = table(runs, dev, reference=reference, auprc=options.auprc)
         parts.append(f"### Variants on `{model}`\n\n{markdown(lines, dev, reference)}")
         record[model] = as_json(lines)
-    across = options.across or options.reference or options.scheme
-    same = {model: runs[across] for model, runs in found.items() if across in runs}
-    if len(same) > 1:
-        first = next(iter(same))
-        lines = table(same, dev, reference=first, auprc=options.auprc)
-        parts.append(f"### Encoders, all with `{across}`\n\n{markdown(lines, dev, first)}")
-        record["encoders"] = as_json(lines)
+    for across in (options.across or options.reference or options.scheme).split(","):
+        same = {model: runs[across] for model, runs in found.items() if across in runs}
+        if len(same) > 1:
+            first = next(iter(same))
+            lines = table(same, dev, reference=first, auprc=options.auprc)
+            parts.append(f"### Encoders, all with `{across}`\n\n{markdown(lines, dev, first)}")
+            record[f"encoders, {across}"] = as_json(lines)
     text = "\n".join(parts)
     write_text(options.out / "ablation.md", text)
     write_json(options.out / "ablation.json", {"split": dev.split, "n": len(dev.rows), "tables": record})

@@ -50,7 +50,7 @@ def test_the_carry_over_page_has_the_verdicts_of_the_kept_study(writer: ModuleTy
     assert writer.between_markers(page, writer.carry_over_tables()) == page
     said = re.findall(INTERVAL, page.split(writer.BEGIN)[0])  # by sentences that no script writes
     assert said
-    kept = [(folder / "verdicts.json").read_text("utf-8") for folder in (writer.STUDY, writer.FOUR_TIMES)]
+    kept = [(folder / "verdicts.json").read_text("utf-8") for folder in (writer.STUDY, writer.ALL_ROWS, writer.FOUR_TIMES)]
     assert set(said) <= set(re.findall(INTERVAL, "".join(kept)))
 
 
