@@ -233,3 +233,32 @@ def test_corefud_zeros_are_left_out_and_of_a_mention_in_parts_the_longest_stays(
     assert document.text == "민수는 큰 붉은 옛 책\n그"
     assert [document.text[m.start : m.end] for m in document.mentions] == ["민수", "큰 붉은", "그"]
     assert [mention.kind for mention in document.mentions] == ["name", "", "pronoun"]
+
+
+def test_a_contracted_word_begins_where_it_was_written(tmp_path: Path) -> None:
+    rows = [
+        ("1", "parle", "_"),
+        ("2", "(", "SpaceAfter=No"),
+        ("3-4", "du", "_"),
+        ("3", "de", "_"),
+        ("4", "le", "Entity=(e1-x-2"),
+        ("5", "chat", "Entity=e1)"),
+        ("6", "Le", "Entity=(e1-x-1)"),
+    ]
+    lines = ["# newdoc id = a", *("\t".join([index, form, *"_____0_"[:7], misc]) for index, form, misc in rows), "", ""]
+    path = tmp_path / "a.conllu"
+    path.write_text("\n".join(lines), "utf-8")
+    (document,) = read_coref(path).documents
+    assert [document.text[mention.start : mention.end] for mention in document.mentions] == ["du chat", "Le"]
+
+
+def test_null_is_nothing_and_half_a_character_is_told(tmp_path: Path) -> None:
+    mention = {"start": 0, "end": 2, "entity": None, "kind": None}
+    row = {"doc_id": None, "text": "민수는 왔다. 영희는 갔다.", "clusters": [[mention], [{**mention, "start": 8, "end": 10}]]}
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(row) + "\n", "utf-8")
+    (document,) = read_coref(path).documents
+    assert [(one.entity, one.kind) for one in document.mentions] == [("1#1", ""), ("1#2", "")]
+    path.write_text(json.dumps({**row, "text": "\ud83d" + row["text"]}) + "\n", "utf-8")
+    with pytest.raises(CoreferenceDataError, match="half of a surrogate pair"):
+        read_coref(path)

@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 
 from coref_automl.coreference.data import CorefDocument
 from coref_automl.coreference.evaluate import evaluate_coreference, group_lines, models_of
-from coref_automl.coreference.metrics import added, conll
+from coref_automl.coreference.fit import State, _look
+from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.model import load_model
 from coref_automl.coreference.resolve import read_document, with_found, with_gold
 from coref_automl.coreference.results import CoreferenceResult, read_answers
@@ -21,6 +22,7 @@ from coref_automl.coreference.split import folds, named_split
 from coref_automl.coreference.tokens import lay
 from coref_automl.coreference.train import train_coreference
 from coref_automl.errors import CoreferenceDataError, FolderError, ModelError
+from coref_automl.progress import Progress
 from coref_automl.say import speaking
 from tests.coreference.conftest import recipe
 
@@ -97,6 +99,44 @@ def test_chains_do_not_depend_on_the_batch(run: Path, tales: tuple[CorefDocument
         assert other.spans == found[0].spans
         assert other.chains == found[0].chains
         assert np.allclose(other.probabilities[-1], found[0].probabilities[-1], atol=1e-4)
+
+
+def test_an_epoch_is_chosen_by_the_chains_that_are_answered(
+    run: Path, tales: tuple[CorefDocument, ...], tales_file: Path, encoder_folder: Path, tmp_path: Path
+) -> None:
+    """Data without singletons: a found mention in no chain is no answer, and counts for nothing."""
+    model = load_model(run / "seed-0" / "model")
+    long = [[chain for chain in tale.chains if len(chain) > 1] for tale in tales]
+    kept = [
+        replace(tale, mentions=tuple(m for m in tale.mentions if sum(m.entity == o.entity for o in tale.mentions) > 1))
+        for tale in tales
+    ]
+    laid = lay(model.tokenizer, kept)
+    given = recipe(tales_file, encoder_folder, tmp_path / "unused")
+    seen = {}
+    for single in (True, False):
+        model.settings = replace(model.settings, singletons=single)
+        state = State()
+        with Progress(shown=False).stage("train", 1, "epochs") as stage:
+            _look(model, laid, given, state, stage)
+        found = [with_found(model, read_document(model, one, tokens=10_000)).as_spans(singletons=single) for one in laid]
+        assert state.best_found == pytest.approx(conll(added(map(score_document, long, found))))
+        seen[single] = state.best_found
+    assert seen[False] > seen[True]
+
+
+def test_a_span_is_found_once_where_two_tokens_share_a_character(run: Path, tales: tuple[CorefDocument, ...]) -> None:
+    model = load_model(run / "seed-0" / "model")
+    (laid,) = lay(model.tokenizer, tales[:1])
+    read = read_document(model, laid, tokens=10_000)
+    pairs = {(a, b): index for index, (a, b) in enumerate(zip(read.first.tolist(), read.last.tolist(), strict=True))}
+    (a, b) = next((a, b) for a, b in pairs if (a, b + 1) in pairs)
+    ends = laid.pieces.ends.copy()
+    ends[b] = ends[b + 1]
+    scores = np.full_like(read.scores, -9.0)
+    scores[[pairs[a, b], pairs[a, b + 1]]] = 9.0, 8.0
+    twice = replace(read, laid=replace(laid, pieces=replace(laid.pieces, ends=ends)), scores=scores)
+    assert len(with_found(model, twice).spans) == 1
 
 
 def test_gold_mentions_are_all_in_the_chains_even_unreachable_ones(run: Path, tales: tuple[CorefDocument, ...]) -> None:

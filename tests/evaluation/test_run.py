@@ -458,3 +458,17 @@ def test_the_left_to_right_check_is_kept_beside_the_evaluation(place: Path, coun
     scored = len(counted.items)
     evaluate(["runs/a/checkpoint-65"], recipe)
     assert len(counted.items) == scored
+
+
+@pytest.mark.parametrize("edit", [("config.json", "layer_norm_eps", 0.5), ("tokenizer_config.json", "mask_token", "[SEP]")])
+def test_other_settings_of_the_same_weights_are_scored_anew(place: Path, counted: Counted, edit: tuple[str, str, Any]) -> None:
+    name, key, value = edit
+    path = place / "runs/a/checkpoint-65" / name
+    held = json.loads(path.read_text("utf-8"))
+    evaluate([str(path.parent)], RECIPE)
+    path.write_text(json.dumps({**held, "transformers_version": "0"}), "utf-8")
+    evaluate([str(path.parent)], RECIPE)
+    assert counted.items == [22]  # who saved it changes nothing
+    path.write_text(json.dumps({**held, key: value}), "utf-8")
+    evaluate([str(path.parent)], RECIPE)
+    assert counted.items == [22, 22]

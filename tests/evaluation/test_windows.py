@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import processors
 
 from coref_automl.errors import ModelError, RecipeError
 from coref_automl.evaluation import windows
-from coref_automl.evaluation.windows import MOST_MASKS, WindowMaker, bounds, distance_between, special_edges
+from coref_automl.evaluation.windows import MOST_MASKS, WindowMaker, bounds, distance_between, maker_for, special_edges
 from coref_automl.models.vocabulary import tokenize
 from tests.evaluation.tiny import TEXTS, item, items, tokenizer_of
 
@@ -209,3 +210,12 @@ def test_checkpoints_of_one_tokenizer_share_their_windows(monkeypatch: pytest.Mo
     assert windows.maker_for(copy, 34).window(case, TEXTS[1]) is not first
     other = TEXTS[1].replace("시민", "학생")
     assert windows.maker_for(copy, 33).window(case, other) is not first
+
+
+def test_tokenizers_with_another_frame_do_not_share_windows() -> None:
+    framed = tokenizer_of("wordpiece")
+    bare = deepcopy(framed)
+    bare.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A", special_tokens=[])
+    one = item("1", "도서관")
+    first, second = (maker_for(tokenizer, 64).window(one, TEXTS[1]) for tokenizer in (framed, bare))
+    assert len(first.before) == len(second.before) + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from coref_automl.corpus.synthetic.writer import documents
 from coref_automl.errors import RecipeError
 from coref_automl.korean import Tagger
 from coref_automl.models.build import SHAPES, build_masked_lm, shapes_as_wide, train_tokenizer
+from coref_automl.models.model_files import detect_seq_len
 
 TEXTS = [
     "한빛전자는 새 공장을 세웠다. 한빛전자의 대표 김서연은 공장에서 말했다.",
@@ -89,3 +91,9 @@ def test_shapes_of_a_width_are_named_or_there_is_none() -> None:
     assert shapes_as_wide(320) == "shapes 320 wide: new:ko-mini, new:deberta-mini"
     for width in (768, None):
         assert shapes_as_wide(width) == "no shape is of that width, so take the words of another model"
+
+
+def test_a_new_roberta_reads_the_length_that_was_asked_for(tmp_path: Path) -> None:
+    learned = train_tokenizer([document.document.text for document in documents(4, 0)], vocab_size=300)
+    build_masked_lm("roberta-tiny", learned, seq_len=128).save_pretrained(tmp_path)
+    assert detect_seq_len(str(tmp_path)) == 128

@@ -301,3 +301,27 @@ def test_a_device_that_is_not_there_is_refused(checkpoint: Callable[[str], str])
 
 def test_a_length_of_nothing_is_refused(checkpoint: Callable[[str], str]) -> None:
     assert "--seq-len" in refused(checkpoint("bert"), seq_len=0)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "deberta"])
+def test_an_untied_head_of_an_earlier_version_has_the_bias_of_its_decoder(tmp_path: Path, name: str) -> None:
+    model = build(name, tie_word_embeddings=False)
+    folder = tmp_path / name
+    write(model, folder)
+    with torch.no_grad():
+        held = dict(model.named_parameters())
+        bias = next(key for key in held if key.endswith("decoder.bias"))
+        held[bias].copy_(held[bias.removesuffix("decoder.bias") + "bias"].normal_())
+    weights = {key: value.clone() for key, value in model.state_dict().items() if key != bias}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    found = dict(load_masked_lm(str(folder)).model.named_parameters())
+    assert torch.equal(found[bias], held[bias])
+
+
+def test_the_second_table_of_deberta_v3_is_not_used(tmp_path: Path) -> None:
+    model = build("deberta-new-head")
+    write(model, tmp_path / "m")
+    twins = {f"deberta.embeddings.{kind}_embeddings._weight": torch.zeros(4, 4) for kind in ("word", "position")}
+    change(tmp_path / "m", lambda weights: weights.update(twins))
+    assert any("word_embeddings._weight" in note for note in load_masked_lm(str(tmp_path / "m")).notes)
+    load_encoder(str(tmp_path / "m"))

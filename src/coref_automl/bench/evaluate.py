@@ -17,7 +17,7 @@ from coref_automl.bench.measurement import BenchResult, PeakMemory
 from coref_automl.errors import EvalSetError, ModelError
 from coref_automl.evaluation.answers import matches
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
-from coref_automl.evaluation.scorer import pick
+from coref_automl.evaluation.scorer import DTYPES, pick
 from coref_automl.evaluation.words import sample
 from coref_automl.records import ClozeItem, ItemScore
 
@@ -129,7 +129,7 @@ class _UsualWay:
         self._scorer, self._evalset, self._batch = scorer, evalset, batch_size
         self._words = entry_words(loaded.tokenizer)
         self._tagger = Tagger()
-        self._place = device, torch.bfloat16 if dtype == "bfloat16" else None
+        self._place = device, DTYPES[dtype]
 
     def candidates(self, items: Sequence[ClozeItem]) -> list[list[dict[str, Any]]]:
         rows = []

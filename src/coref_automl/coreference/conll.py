@@ -200,6 +200,7 @@ class _State:
     found: dict[str, list[tuple[int, int, str]]] = field(default_factory=dict)
     parts: dict[tuple[str, int], list[tuple[int, int, str]]] = field(default_factory=dict)
     covered: int = -1
+    contracted: int = 0
 
 
 def corefud_chunks(text: str) -> Iterator[Chunk | DataProblem]:
@@ -234,13 +235,13 @@ def _token(state: _State, columns: list[str], number: int) -> None:
     start: int | None
     if "-" in index:  # a contracted word: its characters occur once, for all its syntactic words
         state.covered = int(index.split("-")[1])
-        start = _append(state, form, joined)
+        state.contracted = _append(state, form, joined)
         return
     if "." in index:
         start = end = None
     elif int(index) <= state.covered:
         end = len(state.text)
-        start = max(state.text.rfind(" "), state.text.rfind("\n")) + 1
+        start = state.contracted
     else:
         start = _append(state, form, joined)
         end = len(state.text)

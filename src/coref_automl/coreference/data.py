@@ -197,7 +197,9 @@ def _jsonl_chunks(text: str) -> Iterator[Chunk | DataProblem]:
 def _chunk(raw: Any, number: int) -> Chunk:
     if not isinstance(raw, dict) or not isinstance(raw.get("text"), str) or not isinstance(raw.get("clusters"), list):
         raise BadChunk("a row needs doc_id, text and clusters: [[{start, end, entity}]]")
-    name = str(raw.get("doc_id", number))
+    if (half := half_character(raw["text"])) is not None:
+        raise BadChunk(f"character {half} of the text is half of a surrogate pair")
+    name = str(_given(raw, "doc_id", number))
     clusters, given = [], []
     for place, cluster in enumerate(raw["clusters"]):
         try:
@@ -208,13 +210,28 @@ def _chunk(raw: Any, number: int) -> Chunk:
             raise BadChunk(f"cluster {place + 1} has an offset that is not a whole number")
         clusters.append(
             tuple(
-                Mention(start, end, str(entry.get("entity", f"{name}#{place + 1}")), str(entry.get("kind", "")))
+                Mention(start, end, str(_given(entry, "entity", f"{name}#{place + 1}")), str(_given(entry, "kind", "")))
                 for start, end, entry in members
             )
         )
         given.append(tuple(entry.get("text") for _, _, entry in members))
-    document = str(raw.get("document", raw.get("novel", name)))
+    document = str(_given(raw, "document", _given(raw, "novel", name)))
     return Chunk(number, name, document, raw["text"], tuple(clusters), tuple(given))
+
+
+def half_character(text: str) -> int | None:
+    """Where a text holds half of a surrogate pair, which JSON allows and no tokenizer takes; None: nowhere."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return error.start
+    return None
+
+
+def _given(row: dict[str, Any], name: str, default: Any) -> Any:
+    """What a row holds under a name; null is nothing."""
+    held = row.get(name)
+    return default if held is None else held
 
 
 def _checked(chunk: Chunk, notes: Counter[str]) -> Chunk:

@@ -245,8 +245,13 @@ def _look(model: CoreferenceModel, dev: Sequence[Laid], recipe: CoreferenceRecip
     tokens = READ_TOKENS[str(model.device).split(":")[0]]
     answers = resolve_all(model, dev, tokens=tokens, precision=recipe.precision)
     gold, found = (
-        conll(added(score_document(laid.document.chains, pair[way].as_spans()) for laid, pair in zip(dev, answers, strict=True)))
-        for way in (0, 1)
+        conll(
+            added(
+                score_document(laid.document.chains, pair[way].as_spans(singletons=single))
+                for laid, pair in zip(dev, answers, strict=True)
+            )
+        )
+        for way, single in ((0, True), (1, model.settings.singletons))
     )
     score = (gold + found) / 2
     if score > state.best or not state.best_weights:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from coref_automl.coreference.data import CorefDocument, Mention, in_order
+from coref_automl.coreference.data import CorefDocument, Mention, half_character, in_order
 from coref_automl.coreference.evaluate import BUNDLED, models_of
 from coref_automl.coreference.show import chain_lines, in_brackets, in_colour
 from coref_automl.errors import InputError
@@ -125,6 +125,8 @@ def resolve_texts(
     tokens = READ_TOKENS[str(loaded.device).split(":")[0]]
     found = []
     for text in texts:
+        if (half := half_character(text)) is not None:
+            raise InputError(f"Character {half} of the text is half of a surrogate pair; correct the text.")
         laid = lay(loaded.tokenizer, [CorefDocument("text", text, ())])[0]
         read = read_document(loaded, laid, tokens=tokens, progress=progress or quiet())
         found.append(_resolved(text, with_found(loaded, read), str(model), loaded.settings))

@@ -138,7 +138,10 @@ def with_found(model: CoreferenceModel, read: Read, *, threshold: float | None =
             sizes = torch.from_numpy(laid.sizes[last]).to(model.device)
             trim = model.head.trims(read.tokens(last), sizes).argmax(1).cpu().numpy()
     spans = [laid.span(int(a), int(b), int(c)) for a, b, c in zip(first, last, trim, strict=True)]
-    order = sorted(range(len(spans)), key=lambda index: (spans[index][0], -spans[index][1]))
+    surest: dict[Span, int] = {}
+    for index in np.argsort(-score, kind="stable").tolist():  # tokens that share a character give one span twice
+        surest.setdefault(spans[index], index)
+    order = sorted(surest.values(), key=lambda index: (spans[index][0], -spans[index][1]))
     chosen = np.array(order, np.int64)
     return _linked(
         model,

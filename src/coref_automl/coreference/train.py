@@ -23,6 +23,7 @@ from coref_automl.coreference.recipe import FREE, CoreferenceRecipe
 from coref_automl.coreference.results import (
     AGAIN,
     RESULTS,
+    Chains,
     CoreferenceResult,
     SeedResult,
     answer,
@@ -196,16 +197,18 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
     move(model, device)
     folder.mkdir(parents=True, exist_ok=True)
     train, dev, test = (lay(model.tokenizer, split.side(side, work.data.documents)) for side in ("train", "dev", "test"))
+    single = any(len(chain) == 1 for laid in train for chain in laid.document.chains)
+    model.settings = replace(model.settings, singletons=single)  # the epoch and the threshold are chosen by what will be answered
     state = fit(model, train, dev, recipe, seed, folder, progress, on_epoch)
     tokens = READ_TOKENS[device.split(":")[0]]
     threshold = 0.0
     if dev:
         read = [read_document(model, laid, tokens=tokens, precision=recipe.precision) for laid in dev]
         threshold = _best_threshold(
-            [one.laid.document for one in read], lambda at: [with_found(model, one, threshold=at) for one in read]
+            [one.laid.document for one in read],
+            lambda at: [with_found(model, one, threshold=at).as_spans(singletons=single) for one in read],
         )
-    single = any(len(chain) == 1 for laid in train for chain in laid.document.chains)
-    settings = replace(model.settings, threshold=threshold, singletons=single, note=recipe.note)
+    settings = replace(model.settings, threshold=threshold, note=recipe.note)
     model.settings = settings
     answers = []
     for laid, (gold, found) in zip(
@@ -232,11 +235,11 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
     (folder / RESUME).unlink(missing_ok=True)
 
 
-def _best_threshold(documents: Sequence[CorefDocument], answers: Callable[[float], Sequence[Any]]) -> float:
+def _best_threshold(documents: Sequence[CorefDocument], answers: Callable[[float], Sequence[Chains]]) -> float:
     """The score from which a stretch counts as a mention, by CoNLL of the documents that choose; the nearest to 0 of equals."""
 
     def value(at: float) -> float:
-        return conll(added(score_document(d.chains, found.as_spans()) for d, found in zip(documents, answers(at), strict=True)))
+        return conll(added(score_document(d.chains, found) for d, found in zip(documents, answers(at), strict=True)))
 
     return max(_THRESHOLDS, key=lambda at: (round(value(at), 6), -abs(at)))
 

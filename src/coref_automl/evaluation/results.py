@@ -26,7 +26,7 @@ from coref_automl.evaluation.answers import read_table, table_fingerprint, table
 from coref_automl.evaluation.columns import ITEMS, RANKS, has_items, holds_text, lacks, read_items, read_scores
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.words import WordMode, wanted_ids
-from coref_automl.models.model_files import TOKENIZER_FILES, folder_of, weights_fingerprint
+from coref_automl.models.model_files import TOKENIZER_FILES, folder_of, settings_fingerprint, weights_fingerprint
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 from coref_automl.store import (
     DONE,
@@ -50,6 +50,7 @@ SCORER = "1"
 
 EVALUATIONS = "evaluations"
 RESULT = "result.json"
+SETTINGS = "settings"
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 
 _REMEDY = "remove it, and evaluate again"
@@ -381,7 +382,9 @@ class Slot:
     def _is_same(self, evaluation: Evaluation) -> bool:
         if not self._is_comparable(evaluation):
             return False
-        if any(evaluation.fingerprints.get(name) != value for name, value in self.prints().items()):
+        prints = self.prints()
+        held = {SETTINGS: prints[SETTINGS], **evaluation.fingerprints}  # evaluations of 0.2.0 say nothing of them
+        if any(held.get(name) != value for name, value in prints.items()):
             return False
         table = table_path(self.evalset.folder, evaluation.fingerprints.get("tokenizer", ""))
         return not table.is_file() or table_fingerprint(read_table(table)) == evaluation.fingerprints.get("nouns")
@@ -408,10 +411,14 @@ def _under(roots: Sequence[Path]) -> Iterator[StoredEvaluation]:
 
 
 def model_prints(model: str) -> dict[str, str]:
-    """Fingerprints of a model's weights and of its tokenizer's files."""
+    """Fingerprints of what decides a model's answers: its weights, its tokenizer's files, and the settings of both."""
     folder = folder_of(model)
     files = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
-    return {"weights": weights_fingerprint(model), "tokenizer_files": fingerprint_files(files)}
+    return {
+        "weights": weights_fingerprint(model),
+        "tokenizer_files": fingerprint_files(files),
+        SETTINGS: settings_fingerprint(folder),
+    }
 
 
 def summary_json(evaluation: Evaluation) -> dict[str, Any]:

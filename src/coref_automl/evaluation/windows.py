@@ -152,16 +152,18 @@ def _stretch(item: ClozeItem, text: str, margin: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Equal for the same vocabulary and length, whichever checkpoint the tokenizer was loaded from."""
+    """Equal for the same vocabulary, frame and length, whichever checkpoint the tokenizer was loaded from."""
 
     fingerprint: str
+    frame: tuple[tuple[int, ...], ...]
     seq_len: int
     tokenizer: Any = field(compare=False)
 
 
 def maker_for(tokenizer: PreTrainedTokenizerFast, seq_len: int) -> WindowMaker:
     """A window maker that the checkpoints of one tokenizer share: cutting windows is most of the work outside the model."""
-    return _maker(_Request(tokenizer_fingerprint(tokenizer), seq_len, tokenizer))
+    frame = (*(tuple(edge.tolist()) for edge in special_edges(tokenizer)), (tokenizer.mask_token_id,))
+    return _maker(_Request(tokenizer_fingerprint(tokenizer), frame, seq_len, tokenizer))
 
 
 @lru_cache(maxsize=2)

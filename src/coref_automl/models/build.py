@@ -96,11 +96,15 @@ def _config(shape: Shape, tokenizer: PreTrainedTokenizerFast, seq_len: int) -> A
         "eos_token_id": tokenizer.sep_token_id,
         "sep_token_id": tokenizer.sep_token_id,
     }
-    return AutoConfig.for_model(shape.family, **common, **_positions(shape, seq_len), **shape.extra)
+    positions = _positions(shape, seq_len, first=tokenizer.pad_token_id + 1)
+    return AutoConfig.for_model(shape.family, **common, **positions, **shape.extra)
 
 
-def _positions(shape: Shape, seq_len: int) -> dict[str, Any]:
-    """How each family's length is configured, and the settings under which it learns from nothing."""
+def _positions(shape: Shape, seq_len: int, *, first: int) -> dict[str, Any]:
+    """How each family's length is configured, and the settings under which it learns from nothing.
+
+    RoBERTa counts positions from the id of its padding: `first` is the row of the first of them.
+    """
     if shape.family == "modernbert":
         return {"max_position_embeddings": seq_len, "global_attn_every_n_layers": 2, "local_attention": 128}
     no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -116,7 +120,7 @@ def _positions(shape: Shape, seq_len: int) -> dict[str, Any]:
             "position_biased_input": False,
             "type_vocab_size": 0,
         }
-    rows_before_the_first = 2 if shape.family == "roberta" else 0
+    rows_before_the_first = first if shape.family == "roberta" else 0
     sizes = {"embedding_size": shape.hidden} if shape.family == "electra" else {}
     return no_dropout | sizes | {"max_position_embeddings": seq_len + rows_before_the_first}
 
@@ -143,7 +147,7 @@ def learn_entries(
     letters = {form.removeprefix("##") for form in characters}
     entries = [*SPECIAL.values(), *characters]
     if tagger is not None:
-        wanted = round(size * _TAIL_SHARE) if tails is None else tails
+        wanted = min(round(size * _TAIL_SHARE) if tails is None else tails, size - len(entries))
         entries += _new([f"##{entry.removeprefix('##')}" for entry in _learn(endings, wanted, letters)], entries)[:wanted]
     return entries + _new(_learn(heads, size, letters), entries)[: size - len(entries)]
 

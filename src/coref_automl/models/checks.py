@@ -107,8 +107,8 @@ def or_new(new_head: bool | None) -> str:
 
 def _of_encoder(key: str, prefix: str) -> bool:
     inner = key.removeprefix(prefix)
-    if inner.startswith(("pooler.", "embeddings.position_ids")):
-        return False
+    if inner.startswith(("pooler.", "embeddings.position_ids")) or inner.endswith("embeddings._weight"):
+        return False  # DeBERTa-v3's files hold a second, unused table of that name
     return key.startswith(prefix) or inner.startswith(("embeddings.", "encoder.", "layers.", "transformer."))
 
 

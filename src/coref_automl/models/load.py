@@ -7,7 +7,7 @@ a model's repository is never run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -229,7 +229,7 @@ def _weights(
                 output_loading_info=True,
                 **options,
             )
-            return loaded.to(device), info
+            return loaded.to(device), {**info, "missing_keys": _without_twins(loaded, info["missing_keys"])}
     except ModelError:
         raise
     except Exception as error:  # the library raises many kinds; what was asked for and the reason are what a user needs
@@ -238,6 +238,21 @@ def _weights(
         raise ModelError(
             f"{folder} cannot be loaded as {config.model_type} ({_first_line(error)}); pass another checkpoint."
         ) from error
+
+
+def _without_twins(model: Any, missing: Iterable[str]) -> list[str]:
+    """Missing weights, less the bias of an untied decoder: in files of earlier versions the head's own bias is that too."""
+    import torch
+
+    held, left = dict(model.named_parameters()), []
+    for key in missing:
+        twin = f"{key.removesuffix('decoder.bias')}bias"
+        if key.endswith(".decoder.bias") and key in held and twin in held and twin not in missing:
+            with torch.no_grad():
+                held[key].copy_(held[twin])
+        else:
+            left.append(key)
+    return left
 
 
 def _first_line(error: Exception) -> str:

@@ -12,10 +12,13 @@ from typing import Any
 
 from coref_automl.errors import InputError, ModelError
 from coref_automl.models.families import length_of, off_by_two
-from coref_automl.store import at_home, fingerprint_files, natural_order, read_json, refuse_special
+from coref_automl.store import at_home, fingerprint, fingerprint_files, natural_order, read_json, refuse_special
 
 BUNDLED = {"bundled:ko-mini": "ko-mini"}
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "tokenizer.model", "sentencepiece.bpe.model")
+_TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+_ABOUT = {"_name_or_path", "name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "_commit_hash"}
+"""Settings that change no score."""
 _ASSETS = Path(__file__).parent.parent / "assets" / "models"
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _SMALL = [
@@ -147,7 +150,8 @@ def detect_seq_len(model: str) -> int:
     """The length a model reads: what it was trained at where a training.json says so, else what its config holds."""
     folder = folder_of(model, weights=False)
     config = config_of(folder)
-    rows = position_rows(weight_shapes(folder)) if any(folder.glob("*.safetensors")) else None
+    present = any(any(folder.glob(pattern)) for pattern in (_SAFE[0], _OLD[0]))
+    rows = position_rows(weight_shapes(folder)) if present else None
     if off_by_two(config, rows):
         config["max_position_embeddings"] = rows
     return trained_length(folder, length_of(config))
@@ -171,6 +175,16 @@ def position_rows(shapes: dict[str, tuple[int, ...]]) -> int | None:
 def weights_fingerprint(model: str) -> str:
     """A short name of the weights' bytes, whatever the folder is called."""
     return fingerprint_files(weight_files(folder_of(model)))
+
+
+def settings_fingerprint(folder: Path) -> str:
+    """A short name of a model's config and of its tokenizer's settings, without what says who saved them and where."""
+    found = {}
+    for name in ("config.json", *_TOKENIZER_SETTINGS):
+        if (folder / name).is_file():
+            written = _json(folder / name)
+            found[name] = {key: written[key] for key in written.keys() - _ABOUT} if isinstance(written, dict) else written
+    return fingerprint(found)
 
 
 def _json(path: Path) -> Any:
