@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from coref_automl.comparison.coreference_runs import find_coreference
 from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.errors import FolderError
 from coref_automl.evaluation.results import find_evaluations
+from coref_automl.models.build import build_masked_lm
+from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import quiet
 from coref_automl.store import read_json, read_jsonl, write_json
 from coref_automl.study.budget import budget
@@ -211,3 +214,20 @@ def test_screening_sees_one_half_and_the_dev_documents_alone(bench: Bench, recip
     found = find_coreference([str(out / "coreference")])
     assert [len(run.documents.marks) for run in found] == [1] * 4
     assert "tale-4" not in "".join(path.read_text("utf-8") for path in (out / "data").iterdir())
+
+
+def test_the_steps_of_a_base_are_those_of_its_weights(bench: Bench, recipe: Make, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(bench.home / "model", other)
+    build_masked_lm("tiny", load_tokenizer(str(other)), seq_len=128, seed=1).save_pretrained(other)
+    run_study(recipe(seeds=1, relation=bench.relation), only=["evaluate", "relation"], launcher=InlineLauncher())
+    for named in ({}, {"relation": bench.relation}):
+        with pytest.raises(FolderError, match=r"base-64 was begun with bytes of the weights"):
+            run_study(recipe(seeds=1, model=str(other), **named), launcher=InlineLauncher())
+    held = Path(recipe().out) / "steps" / "evaluate" / "base-64" / "job.json"
+    job = read_json(held)
+    del job["recipe"]["binding"]["bytes of the weights"]  # as earlier versions wrote it
+    write_json(held, job)
+    launcher = InlineLauncher()
+    run_study(recipe(seeds=1), only=["evaluate"], launcher=launcher)
+    assert names(launcher) == []

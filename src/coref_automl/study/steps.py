@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 TASK = "coref_automl.study.work:run_step"
 BASE = "base"
+WEIGHTS = "bytes of the weights"
 _APART = 1_000
 """Between the fine-tuning seeds of one run and the next: seeds that a later call adds are still no other run's."""
 RUNS, EVALUATIONS, RELATION, COREFERENCE = "runs", "evaluations", "relation", "coreference"
@@ -92,8 +93,9 @@ class Step:
         held = Path(job.folder) / "job.json"
         if not held.is_file():
             return None
-        begun = Job.from_json(read_json(held)).recipe
-        check_binding(held.parent, begun["binding"], job.recipe["binding"])
+        begun, now = Job.from_json(read_json(held)).recipe, job.recipe["binding"]
+        unnamed = {key: now[key] for key in (WEIGHTS,) if key in now}  # earlier versions did not write it
+        check_binding(held.parent, unnamed | begun["binding"], now)
         found = read_outcome(job)
         return found if found is None or found.facts.get("seeds", begun["seeds"]) >= self.seeds else None
 
@@ -178,7 +180,12 @@ class Plan:
             words=stage.words,
             base=False,
         )
-        return Step("evaluate", name, run, recipe, {"eval_sets": self._set_prints, "words": stage.words})
+        binding = {"eval_sets": self._set_prints, "words": stage.words}
+        return Step("evaluate", name, run, recipe, binding | self._start(run))
+
+    def _start(self, run: str | None) -> dict[str, str]:
+        """The bytes that a step starts from: the base's; a run's own are bound by its training."""
+        return {} if run else {WEIGHTS: self.works[self.arms[0]].prints["weights"]}
 
     @cached_property
     def _set_prints(self) -> list[str]:
@@ -200,7 +207,7 @@ class Plan:
             }
             settings = {"keep_weights": False, **stage.settings}
             recipe = from_mapping(RelationRecipe, {**settings, **decided}, "relation: settings")
-            yield Step("relation", mark, run, recipe, _bound(recipe, ("train", "dev"), self.rows[2]))
+            yield Step("relation", mark, run, recipe, _bound(recipe, ("train", "dev"), self.rows[2] | self._start(run)))
 
     @cached_property
     def rows(self) -> tuple[int, int, dict[str, str]]:
@@ -230,7 +237,7 @@ class Plan:
             "device": self.recipe.device,
         }
         recipe = from_mapping(CoreferenceRecipe, {**stage.settings, **decided}, "coreference: settings")
-        return Step("coreference", name, run, recipe, _bound(recipe, ("data", "split"), prints))
+        return Step("coreference", name, run, recipe, _bound(recipe, ("data", "split"), prints | self._start(run)))
 
     @cached_property
     def _annotated(self) -> tuple[str, str | None, dict[str, str]]:
