@@ -196,7 +196,7 @@ def run_line(recipe: LineRecipe, out: Path, *, progress: Progress | None = None,
 def _run(recipe: LineRecipe, out: Path, progress: Progress, then: Sequence[str] | None) -> LineResult:
     trained_on = _annotated(recipe.coref) if recipe.coref else None  # a bad file is an error now, not after hours of training
     evalset = eval_set_of(recipe, out, progress)
-    dataset = dataset_of(recipe, evalset, out / "dataset", progress)
+    dataset = dataset_of(recipe, [evalset], out / "dataset", progress)
     runs = _train(recipe, dataset, out, progress)
     _evaluate(recipe, runs, evalset, progress)
     say = Say(language(recipe.lang))
@@ -245,7 +245,7 @@ def eval_set_of(recipe: LineRecipe, out: Path, progress: Progress) -> Path:
     return out / "evalset"
 
 
-def dataset_of(recipe: LineRecipe, evalset: Path, folder: Path, progress: Progress) -> Path:
+def dataset_of(recipe: LineRecipe, evalsets: Sequence[Path], folder: Path, progress: Progress) -> Path:
     """One dataset for all objectives: blocks with noun chains. The runs differ in what they hide, and in nothing else."""
     from coref_automl.corpus.prepare import prepare
     from coref_automl.corpus.recipe import PrepareRecipe
@@ -256,7 +256,7 @@ def dataset_of(recipe: LineRecipe, evalset: Path, folder: Path, progress: Progre
         sources=stage.sources,
         model=recipe.tokenizer or recipe.model,
         seq_len=stage.seq_len,
-        eval_sets=(str(evalset),),
+        eval_sets=tuple(map(str, evalsets)),
         holdout=stage.holdout,
         limit=stage.limit,
         near_duplicates=stage.near_duplicates,

@@ -14,6 +14,7 @@ from coref_automl.cli.app import run as command
 from coref_automl.comparison.coreference_runs import find_coreference
 from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.errors import FolderError
+from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.models.build import build_masked_lm
 from coref_automl.models.load import load_tokenizer
@@ -231,3 +232,15 @@ def test_the_steps_of_a_base_are_those_of_its_weights(bench: Bench, recipe: Make
     launcher = InlineLauncher()
     run_study(recipe(seeds=1), only=["evaluate"], launcher=launcher)
     assert names(launcher) == []
+
+
+def texts(bench: Bench, out: Path, *sets: str) -> StudyRecipe:
+    """A study that prepares its texts, and its evaluation set where none is named."""
+    named = {"sources": ["bundled:synthetic"], "limit": 16, "holdout": 0.4, "near_duplicates": False}
+    return bench.recipe(out, datasets=[], texts=named, evaluate={"sets": list(sets), "tasks": ["real"], "words": "none"})
+
+
+def test_texts_hold_no_document_of_any_evaluation_set(bench: Bench, tmp_path: Path) -> None:
+    plan = open_plan(texts(bench, tmp_path, "bundled", str(bench.home / "evalset")), tmp_path, quiet())
+    left_out = read_json(plan.datasets[64] / "manifest.json")["eval_sets"]
+    assert [entry["fingerprint"] for entry in left_out] == [EvalSet.open(folder).fingerprint for folder in plan.sets]

@@ -298,7 +298,7 @@ def _sets(recipe: StudyRecipe, out: Path, progress: Progress) -> tuple[Path, ...
 def _datasets(recipe: StudyRecipe, out: Path, sets: Sequence[Path], progress: Progress) -> dict[int, Path]:
     """A dataset for each length: the one prepared for it, or one whose blocks it divides."""
     if not recipe.datasets and recipe.texts:
-        return {n: dataset_of(_line(recipe, n), sets[0], out / "datasets" / str(n), progress) for n in recipe.lengths}
+        return {n: dataset_of(_line(recipe, n), sets, out / "datasets" / str(n), progress) for n in recipe.lengths}
     held = {folder: PackedDataset.open(Path(folder)).seq_len for folder in recipe.datasets}
     found = {}
     for length in recipe.lengths:
