@@ -244,3 +244,10 @@ def test_texts_hold_no_document_of_any_evaluation_set(bench: Bench, tmp_path: Pa
     plan = open_plan(texts(bench, tmp_path, "bundled", str(bench.home / "evalset")), tmp_path, quiet())
     left_out = read_json(plan.datasets[64] / "manifest.json")["eval_sets"]
     assert [entry["fingerprint"] for entry in left_out] == [EvalSet.open(folder).fingerprint for folder in plan.sets]
+
+
+def test_a_study_with_a_set_of_its_own_resumes_where_it_was_moved_to(bench: Bench, tmp_path: Path) -> None:
+    open_plan(texts(bench, tmp_path / "here"), tmp_path / "here", quiet())
+    (tmp_path / "here").rename(tmp_path / "there")
+    plan = open_plan(texts(bench, tmp_path / "there"), tmp_path / "there", quiet())
+    assert plan.datasets == {64: tmp_path / "there" / "datasets" / "64"}
