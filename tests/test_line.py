@@ -201,6 +201,13 @@ def test_options_win_over_the_file_and_what_is_missing_is_named(tmp_path: Path) 
         line_recipe(None, {"model": "m"})
 
 
+def test_rows_to_score_need_rows_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["adapt", "--model", "m", "--source", "local:a", "--out", str(tmp_path / "out")]
+    assert command([*asked, "--re-dev", "dev.json"]) == 2
+    assert "dev (--re-dev) needs rows to train on; name them with --re-train" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_unknown_key_names_the_nearest(tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text("model: m\nprepare: {sources: [local:a], seq_length: 5}\n", "utf-8")

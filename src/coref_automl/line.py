@@ -96,6 +96,10 @@ class RelationStage:
     learning_rate: float | None = None
     scheme: str = "typed"
 
+    def __post_init__(self) -> None:
+        if self.dev is not None and self.train == "bundled":
+            raise RecipeError("relation: dev (--re-dev) needs rows to train on; name them with --re-train, or leave it out.")
+
 
 @dataclass(frozen=True, slots=True)
 class CoreferenceStage:
