@@ -173,6 +173,14 @@ def test_last_checkpoints_are_judged_on_all_documents_and_without_training_nothi
     assert '<h1 class="headline">Keep the base: nothing here is shown to beat it</h1>' in page
 
 
+@pytest.mark.slow
+def test_other_relation_rows_are_refused(recipe: LineRecipe, tmp_path: Path) -> None:
+    short = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, objectives=("mlm",)))
+    run_line(short, tmp_path / "line")
+    with pytest.raises(FolderError, match="relation was begun with train "):
+        run_line(dataclasses.replace(short, relation=RelationStage(rows=80, epochs=1)), tmp_path / "line")
+
+
 def test_a_folder_that_holds_something_else_is_refused(recipe: LineRecipe, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine", "utf-8")
     with pytest.raises(FolderError, match="choose another --out"):

@@ -398,7 +398,8 @@ def _coreference(recipe: LineRecipe, stage: CoreferenceStage, chosen: str, out: 
 def _bundled_rows(stage: RelationStage, seed: int, folder: Path) -> tuple[str, str]:
     from coref_automl.corpus.synthetic.statements import relation_rows
 
-    paths = folder / "train.json", folder / "dev.json"
+    held = folder / f"{stage.rows}-s{seed}"
+    paths = held / "train.json", held / "dev.json"
     if not all(path.is_file() for path in paths):
         write_json(paths[0], relation_rows(stage.rows, seed))
         write_json(paths[1], relation_rows(max(200, stage.rows // 4), seed + 1))
