@@ -25,7 +25,7 @@ from coref_automl.study.recipe import StudyRecipe
 from coref_automl.study.run import run_study
 from coref_automl.study.steps import open_plan
 from tests.study.conftest import Bench
-from tests.tuning.inline import InlineLauncher
+from tests.tuning.inline import DeadLauncher, InlineLauncher
 
 Make = Callable[..., StudyRecipe]
 
@@ -191,6 +191,16 @@ def test_a_step_whose_further_seeds_were_not_run_is_not_taken_for_done(bench: Be
     job = step.job(plan.out, plan.recipe.model)
     write_json(Path(job.folder) / "job.json", job.to_json())
     assert step.outcome(plan.out) is None
+
+
+def test_a_step_that_dies_at_its_start_is_not_taken_for_done(bench: Bench, recipe: Make) -> None:
+    """The outcome of its fewer seeds lies in its folder."""
+    only = {"seeds": 1, "methods": {"mlm": {}}}
+    run_study(recipe(**only, relation=bench.relation), only=["relation"], launcher=InlineLauncher())
+    more = recipe(**only, relation={**bench.relation, "seeds": 2})
+    result = run_study(more, only=["relation"], launcher=DeadLauncher())
+    assert result.finished["relation"] == 0
+    assert [failure.kind for failure in result.failures] == ["no outcome"] * 2
 
 
 def test_a_study_stops_when_its_minutes_are_over(recipe: Make) -> None:

@@ -14,6 +14,7 @@ from coref_automl.tuning.outputs import StudyResult
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.reasons import reason_words
 from coref_automl.tuning.recipe import REPORTS
+from tests.tuning.inline import DeadLauncher
 from tests.tuning.scripted import Script, ScriptedLauncher, rate, search
 
 
@@ -193,6 +194,15 @@ def test_a_killed_finalist_is_tried_once_more(tmp_path: Path) -> None:
     assert len(launcher.started) == 3
     always = ScriptedLauncher(lambda _: ["die"])
     assert set(run_all(jobs, always, quiet(), wait=lambda: None)) == {job.key for job in jobs}
+
+
+def test_a_process_that_dies_at_its_start_is_not_taken_for_done(tmp_path: Path) -> None:
+    """The outcome of an earlier call lies in its folder."""
+    made, launcher = search(tmp_path, trials=2)
+    made.run()
+    jobs = [run.job for run in launcher.started]
+    failed = run_all(jobs, DeadLauncher(), quiet(), wait=lambda: None)
+    assert set(failed) == {job.key for job in jobs}
 
 
 def test_no_completed_trial_says_so_and_why(tmp_path: Path) -> None:

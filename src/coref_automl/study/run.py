@@ -21,7 +21,7 @@ from coref_automl.study.state import NAN, Failure, State, StudyResult
 from coref_automl.study.steps import BASE, COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 from coref_automl.tuning.reasons import reason_words
-from coref_automl.tuning.trial import Launcher, Running, death, launcher_of, read_outcome
+from coref_automl.tuning.trial import Launcher, Running, death, launcher_of, outcome_of
 
 KIND = "experiment"
 _POLL = 0.2
@@ -116,7 +116,7 @@ class Runner:
         """Take in how a step ended; False: it is tried once more, when its neighbours on the GPU are others."""
         say, job, name = self.progress.say, step.job(self.plan.out, self.plan.recipe.model), in_korean(step.label)
         code = running.code
-        outcome = read_outcome(job) if code >= 0 else None
+        outcome = outcome_of(job, code)
         if outcome is not None and outcome.done:
             self.state.done.add(step.label)
             took = duration(seconds, say.lang)

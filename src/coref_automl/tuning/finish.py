@@ -23,7 +23,7 @@ from coref_automl.tuning.pruning import RECOMMENDED
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.search import completed
 from coref_automl.tuning.storage import counts
-from coref_automl.tuning.trial import Launcher, Running, read_outcome
+from coref_automl.tuning.trial import Launcher, Running, outcome_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def run_all(
                     if running.alive:
                         continue
                     del active[slot]
-                    outcome = read_outcome(job) if running.code >= 0 else None
+                    outcome = outcome_of(job, running.code)
                     if outcome is None and attempts[job.key] < 2:
                         waiting.append(job)
                         continue

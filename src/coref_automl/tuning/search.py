@@ -20,7 +20,7 @@ from coref_automl.tuning.pruning import RECOMMENDED, reason_to_cut
 from coref_automl.tuning.reasons import reason_words
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.storage import SIGN_EVERY, closed_elsewhere, counts, queue_again, recover, sign_of_life
-from coref_automl.tuning.trial import Launcher, Running, death, read_outcome
+from coref_automl.tuning.trial import Launcher, Running, death, outcome_of
 
 ALIKE = 3
 """So many trials in a row that fail the same way stop the study: the next would, too."""
@@ -171,7 +171,7 @@ class Search:
     def _end(self, slot: int, stage: Stage) -> None:
         """A process that is over: done, failed with a reason, or dead without one."""
         active = self.active[slot]
-        outcome = read_outcome(active.job) if active.running.code >= 0 else None
+        outcome = outcome_of(active.job, active.running.code)
         step, value = active.last
         if outcome is None:
             again = active.trial.user_attrs.get("attempt")
