@@ -165,6 +165,20 @@ def test_the_winner_is_the_best_over_all_seeds_not_over_the_first(tmp_path: Path
     assert final.winner.number == 4
 
 
+def test_finalists_are_different_recipes(tmp_path: Path) -> None:
+    """A search over few choices draws the same recipe again; of the recommended settings, their own trial stands for them."""
+    made, _ = search(tmp_path, lambda job: [1 - rate(job)] * REPORTS, trials=7, finalists=2)
+    for drawn_again in (0.125, 0.125, 0.25, 0.125, 0.75):
+        made.study.enqueue_trial({"learning_rate": drawn_again})
+    made.run()
+    kept = {made.problem.job({"learning_rate": of}, 0).key for of in (0.125, 0.25, 0.5)}
+    assert not kept & set(made.problem.dropped)
+    launcher = ScriptedLauncher(made.launcher.script)
+    final = finish(made.study, made.problem, made.recipe, launcher, quiet(), wait=lambda: None)
+    assert [(one.number, one.params["learning_rate"]) for one in final.finalists] == [(2, 0.125), (1, 0.25)]
+    assert final.reference == 1
+
+
 def test_one_seed_is_told_to_be_too_few(tmp_path: Path) -> None:
     final = end(tmp_path, lambda job: [0.9 if rate(job) not in (0.5, 0.25) else 0.3] * REPORTS, seeds=1)
     assert "one seed cannot tell, pass --seeds 3" in final.sentence

@@ -21,7 +21,7 @@ from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.tuning.problem import Follower, Job, Problem
 from coref_automl.tuning.pruning import RECOMMENDED
 from coref_automl.tuning.recipe import TuneRecipe
-from coref_automl.tuning.search import completed
+from coref_automl.tuning.search import distinct
 from coref_automl.tuning.storage import counts
 from coref_automl.tuning.trial import Launcher, Running, outcome_of
 
@@ -84,7 +84,7 @@ def finish(
     study: Any, problem: Problem, recipe: TuneRecipe, launcher: Launcher, progress: Progress, *, wait: Callable[[], None]
 ) -> Final:
     """Choose the winner over the first seeds, then judge it and the reference by new ones."""
-    best = completed(study)
+    best = distinct(study, problem, recipe.seed)
     if not best:
         raise InputError(nothing_completed(study, recipe))
     reference = next((trial for trial in best if trial.user_attrs.get("origin") == RECOMMENDED), None)

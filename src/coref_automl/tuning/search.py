@@ -235,8 +235,7 @@ class Search:
 
     def _keep_best_weights(self) -> None:
         """Only what may still win keeps its weights: the best trials, and the recommended settings."""
-        done = completed(self.study)
-        for trial in done[self.recipe.finalists :]:
+        for trial in distinct(self.study, self.problem, self.recipe.seed)[self.recipe.finalists :]:
             if trial.user_attrs.get("origin") != RECOMMENDED and trial.user_attrs.get("owner") == self.owner:
                 self.problem.drop_weights(self.problem.job(trial.params, self.recipe.seed))
 
@@ -253,6 +252,16 @@ def completed(study: Any) -> list[Any]:
     """The completed trials, best first; of equals the earlier one."""
     done = study.get_trials(deepcopy=False, states=[_states().COMPLETE])
     return sorted((trial for trial in done if counts(trial)), key=lambda trial: (-trial.value, trial.number))
+
+
+def distinct(study: Any, problem: Problem, seed: int) -> list[Any]:
+    """The completed trials, best first, one per recipe: of several that trained the same, the recommended or else the best."""
+    found: dict[str, Any] = {}
+    for trial in completed(study):
+        key = problem.job(trial.params, seed).key
+        if key not in found or trial.user_attrs.get("origin") == RECOMMENDED != found[key].user_attrs.get("origin"):
+            found[key] = trial
+    return list(found.values())
 
 
 def running_elsewhere(study: Any) -> int:
