@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.errors import InputError
+from coref_automl.errors import TuningError
 from coref_automl.progress import quiet
 from coref_automl.say import Say
 from coref_automl.tuning.finish import Final, finish, run_all
@@ -220,5 +220,10 @@ def test_a_process_that_dies_at_its_start_is_not_taken_for_done(tmp_path: Path) 
 
 
 def test_no_completed_trial_says_so_and_why(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"No trial of the study 'study' completed \(the last says: b\)"):
+    with pytest.raises(TuningError, match=r"No trial of the study 'study' completed \(the last says: b\); .* another --out"):
         end(tmp_path, lambda _: ["fail: a: b"], trials=2)
+
+
+def test_finalists_that_all_fail_say_so_and_why(tmp_path: Path) -> None:
+    with pytest.raises(TuningError, match=r"No finalist could be trained with its further seeds: Trial .* \(log: "):
+        end(tmp_path, lambda job: ["fail: a: b"] if job.recipe["seed"] else [0.5] * REPORTS)

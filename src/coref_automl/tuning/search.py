@@ -225,8 +225,8 @@ class Search:
         last = self.failures[-ALIKE:]
         if kind and len(last) == ALIKE and all(entry[0] == kind for entry in last):
             raise TuningError(
-                f"{ALIKE} trials in a row failed the same way ({kind}: {reason.rstrip('.')}); read {job.log}, correct the "
-                f"recipe, and run the same command again."
+                f"{ALIKE} trials in a row failed the same way ({kind}: {reason.rstrip('.')}); read {job.log}. "
+                "A corrected recipe needs another --out; if the machine was at fault, run the same command again."
             )
 
     def _best(self) -> dict[str, str]:
