@@ -13,7 +13,7 @@ import pytest
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.coreference_runs import find_coreference
 from coref_automl.comparison.relation_runs import find_relation
-from coref_automl.errors import FolderError
+from coref_automl.errors import ComparisonError, FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.models.build import build_masked_lm
@@ -23,6 +23,7 @@ from coref_automl.store import read_json, read_jsonl, write_json
 from coref_automl.study.budget import budget
 from coref_automl.study.recipe import StudyRecipe
 from coref_automl.study.run import run_study
+from coref_automl.study.state import StudyResult
 from coref_automl.study.steps import open_plan
 from tests.study.conftest import Bench
 from tests.tuning.inline import DeadLauncher, InlineLauncher
@@ -95,6 +96,7 @@ def test_a_seed_whose_loss_becomes_nan_is_named_and_the_others_are_judged(recipe
     assert [failure.kind for failure in result.failures] == ["not a number"]
     assert not result.broken
     assert result.finished["evaluate"] == 6
+    assert "The same command resumes." not in result.lines()
     told = str(result.arms[1])
     assert told.startswith("entity 64: 2 of 3 seeds (seed 1: train entity-64-s1: The loss of step 1 is NaN")
     assert told in result.lines()
@@ -147,6 +149,40 @@ def test_pieces_of_a_study_can_be_run_alone_and_weights_given_back(recipe: Make)
     assert ran(["report"]) == []
     assert (out / "report" / "report.html").is_file()
     assert ran([]) == []
+
+
+def test_a_finished_study_gives_its_weights_back_and_keeps_its_report(recipe: Make) -> None:
+    result = run_study(recipe(seeds=1, methods={"mlm": {}}), launcher=InlineLauncher())
+    out = Path(result.out)
+    assert list(out.glob("runs/*/checkpoint-*"))
+    after = run_study(recipe(seeds=1, methods={"mlm": {}}, keep_weights=False), only=["train"], launcher=InlineLauncher())
+    assert after.finished == result.finished
+    assert not after.resumes
+    assert not list(out.glob("runs/*/checkpoint-*"))
+    assert StudyResult.from_json(read_json(out / "result.json")) == result
+
+
+def test_nothing_to_run_is_not_told_to_resume(recipe: Make) -> None:
+    wanted, launcher = recipe(seeds=1), InlineLauncher()
+    with pytest.raises(ComparisonError, match="no finished evaluation to report on"):
+        run_study(wanted, only=["report"], launcher=launcher)
+    with pytest.raises(RecipeError, match="no relation stage to run"):
+        run_study(wanted, only=["relation"], launcher=launcher)
+    result = run_study(wanted, only=["evaluate"], launcher=launcher)
+    assert names(launcher) == ["evaluate base-64"]
+    assert "The same command resumes." not in result.lines()  # the rest is not trained
+
+
+def test_another_first_seed_is_refused_where_it_would_repeat_the_seeds_of_tuning(bench: Bench, recipe: Make) -> None:
+    only = {"methods": {"mlm": {}}, "relation": {**bench.relation, "shares": [1.0]}}
+    launcher = InlineLauncher()
+    run_study(recipe(seeds=1, first_seed=3, **only), only=["relation"], launcher=launcher)
+    with pytest.raises(FolderError, match="was begun with first_seed 3, and this command has first_seed 4"):
+        run_study(recipe(seeds=1, first_seed=4, **only), only=["relation"], launcher=launcher)
+    run_study(recipe(seeds=2, first_seed=3, **only), only=["relation"], launcher=launcher)
+    assert [(job.key, job.recipe["settings"]["first_seed"]) for job in launcher.jobs] == [
+        ("100pct-base-s3", 0), ("100pct-base-s4", 1000),
+    ]  # fmt: skip
 
 
 @pytest.mark.journey

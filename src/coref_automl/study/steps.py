@@ -17,7 +17,7 @@ from coref_automl.comparison.scores import is_equal_training
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.errors import RecipeError
+from coref_automl.errors import FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, dataset_of, eval_set_of
@@ -276,9 +276,24 @@ def _refuse_unequal(tokens: Mapping[Arm, int]) -> None:
         )
 
 
+def _refuse_other_first_seed(recipe: StudyRecipe, out: Path) -> None:
+    """Fine-tuning seeds count from the first seed: counted from another one, two runs would share theirs."""
+    kinds = [kind for kind in ("relation", "coreference") if getattr(recipe, kind)]
+    begun = set()
+    for held in (path for kind in kinds for path in (out / "steps" / kind).glob("*/job.json")):
+        job = Job.from_json(read_json(held))
+        begun.add(int(job.key.rpartition("-s")[2]) - job.recipe["settings"]["first_seed"] // _APART)
+    if begun and recipe.first_seed not in begun:
+        raise FolderError(
+            f"{out} was begun with first_seed {min(begun)}, and this command has first_seed {recipe.first_seed}; "
+            "pass the same first seed with more seeds, or choose another --out."
+        )
+
+
 def open_plan(recipe: StudyRecipe, out: Path, progress: Progress) -> Plan:
     """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it."""
     recipe = replace(recipe, model=checkpoint_meant(recipe.model, "--model") or recipe.model)
+    _refuse_other_first_seed(recipe, out)
     sets = _sets(recipe, out, progress)
     return Plan(replace(recipe, device=device_seen(recipe.device)), out, sets, _datasets(recipe, out, sets, progress))
 
