@@ -280,6 +280,17 @@ def test_the_steps_of_a_base_are_those_of_its_weights(bench: Bench, recipe: Make
     assert names(launcher) == []
 
 
+def test_a_base_of_a_run_with_the_name_of_a_run_of_the_study_is_refused(bench: Bench, recipe: Make, tmp_path: Path) -> None:
+    shared = {"seeds": 1, "methods": {"mlm": {}}, "train": {"max_tokens": 1_500, "batch": 8, "checkpoints": 1}}
+    first = run_study(recipe(**shared), only=["train"], launcher=InlineLauncher())
+    base = str(Path(first.out) / "runs" / "mlm-64-s0")
+    with pytest.raises(RecipeError, match=r"is step \d+ of a run named mlm-64-s0, .* pass another --first-seed"):
+        run_study(bench.recipe(tmp_path / "next", model=base, **shared), launcher=InlineLauncher())
+    assert not (tmp_path / "next").exists()
+    result = run_study(bench.recipe(tmp_path / "next", model=base, first_seed=1, **shared), launcher=InlineLauncher())
+    assert [one for one in result.verdicts if one.startswith("Real@1 strict, mlm 64 - base: ")]
+
+
 def texts(bench: Bench, out: Path, *sets: str) -> StudyRecipe:
     """A study that prepares its texts, and its evaluation set where none is named."""
     named = {"sources": ["bundled:synthetic"], "limit": 16, "holdout": 0.4, "near_duplicates": False}

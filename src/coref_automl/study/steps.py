@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
+from coref_automl.evaluation.results import target_of
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, dataset_of, eval_set_of
 from coref_automl.progress import Progress
@@ -168,7 +170,19 @@ class Plan:
 
         found = {arm: prepare_run(self.training(arm, self.recipe.first_seed)) for arm in self.arms}
         _refuse_unequal({arm: work.plan.tokens_after(work.last) for arm, work in found.items()})
+        self._refuse_namesake(found)
         return found
+
+    def _refuse_namesake(self, works: Mapping[Arm, Prepared]) -> None:
+        """Tables know a checkpoint by run and step: a base with those of a run of the study would take its place."""
+        made = target_of(self.recipe.model).provenance()
+        names = {Path(made.run).name, Path(self.recipe.model).resolve().parent.name} if made else set()
+        for arm, seed in product(works, self.seeds):
+            if made and self.run_name(arm, seed) in names and made.step in works[arm].saves():
+                raise RecipeError(
+                    f"The base {self.recipe.model} is step {made.step} of a run named {self.run_name(arm, seed)}, and this study "
+                    "would have one, too; pass another --first-seed, or name the method otherwise."
+                )
 
     def _evaluation(self, name: str, run: str | None, *, seq_len: int | None) -> Step:
         stage = self.recipe.evaluate
