@@ -17,7 +17,16 @@ from coref_automl.coreference.data import write_documents
 from coref_automl.corpus.synthetic.writer import documents
 from coref_automl.errors import CorefError, FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage, line_recipe, run_line
+from coref_automl.line import (
+    CoreferenceStage,
+    EvaluateStage,
+    LineRecipe,
+    PrepareStage,
+    RelationStage,
+    TrainStage,
+    line_recipe,
+    run_line,
+)
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.progress import Progress
 from coref_automl.report.printout import compare
@@ -174,11 +183,22 @@ def test_last_checkpoints_are_judged_on_all_documents_and_without_training_nothi
 
 
 @pytest.mark.slow
-def test_other_relation_rows_are_refused(recipe: LineRecipe, tmp_path: Path) -> None:
-    short = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, objectives=("mlm",)))
-    run_line(short, tmp_path / "line")
+def test_other_relation_rows_are_refused_and_another_choice_is_tuned_beside_the_first(recipe: LineRecipe, tmp_path: Path) -> None:
+    write_documents(tmp_path / "tales.jsonl", [tale(number) for number in range(4)])
+    coref = CoreferenceStage(str(tmp_path / "tales.jsonl"), folds=2, seeds=1, epochs=1)
+    out, shared = tmp_path / "line", dataclasses.replace(recipe, coref=coref)
+    mlm, entity = (
+        dataclasses.replace(shared, train=dataclasses.replace(recipe.train, objectives=(name,))) for name in ("mlm", "entity")
+    )
+    run_line(mlm, out)
     with pytest.raises(FolderError, match="relation was begun with train "):
-        run_line(dataclasses.replace(short, relation=RelationStage(rows=80, epochs=1)), tmp_path / "line")
+        run_line(dataclasses.replace(mlm, relation=RelationStage(rows=80, epochs=1)), out)
+    result = run_line(entity, out)
+    step = Path(result.best_trained).name
+    assert {path.name for path in out.glob("relation*")} == {"relation", f"relation-entity-{step}", "relation-rows"}
+    assert {path.name for path in (out / "coreference").iterdir() if path.is_dir()} == {"base", "chosen", f"chosen-entity-{step}"}
+    assert "mlm" not in str(result.coreference)
+    assert run_line(entity, out) == result
 
 
 def test_a_folder_that_holds_something_else_is_refused(recipe: LineRecipe, tmp_path: Path) -> None:

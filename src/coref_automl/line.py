@@ -9,16 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from coref_automl.config import choose, from_mapping, nearest, read_yaml, shown
+from coref_automl.decoder import read_stored
 from coref_automl.errors import RecipeError
 from coref_automl.locks import claimed
 from coref_automl.models.families import too_long
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record, Task
 from coref_automl.say import Say, language, speaking
-from coref_automl.store import write_json
+from coref_automl.store import MANIFEST, write_json
 
 if TYPE_CHECKING:
     from coref_automl.report.printout import PrintedRecommendation
@@ -135,6 +136,12 @@ class LineRecipe:
             raise RecipeError(f"seed should be 0 or more and below 2**63, not {self.seed}; correct --seed.")
 
 
+class _Begun(TypedDict):
+    """What is read of the manifest of a relation or coreference run: what it was begun with."""
+
+    binding: dict[str, dict[str, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class LineResult(Record):
     """What the command prints at the end. `chosen` is the model to use: the base, where no checkpoint is shown to beat it."""
@@ -205,18 +212,21 @@ def _run(recipe: LineRecipe, out: Path, progress: Progress, then: Sequence[str] 
     _evaluate(recipe, runs, evalset, progress)
     say = Say(language(recipe.lang))
     recommendation = _recommend(recipe, runs, evalset, say.lang)
-    relation = _relation(recipe, recommendation.chosen, out, progress) if recipe.relation else None
-    coreference = _coreference(recipe, trained_on, recommendation.chosen, out, progress) if trained_on else None
-    report = _report(recipe, runs, evalset, out, progress)
+    chosen = recommendation.chosen
+    tuned = [_from(chosen, out / "relation")] if recipe.relation else []
+    relation = _relation(recipe, chosen, tuned[0], out, progress) if tuned else None
+    heads = _starts(recipe, chosen, out) if trained_on else {}
+    coreference = _coreference(recipe, trained_on, heads, progress) if trained_on else None
+    report = _report(recipe, [*runs, *tuned, *heads], evalset, out, progress)
     result = LineResult(
         recommendation=recommendation.sentence,
-        chosen=recipe.model if recommendation.use.status == "not better than the base" else recommendation.chosen,
-        best_trained=recommendation.chosen,
+        chosen=recipe.model if recommendation.use.status == "not better than the base" else chosen,
+        best_trained=chosen,
         report=str(report),
         relation=relation,
         next_steps=(
-            *_looks(recipe, runs, recommendation.chosen),
-            *(_experiments(recipe, runs, recommendation.chosen, evalset) if then is None else then),
+            *_looks(recipe, runs, chosen),
+            *(_experiments(recipe, runs, chosen, evalset) if then is None else then),
         ),
         coreference=coreference,
     )
@@ -320,19 +330,29 @@ def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, lang: st
     return recommend(*runs, metric=stage.metric, margin=stage.margin, eval_set=items, seed=recipe.seed, lang=lang)
 
 
-def _report(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, progress: Progress) -> Path:
+def _report(recipe: LineRecipe, shown: Sequence[Path], evalset: Path, out: Path, progress: Progress) -> Path:
     """Written last, so that it holds relation extraction and coreference too."""
     from coref_automl.evaluation.evalset import EvalSet
     from coref_automl.report.checkpoint_report import report
 
     stage = recipe.evaluate
     progress.note(progress.say("보고서 작성", "Writing the report"))
-    shown = [*runs, *([out / "relation"] if recipe.relation else []), *([out / COREFERENCE] if recipe.coref else [])]
     options: dict[str, Any] = {"metric": stage.metric, "margin": stage.margin, "lang": recipe.lang, "seed": recipe.seed}
     return Path(report(*shown, out=out / "report", eval_set=EvalSet.open(evalset).fingerprint, **options))
 
 
-def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) -> dict[str, Any]:
+def _from(chosen: str, folder: Path) -> Path:
+    """The folder of what starts from the chosen checkpoint: this one, or one beside it if it started from another choice."""
+    from coref_automl.models.load import weights_fingerprint
+
+    if not (folder / MANIFEST).is_file():
+        return folder
+    held = read_stored(folder / MANIFEST, _Begun)["binding"]["fingerprints"]["weights"]
+    at = Path(chosen).resolve()
+    return folder if held == weights_fingerprint(chosen) else folder.with_name(f"{folder.name}-{at.parent.name}-{at.name}")
+
+
+def _relation(recipe: LineRecipe, chosen: str, run: Path, out: Path, progress: Progress) -> dict[str, Any]:
     from coref_automl.relation.recipe import RelationRecipe
     from coref_automl.relation.train import train_relation
 
@@ -345,7 +365,7 @@ def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) ->
         model=chosen,
         train=train,
         dev=dev,
-        out=str(out / "relation"),
+        out=str(run),
         scheme=stage.scheme,
         seeds=stage.seeds,
         epochs=stage.epochs,
@@ -367,22 +387,28 @@ def _annotated(stage: CoreferenceStage) -> CoreferenceStage:
     return replace(stage, folds=min(stage.folds, count))
 
 
-def _coreference(recipe: LineRecipe, stage: CoreferenceStage, chosen: str, out: Path, progress: Progress) -> str:
+def _starts(recipe: LineRecipe, chosen: str, out: Path) -> dict[Path, str]:
+    """Folders of coreference and what each starts from: the base, unless its weights are random, and the chosen checkpoint."""
+    from coref_automl.models.build import NEW
+
+    base = {} if recipe.model.startswith(NEW) else {out / COREFERENCE / "base": recipe.model}
+    return {**base, _from(chosen, out / COREFERENCE / "chosen"): chosen}
+
+
+def _coreference(recipe: LineRecipe, stage: CoreferenceStage, starts: Mapping[Path, str], progress: Progress) -> str:
     """The same training from the base and from the chosen checkpoint; what it shows, in one line."""
     from coref_automl.coreference.recipe import CoreferenceRecipe
     from coref_automl.coreference.train import train_coreference
-    from coref_automl.models.build import NEW
     from coref_automl.models.memory import release
     from coref_automl.report.coreference_verdicts import compare_runs, outside_check
 
-    starts = {"base": recipe.model, "chosen": chosen} if not recipe.model.startswith(NEW) else {"chosen": chosen}
-    for name, model in starts.items():
+    for run, model in starts.items():
         told = f"{model}: {stage.folds} folds, {stage.seeds} seeds"
         progress.note(progress.say(f"상호참조, {told}", f"Coreference from {told}"))
         wanted = CoreferenceRecipe(
             model=model,
             data=stage.data,
-            out=str(out / COREFERENCE / name),
+            out=str(run),
             folds=stage.folds,
             seeds=stage.seeds,
             first_seed=recipe.seed,
@@ -392,7 +418,7 @@ def _coreference(recipe: LineRecipe, stage: CoreferenceStage, chosen: str, out: 
         )
         train_coreference(wanted, progress=progress)
         release()
-    return outside_check(compare_runs(out / COREFERENCE), Say(language(recipe.lang)))
+    return outside_check(compare_runs(*starts), Say(language(recipe.lang)))
 
 
 def _bundled_rows(stage: RelationStage, seed: int, folder: Path) -> tuple[str, str]:
