@@ -201,6 +201,15 @@ def test_other_relation_rows_are_refused_and_another_choice_is_tuned_beside_the_
     assert run_line(entity, out) == result
 
 
+@pytest.mark.slow
+def test_random_weights_are_not_suggested_for_filling(recipe: LineRecipe, tmp_path: Path) -> None:
+    train = dataclasses.replace(recipe.train, objectives=("mlm",))
+    fresh = dataclasses.replace(recipe, model="new:tiny", tokenizer=recipe.model, train=train, relation=None)
+    result = run_line(fresh, tmp_path / "line")
+    (fill,) = (step for step in result.next_steps if "coref-automl fill" in step)
+    assert fill.endswith(f'수도이다." --model {result.best_trained}')
+
+
 def test_a_folder_that_holds_something_else_is_refused(recipe: LineRecipe, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine", "utf-8")
     with pytest.raises(FolderError, match="choose another --out"):

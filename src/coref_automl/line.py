@@ -433,9 +433,12 @@ def _bundled_rows(stage: RelationStage, seed: int, folder: Path) -> tuple[str, s
 
 
 def _looks(recipe: LineRecipe, runs: Sequence[Path], chosen: str) -> tuple[str, ...]:
+    from coref_automl.models.build import NEW
+
+    models = [chosen] if recipe.model.startswith(NEW) else [recipe.model, chosen]
     return (
         f"coref-automl compare {quote(str(runs[0].parent))}",
-        f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(recipe.model)} --model {quote(chosen)}',
+        'coref-automl fill "서울은 [MASK]의 수도이다."' + "".join(f" --model {quote(model)}" for model in models),
     )
 
 

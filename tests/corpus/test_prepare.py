@@ -201,7 +201,9 @@ def test_a_source_that_gives_nothing_ends_the_command_and_is_named(
     good = write_rows("good.jsonl", rows(6))
     short = write_rows("short.jsonl", [{"text": "짧다"}, {"text": "더 짧다"}])
     empty = write_rows("empty.jsonl", [])
-    with pytest.raises(WorkError, match=r"empty \(an empty file\), short \(under 200 characters\).*--allow-empty"):
+    with pytest.raises(
+        WorkError, match=r"empty \(an empty file\), short \(under 200 characters\).*prepare also takes --allow-empty"
+    ):
         prepare(recipe(tokenizer_folder, good, short, empty), tmp_path / "out")
     made = prepare(recipe(tokenizer_folder, good, short, empty, allow_empty=True), tmp_path / "out")
     assert {source["name"]: source["kept"] for source in made["sources"]} == {"good": 3, "short": 0, "empty": 0}
