@@ -17,7 +17,16 @@ from coref_automl.coreference.data import write_documents
 from coref_automl.corpus.synthetic.writer import documents
 from coref_automl.errors import CorefError, FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, RelationStage, TrainStage, line_recipe, run_line
+from coref_automl.line import (
+    CoreferenceStage,
+    EvaluateStage,
+    LineRecipe,
+    PrepareStage,
+    RelationStage,
+    TrainStage,
+    line_recipe,
+    run_line,
+)
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.progress import Progress
 from coref_automl.report.printout import compare
@@ -173,6 +182,34 @@ def test_last_checkpoints_are_judged_on_all_documents_and_without_training_nothi
     assert '<h1 class="headline">Keep the base: nothing here is shown to beat it</h1>' in page
 
 
+@pytest.mark.slow
+def test_other_relation_rows_are_refused_and_another_choice_is_tuned_beside_the_first(recipe: LineRecipe, tmp_path: Path) -> None:
+    write_documents(tmp_path / "tales.jsonl", [tale(number) for number in range(4)])
+    coref = CoreferenceStage(str(tmp_path / "tales.jsonl"), folds=2, seeds=1, epochs=1)
+    out, shared = tmp_path / "line", dataclasses.replace(recipe, coref=coref)
+    mlm, entity = (
+        dataclasses.replace(shared, train=dataclasses.replace(recipe.train, objectives=(name,))) for name in ("mlm", "entity")
+    )
+    run_line(mlm, out)
+    with pytest.raises(FolderError, match="relation was begun with train "):
+        run_line(dataclasses.replace(mlm, relation=RelationStage(rows=80, epochs=1)), out)
+    result = run_line(entity, out)
+    step = Path(result.best_trained).name
+    assert {path.name for path in out.glob("relation*")} == {"relation", f"relation-entity-{step}", "relation-rows"}
+    assert {path.name for path in (out / "coreference").iterdir() if path.is_dir()} == {"base", "chosen", f"chosen-entity-{step}"}
+    assert "mlm" not in str(result.coreference)
+    assert run_line(entity, out) == result
+
+
+@pytest.mark.slow
+def test_random_weights_are_not_suggested_for_filling(recipe: LineRecipe, tmp_path: Path) -> None:
+    train = dataclasses.replace(recipe.train, objectives=("mlm",))
+    fresh = dataclasses.replace(recipe, model="new:tiny", tokenizer=recipe.model, train=train, relation=None)
+    result = run_line(fresh, tmp_path / "line")
+    (fill,) = (step for step in result.next_steps if "coref-automl fill" in step)
+    assert fill.endswith(f'수도이다." --model {result.best_trained}')
+
+
 def test_a_folder_that_holds_something_else_is_refused(recipe: LineRecipe, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine", "utf-8")
     with pytest.raises(FolderError, match="choose another --out"):
@@ -199,6 +236,13 @@ def test_options_win_over_the_file_and_what_is_missing_is_named(tmp_path: Path) 
         line_recipe(None, {"prepare": {"sources": ["local:a"]}})
     with pytest.raises(RecipeError, match="--source"):
         line_recipe(None, {"model": "m"})
+
+
+def test_rows_to_score_need_rows_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["adapt", "--model", "m", "--source", "local:a", "--out", str(tmp_path / "out")]
+    assert command([*asked, "--re-dev", "dev.json"]) == 2
+    assert "dev (--re-dev) needs rows to train on; name them with --re-train" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_unknown_key_names_the_nearest(tmp_path: Path) -> None:

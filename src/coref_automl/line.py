@@ -9,16 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from coref_automl.config import choose, from_mapping, nearest, read_yaml, shown
+from coref_automl.decoder import read_stored
 from coref_automl.errors import RecipeError
 from coref_automl.locks import claimed
 from coref_automl.models.families import too_long
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record, Task
 from coref_automl.say import Say, language, speaking
-from coref_automl.store import write_json
+from coref_automl.store import MANIFEST, write_json
 
 if TYPE_CHECKING:
     from coref_automl.report.printout import PrintedRecommendation
@@ -96,6 +97,10 @@ class RelationStage:
     learning_rate: float | None = None
     scheme: str = "typed"
 
+    def __post_init__(self) -> None:
+        if self.dev is not None and self.train == "bundled":
+            raise RecipeError("relation: dev (--re-dev) needs rows to train on; name them with --re-train, or leave it out.")
+
 
 @dataclass(frozen=True, slots=True)
 class CoreferenceStage:
@@ -129,6 +134,12 @@ class LineRecipe:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
             raise RecipeError(f"seed should be 0 or more and below 2**63, not {self.seed}; correct --seed.")
+
+
+class _Begun(TypedDict):
+    """What is read of the manifest of a relation or coreference run: what it was begun with."""
+
+    binding: dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,23 +207,26 @@ def run_line(recipe: LineRecipe, out: Path, *, progress: Progress | None = None,
 def _run(recipe: LineRecipe, out: Path, progress: Progress, then: Sequence[str] | None) -> LineResult:
     trained_on = _annotated(recipe.coref) if recipe.coref else None  # a bad file is an error now, not after hours of training
     evalset = eval_set_of(recipe, out, progress)
-    dataset = dataset_of(recipe, evalset, out / "dataset", progress)
+    dataset = dataset_of(recipe, [evalset], out / "dataset", progress)
     runs = _train(recipe, dataset, out, progress)
     _evaluate(recipe, runs, evalset, progress)
     say = Say(language(recipe.lang))
     recommendation = _recommend(recipe, runs, evalset, say.lang)
-    relation = _relation(recipe, recommendation.chosen, out, progress) if recipe.relation else None
-    coreference = _coreference(recipe, trained_on, recommendation.chosen, out, progress) if trained_on else None
-    report = _report(recipe, runs, evalset, out, progress)
+    chosen = recommendation.chosen
+    tuned = [_from(chosen, out / "relation")] if recipe.relation else []
+    relation = _relation(recipe, chosen, tuned[0], out, progress) if tuned else None
+    heads = _starts(recipe, chosen, out) if trained_on else {}
+    coreference = _coreference(recipe, trained_on, heads, progress) if trained_on else None
+    report = _report(recipe, [*runs, *tuned, *heads], evalset, out, progress)
     result = LineResult(
         recommendation=recommendation.sentence,
-        chosen=recipe.model if recommendation.use.status == "not better than the base" else recommendation.chosen,
-        best_trained=recommendation.chosen,
+        chosen=recipe.model if recommendation.use.status == "not better than the base" else chosen,
+        best_trained=chosen,
         report=str(report),
         relation=relation,
         next_steps=(
-            *_looks(recipe, runs, recommendation.chosen),
-            *(_experiments(recipe, runs, recommendation.chosen, evalset) if then is None else then),
+            *_looks(recipe, runs, chosen),
+            *(_experiments(recipe, runs, chosen, evalset) if then is None else then),
         ),
         coreference=coreference,
     )
@@ -245,7 +259,7 @@ def eval_set_of(recipe: LineRecipe, out: Path, progress: Progress) -> Path:
     return out / "evalset"
 
 
-def dataset_of(recipe: LineRecipe, evalset: Path, folder: Path, progress: Progress) -> Path:
+def dataset_of(recipe: LineRecipe, evalsets: Sequence[Path], folder: Path, progress: Progress) -> Path:
     """One dataset for all objectives: blocks with noun chains. The runs differ in what they hide, and in nothing else."""
     from coref_automl.corpus.prepare import prepare
     from coref_automl.corpus.recipe import PrepareRecipe
@@ -256,7 +270,7 @@ def dataset_of(recipe: LineRecipe, evalset: Path, folder: Path, progress: Progre
         sources=stage.sources,
         model=recipe.tokenizer or recipe.model,
         seq_len=stage.seq_len,
-        eval_sets=(str(evalset),),
+        eval_sets=tuple(map(str, evalsets)),
         holdout=stage.holdout,
         limit=stage.limit,
         near_duplicates=stage.near_duplicates,
@@ -316,19 +330,29 @@ def _recommend(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, lang: st
     return recommend(*runs, metric=stage.metric, margin=stage.margin, eval_set=items, seed=recipe.seed, lang=lang)
 
 
-def _report(recipe: LineRecipe, runs: Sequence[Path], evalset: Path, out: Path, progress: Progress) -> Path:
+def _report(recipe: LineRecipe, shown: Sequence[Path], evalset: Path, out: Path, progress: Progress) -> Path:
     """Written last, so that it holds relation extraction and coreference too."""
     from coref_automl.evaluation.evalset import EvalSet
     from coref_automl.report.checkpoint_report import report
 
     stage = recipe.evaluate
     progress.note(progress.say("보고서 작성", "Writing the report"))
-    shown = [*runs, *([out / "relation"] if recipe.relation else []), *([out / COREFERENCE] if recipe.coref else [])]
     options: dict[str, Any] = {"metric": stage.metric, "margin": stage.margin, "lang": recipe.lang, "seed": recipe.seed}
     return Path(report(*shown, out=out / "report", eval_set=EvalSet.open(evalset).fingerprint, **options))
 
 
-def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) -> dict[str, Any]:
+def _from(chosen: str, folder: Path) -> Path:
+    """The folder of what starts from the chosen checkpoint: this one, or one beside it if it started from another choice."""
+    from coref_automl.models.load import weights_fingerprint
+
+    if not (folder / MANIFEST).is_file():
+        return folder
+    held = read_stored(folder / MANIFEST, _Begun)["binding"]["fingerprints"]["weights"]
+    at = Path(chosen).resolve()
+    return folder if held == weights_fingerprint(chosen) else folder.with_name(f"{folder.name}-{at.parent.name}-{at.name}")
+
+
+def _relation(recipe: LineRecipe, chosen: str, run: Path, out: Path, progress: Progress) -> dict[str, Any]:
     from coref_automl.relation.recipe import RelationRecipe
     from coref_automl.relation.train import train_relation
 
@@ -341,7 +365,7 @@ def _relation(recipe: LineRecipe, chosen: str, out: Path, progress: Progress) ->
         model=chosen,
         train=train,
         dev=dev,
-        out=str(out / "relation"),
+        out=str(run),
         scheme=stage.scheme,
         seeds=stage.seeds,
         epochs=stage.epochs,
@@ -363,22 +387,28 @@ def _annotated(stage: CoreferenceStage) -> CoreferenceStage:
     return replace(stage, folds=min(stage.folds, count))
 
 
-def _coreference(recipe: LineRecipe, stage: CoreferenceStage, chosen: str, out: Path, progress: Progress) -> str:
+def _starts(recipe: LineRecipe, chosen: str, out: Path) -> dict[Path, str]:
+    """Folders of coreference and what each starts from: the base, unless its weights are random, and the chosen checkpoint."""
+    from coref_automl.models.build import NEW
+
+    base = {} if recipe.model.startswith(NEW) else {out / COREFERENCE / "base": recipe.model}
+    return {**base, _from(chosen, out / COREFERENCE / "chosen"): chosen}
+
+
+def _coreference(recipe: LineRecipe, stage: CoreferenceStage, starts: Mapping[Path, str], progress: Progress) -> str:
     """The same training from the base and from the chosen checkpoint; what it shows, in one line."""
     from coref_automl.coreference.recipe import CoreferenceRecipe
     from coref_automl.coreference.train import train_coreference
-    from coref_automl.models.build import NEW
     from coref_automl.models.memory import release
     from coref_automl.report.coreference_verdicts import compare_runs, outside_check
 
-    starts = {"base": recipe.model, "chosen": chosen} if not recipe.model.startswith(NEW) else {"chosen": chosen}
-    for name, model in starts.items():
+    for run, model in starts.items():
         told = f"{model}: {stage.folds} folds, {stage.seeds} seeds"
         progress.note(progress.say(f"상호참조, {told}", f"Coreference from {told}"))
         wanted = CoreferenceRecipe(
             model=model,
             data=stage.data,
-            out=str(out / COREFERENCE / name),
+            out=str(run),
             folds=stage.folds,
             seeds=stage.seeds,
             first_seed=recipe.seed,
@@ -388,13 +418,14 @@ def _coreference(recipe: LineRecipe, stage: CoreferenceStage, chosen: str, out: 
         )
         train_coreference(wanted, progress=progress)
         release()
-    return outside_check(compare_runs(out / COREFERENCE), Say(language(recipe.lang)))
+    return outside_check(compare_runs(*starts), Say(language(recipe.lang)))
 
 
 def _bundled_rows(stage: RelationStage, seed: int, folder: Path) -> tuple[str, str]:
     from coref_automl.corpus.synthetic.statements import relation_rows
 
-    paths = folder / "train.json", folder / "dev.json"
+    held = folder / f"{stage.rows}-s{seed}"
+    paths = held / "train.json", held / "dev.json"
     if not all(path.is_file() for path in paths):
         write_json(paths[0], relation_rows(stage.rows, seed))
         write_json(paths[1], relation_rows(max(200, stage.rows // 4), seed + 1))
@@ -402,9 +433,12 @@ def _bundled_rows(stage: RelationStage, seed: int, folder: Path) -> tuple[str, s
 
 
 def _looks(recipe: LineRecipe, runs: Sequence[Path], chosen: str) -> tuple[str, ...]:
+    from coref_automl.models.build import NEW
+
+    models = [chosen] if recipe.model.startswith(NEW) else [recipe.model, chosen]
     return (
         f"coref-automl compare {quote(str(runs[0].parent))}",
-        f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(recipe.model)} --model {quote(chosen)}',
+        'coref-automl fill "서울은 [MASK]의 수도이다."' + "".join(f" --model {quote(model)}" for model in models),
     )
 
 

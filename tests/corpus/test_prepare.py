@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.holdout import held_out
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.errors import FolderError, RecipeError, SourceError, WorkError
+from coref_automl.errors import EvalSetError, FolderError, RecipeError, SourceError, WorkError
 from tests.corpus.conftest import WriteRows, korean_text, rows
 
 
@@ -200,7 +201,9 @@ def test_a_source_that_gives_nothing_ends_the_command_and_is_named(
     good = write_rows("good.jsonl", rows(6))
     short = write_rows("short.jsonl", [{"text": "짧다"}, {"text": "더 짧다"}])
     empty = write_rows("empty.jsonl", [])
-    with pytest.raises(WorkError, match=r"empty \(an empty file\), short \(under 200 characters\).*--allow-empty"):
+    with pytest.raises(
+        WorkError, match=r"empty \(an empty file\), short \(under 200 characters\).*prepare also takes --allow-empty"
+    ):
         prepare(recipe(tokenizer_folder, good, short, empty), tmp_path / "out")
     made = prepare(recipe(tokenizer_folder, good, short, empty, allow_empty=True), tmp_path / "out")
     assert {source["name"]: source["kept"] for source in made["sources"]} == {"good": 3, "short": 0, "empty": 0}
@@ -246,3 +249,24 @@ def test_the_card_states_sources_reasons_and_fingerprints(tokenizer_folder: Path
 def test_impossible_settings_are_refused(tokenizer_folder: Path, change: dict[str, Any]) -> None:
     with pytest.raises(RecipeError, match=next(iter(change))):
         recipe(tokenizer_folder, Path("a.jsonl"), **change)
+
+
+def test_an_evaluation_set_is_known_by_its_bytes(
+    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("a/set", "가나다라 마바사."), ("b/set", "다른 글이다.")):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "manifest.json").write_text('{"fingerprint": "f"}', "utf-8")
+        (tmp_path / name / "documents.jsonl").write_text(json.dumps({"id": "e", "text": text}) + "\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    wanted = recipe(tokenizer_folder, write_rows("a.jsonl", rows(6)), eval_sets=("a/set",))
+    first = prepare(wanted, tmp_path / "out")
+    Path("a").rename("c")
+    assert prepare(dataclasses.replace(wanted, eval_sets=("c/set",)), tmp_path / "out") == first
+    for other in (("b/set",), ("c/set", "b/set"), ()):
+        with pytest.raises(FolderError, match="begun with eval_sets a/set, and this command has "):
+            prepare(dataclasses.replace(wanted, eval_sets=other), tmp_path / "out")
+    with pytest.raises(EvalSetError, match="a/set"):
+        prepare(wanted, tmp_path / "out")
+    with pytest.raises(EvalSetError, match="no/set"):
+        prepare(dataclasses.replace(wanted, eval_sets=("no/set",)), tmp_path / "out")

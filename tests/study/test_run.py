@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,20 @@ import pytest
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.coreference_runs import find_coreference
 from coref_automl.comparison.relation_runs import find_relation
-from coref_automl.errors import FolderError
+from coref_automl.errors import ComparisonError, FolderError, RecipeError
+from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import find_evaluations
+from coref_automl.models.build import build_masked_lm
+from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import quiet
 from coref_automl.store import read_json, read_jsonl, write_json
 from coref_automl.study.budget import budget
 from coref_automl.study.recipe import StudyRecipe
 from coref_automl.study.run import run_study
+from coref_automl.study.state import StudyResult
 from coref_automl.study.steps import open_plan
 from tests.study.conftest import Bench
-from tests.tuning.inline import InlineLauncher
+from tests.tuning.inline import DeadLauncher, InlineLauncher
 
 Make = Callable[..., StudyRecipe]
 
@@ -91,6 +96,7 @@ def test_a_seed_whose_loss_becomes_nan_is_named_and_the_others_are_judged(recipe
     assert [failure.kind for failure in result.failures] == ["not a number"]
     assert not result.broken
     assert result.finished["evaluate"] == 6
+    assert "The same command resumes." not in result.lines()
     told = str(result.arms[1])
     assert told.startswith("entity 64: 2 of 3 seeds (seed 1: train entity-64-s1: The loss of step 1 is NaN")
     assert told in result.lines()
@@ -145,6 +151,40 @@ def test_pieces_of_a_study_can_be_run_alone_and_weights_given_back(recipe: Make)
     assert ran([]) == []
 
 
+def test_a_finished_study_gives_its_weights_back_and_keeps_its_report(recipe: Make) -> None:
+    result = run_study(recipe(seeds=1, methods={"mlm": {}}), launcher=InlineLauncher())
+    out = Path(result.out)
+    assert list(out.glob("runs/*/checkpoint-*"))
+    after = run_study(recipe(seeds=1, methods={"mlm": {}}, keep_weights=False), only=["train"], launcher=InlineLauncher())
+    assert after.finished == result.finished
+    assert not after.resumes
+    assert not list(out.glob("runs/*/checkpoint-*"))
+    assert StudyResult.from_json(read_json(out / "result.json")) == result
+
+
+def test_nothing_to_run_is_not_told_to_resume(recipe: Make) -> None:
+    wanted, launcher = recipe(seeds=1), InlineLauncher()
+    with pytest.raises(ComparisonError, match="no finished evaluation to report on"):
+        run_study(wanted, only=["report"], launcher=launcher)
+    with pytest.raises(RecipeError, match="no relation stage to run"):
+        run_study(wanted, only=["relation"], launcher=launcher)
+    result = run_study(wanted, only=["evaluate"], launcher=launcher)
+    assert names(launcher) == ["evaluate base-64"]
+    assert "The same command resumes." not in result.lines()  # the rest is not trained
+
+
+def test_another_first_seed_is_refused_where_it_would_repeat_the_seeds_of_tuning(bench: Bench, recipe: Make) -> None:
+    only = {"methods": {"mlm": {}}, "relation": {**bench.relation, "shares": [1.0]}}
+    launcher = InlineLauncher()
+    run_study(recipe(seeds=1, first_seed=3, **only), only=["relation"], launcher=launcher)
+    with pytest.raises(FolderError, match="was begun with first_seed 3, and this command has first_seed 4"):
+        run_study(recipe(seeds=1, first_seed=4, **only), only=["relation"], launcher=launcher)
+    run_study(recipe(seeds=2, first_seed=3, **only), only=["relation"], launcher=launcher)
+    assert [(job.key, job.recipe["settings"]["first_seed"]) for job in launcher.jobs] == [
+        ("100pct-base-s3", 0), ("100pct-base-s4", 1000),
+    ]  # fmt: skip
+
+
 @pytest.mark.journey
 def test_weights_that_are_gone_are_trained_again_only_for_what_still_needs_them(bench: Bench, recipe: Make) -> None:
     run_study(recipe(seeds=1, keep_weights=False), launcher=InlineLauncher())
@@ -189,6 +229,16 @@ def test_a_step_whose_further_seeds_were_not_run_is_not_taken_for_done(bench: Be
     assert step.outcome(plan.out) is None
 
 
+def test_a_step_that_dies_at_its_start_is_not_taken_for_done(bench: Bench, recipe: Make) -> None:
+    """The outcome of its fewer seeds lies in its folder."""
+    only = {"seeds": 1, "methods": {"mlm": {}}}
+    run_study(recipe(**only, relation=bench.relation), only=["relation"], launcher=InlineLauncher())
+    more = recipe(**only, relation={**bench.relation, "seeds": 2})
+    result = run_study(more, only=["relation"], launcher=DeadLauncher())
+    assert result.finished["relation"] == 0
+    assert [failure.kind for failure in result.failures] == ["no outcome"] * 2
+
+
 def test_a_study_stops_when_its_minutes_are_over(recipe: Make) -> None:
     wanted, launcher = recipe(), InlineLauncher()
     result = run_study(wanted, max_minutes=1e-9, launcher=launcher)
@@ -211,3 +261,50 @@ def test_screening_sees_one_half_and_the_dev_documents_alone(bench: Bench, recip
     found = find_coreference([str(out / "coreference")])
     assert [len(run.documents.marks) for run in found] == [1] * 4
     assert "tale-4" not in "".join(path.read_text("utf-8") for path in (out / "data").iterdir())
+
+
+def test_the_steps_of_a_base_are_those_of_its_weights(bench: Bench, recipe: Make, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(bench.home / "model", other)
+    build_masked_lm("tiny", load_tokenizer(str(other)), seq_len=128, seed=1).save_pretrained(other)
+    run_study(recipe(seeds=1, relation=bench.relation), only=["evaluate", "relation"], launcher=InlineLauncher())
+    for named in ({}, {"relation": bench.relation}):
+        with pytest.raises(FolderError, match=r"base-64 was begun with bytes of the weights"):
+            run_study(recipe(seeds=1, model=str(other), **named), launcher=InlineLauncher())
+    held = Path(recipe().out) / "steps" / "evaluate" / "base-64" / "job.json"
+    job = read_json(held)
+    del job["recipe"]["binding"]["bytes of the weights"]  # as earlier versions wrote it
+    write_json(held, job)
+    launcher = InlineLauncher()
+    run_study(recipe(seeds=1), only=["evaluate"], launcher=launcher)
+    assert names(launcher) == []
+
+
+def test_a_base_of_a_run_with_the_name_of_a_run_of_the_study_is_refused(bench: Bench, recipe: Make, tmp_path: Path) -> None:
+    shared = {"seeds": 1, "methods": {"mlm": {}}, "train": {"max_tokens": 1_500, "batch": 8, "checkpoints": 1}}
+    first = run_study(recipe(**shared), only=["train"], launcher=InlineLauncher())
+    base = str(Path(first.out) / "runs" / "mlm-64-s0")
+    with pytest.raises(RecipeError, match=r"is step \d+ of a run named mlm-64-s0, .* pass another --first-seed"):
+        run_study(bench.recipe(tmp_path / "next", model=base, **shared), launcher=InlineLauncher())
+    assert not (tmp_path / "next").exists()
+    result = run_study(bench.recipe(tmp_path / "next", model=base, first_seed=1, **shared), launcher=InlineLauncher())
+    assert [one for one in result.verdicts if one.startswith("Real@1 strict, mlm 64 - base: ")]
+
+
+def texts(bench: Bench, out: Path, *sets: str) -> StudyRecipe:
+    """A study that prepares its texts, and its evaluation set where none is named."""
+    named = {"sources": ["bundled:synthetic"], "limit": 16, "holdout": 0.4, "near_duplicates": False}
+    return bench.recipe(out, datasets=[], texts=named, evaluate={"sets": list(sets), "tasks": ["real"], "words": "none"})
+
+
+def test_texts_hold_no_document_of_any_evaluation_set(bench: Bench, tmp_path: Path) -> None:
+    plan = open_plan(texts(bench, tmp_path, "bundled", str(bench.home / "evalset")), tmp_path, quiet())
+    left_out = read_json(plan.datasets[64] / "manifest.json")["eval_sets"]
+    assert [entry["fingerprint"] for entry in left_out] == [EvalSet.open(folder).fingerprint for folder in plan.sets]
+
+
+def test_a_study_with_a_set_of_its_own_resumes_where_it_was_moved_to(bench: Bench, tmp_path: Path) -> None:
+    open_plan(texts(bench, tmp_path / "here"), tmp_path / "here", quiet())
+    (tmp_path / "here").rename(tmp_path / "there")
+    plan = open_plan(texts(bench, tmp_path / "there"), tmp_path / "there", quiet())
+    assert plan.datasets == {64: tmp_path / "there" / "datasets" / "64"}

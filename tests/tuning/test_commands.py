@@ -12,6 +12,7 @@ import yaml
 
 from coref_automl.cli.app import run
 from coref_automl.config import read_yaml
+from coref_automl.tune import main
 from coref_automl.tuning import run as engine
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import StudyResult, read_tune_recipe, recipe_text
@@ -44,6 +45,7 @@ def written(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> Callable[..., 
         ({"space": {"learning_rate": {"choices": 3}}}, [], "the choices of learning_rate should be a list, not 3"),
         ({"space": {"ratio": {"low": 0.1, "high": 0.2, "when": ["objective"]}}}, [], "write it as {name: value}"),
         ({"space": {"ratio": {"low": 0.1, "high": 0.2, "when": {"objective": [[]]}}}}, [], "name one value or a list of values"),
+        ({"space": {"policy": ["clamp", "rescale"]}}, [], "space: policy changes nothing in modernbert"),
         ({}, ["--seed", "-1"], "seed should be 0 or more"),
         ({}, ["--storage", "nonsense"], "The storage nonsense cannot be used"),
         ({}, ["--metric", "real1_strickt"], "Unknown metric 'real1_strickt'. Did you mean 'real1_strict'?"),
@@ -92,6 +94,24 @@ def test_a_dry_run_shows_the_whole_recipe_with_its_space_and_writes_nothing(
     assert read_tune_recipe(shown, {}).trials == 7
     assert set(read_yaml(shown)["space"]) == {"learning_rate", "objective", "batch"}
     assert not (tmp_path / "study").exists()
+
+
+def test_the_guides_command_fills_in_nothing_that_a_recipe_names(
+    written: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, *recipe = written(trials=5)
+    assert main([*recipe, "--dry-run", "--json", "--sampler", "random"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["models"], shown["trials"], shown["sampler"], shown["texts"]) == (["new:tiny"], 5, "random", None)
+    assert set(shown["space"]) == {"learning_rate", "objective", "batch"}
+    with pytest.raises(SystemExit):
+        main([*recipe, "--train-limit", "10"])
+
+
+def test_the_guides_command_takes_relation_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--task", "re", "--train", "bundled:relations", "--dry-run", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["task"], shown["train"], shown["models"]) == ("re", "bundled:relations", ["bundled:ko-mini"])
 
 
 def test_a_dry_run_refuses_the_folder_that_the_study_would_refuse_in_the_same_words(

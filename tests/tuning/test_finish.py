@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.errors import InputError
+from coref_automl.errors import TuningError
 from coref_automl.progress import quiet
 from coref_automl.say import Say
 from coref_automl.tuning.finish import Final, finish, run_all
@@ -14,6 +14,7 @@ from coref_automl.tuning.outputs import StudyResult
 from coref_automl.tuning.problem import Job
 from coref_automl.tuning.reasons import reason_words
 from coref_automl.tuning.recipe import REPORTS
+from tests.tuning.inline import DeadLauncher
 from tests.tuning.scripted import Script, ScriptedLauncher, rate, search
 
 
@@ -164,6 +165,20 @@ def test_the_winner_is_the_best_over_all_seeds_not_over_the_first(tmp_path: Path
     assert final.winner.number == 4
 
 
+def test_finalists_are_different_recipes(tmp_path: Path) -> None:
+    """A search over few choices draws the same recipe again; of the recommended settings, their own trial stands for them."""
+    made, _ = search(tmp_path, lambda job: [1 - rate(job)] * REPORTS, trials=7, finalists=2)
+    for drawn_again in (0.125, 0.125, 0.25, 0.125, 0.75):
+        made.study.enqueue_trial({"learning_rate": drawn_again})
+    made.run()
+    kept = {made.problem.job({"learning_rate": of}, 0).key for of in (0.125, 0.25, 0.5)}
+    assert not kept & set(made.problem.dropped)
+    launcher = ScriptedLauncher(made.launcher.script)
+    final = finish(made.study, made.problem, made.recipe, launcher, quiet(), wait=lambda: None)
+    assert [(one.number, one.params["learning_rate"]) for one in final.finalists] == [(2, 0.125), (1, 0.25)]
+    assert final.reference == 1
+
+
 def test_one_seed_is_told_to_be_too_few(tmp_path: Path) -> None:
     final = end(tmp_path, lambda job: [0.9 if rate(job) not in (0.5, 0.25) else 0.3] * REPORTS, seeds=1)
     assert "one seed cannot tell, pass --seeds 3" in final.sentence
@@ -195,6 +210,20 @@ def test_a_killed_finalist_is_tried_once_more(tmp_path: Path) -> None:
     assert set(run_all(jobs, always, quiet(), wait=lambda: None)) == {job.key for job in jobs}
 
 
+def test_a_process_that_dies_at_its_start_is_not_taken_for_done(tmp_path: Path) -> None:
+    """The outcome of an earlier call lies in its folder."""
+    made, launcher = search(tmp_path, trials=2)
+    made.run()
+    jobs = [run.job for run in launcher.started]
+    failed = run_all(jobs, DeadLauncher(), quiet(), wait=lambda: None)
+    assert set(failed) == {job.key for job in jobs}
+
+
 def test_no_completed_trial_says_so_and_why(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"No trial of the study 'study' completed \(the last says: b\)"):
+    with pytest.raises(TuningError, match=r"No trial of the study 'study' completed \(the last says: b\); .* another --out"):
         end(tmp_path, lambda _: ["fail: a: b"], trials=2)
+
+
+def test_finalists_that_all_fail_say_so_and_why(tmp_path: Path) -> None:
+    with pytest.raises(TuningError, match=r"No finalist could be trained with its further seeds: Trial .* \(log: "):
+        end(tmp_path, lambda job: ["fail: a: b"] if job.recipe["seed"] else [0.5] * REPORTS)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from coref_automl.config import read_recipe, read_yaml
-from coref_automl.errors import FolderError, InputError, RecipeError
+from coref_automl.errors import FolderError, RecipeError, TuningError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.report.tuning_page import write_study_page
@@ -269,18 +269,16 @@ def test_a_folder_that_holds_something_else_is_refused(recipe: Callable[..., Tun
         run_study(wanted, launcher=InlineLauncher())
 
 
-def test_no_completed_trial_is_an_error_of_the_command(
-    recipe: Callable[..., TuneRecipe], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_completed_trial_is_work_that_failed(recipe: Callable[..., TuneRecipe], monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
 
     monkeypatch.setattr("coref_automl.training.run.train", broken)
     with pytest.raises(
-        InputError, match=r"No trial of the study 'study' completed \(the last says: CUDA out of memory"
+        TuningError, match=r"No trial of the study 'study' completed \(the last says: CUDA out of memory"
     ) as caught:
         run_study(recipe(trials=2), launcher=InlineLauncher(), wait=lambda: None)
-    assert caught.value.exit_status == 2
+    assert caught.value.exit_status == 1
 
 
 def test_a_budget_in_minutes_reports_its_eighths(recipe: Callable[..., TuneRecipe]) -> None:

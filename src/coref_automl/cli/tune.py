@@ -12,6 +12,7 @@ import typer
 
 from coref_automl.cli.app import app
 from coref_automl.cli.options import AsJson, RecipeFile, options_from, print_json, recipe_from, speak
+from coref_automl.config import to_mapping
 from coref_automl.training.recipe import HELP as TRAIN_HELP
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.tuning.recipe import HELP, TuneRecipe
@@ -62,7 +63,8 @@ def tune(
     speak(wanted.lang)
     progress = Progress(shown=not as_json)
     if dry_run:
-        print(recipe_text(settled(wanted, progress)), end="")
+        shown = settled(wanted, progress)
+        print_json(to_mapping(shown)) if as_json else print(recipe_text(shown), end="")
         return
     result = run_study(wanted, progress=progress, draw=write_study_page)
     if as_json:

@@ -172,7 +172,9 @@ def refuse_sources(sources: list[dict[str, Any]], recipe: PrepareRecipe, progres
     named = ", ".join(f"{source['name']} ({reason})" for source, reason in zip(empty, why, strict=True))
     if not recipe.allow_empty or len(empty) == len(sources):
         progress.note(counts_table({"sources": sources}, sizes=False))
-        raise WorkError(f"These sources contribute no document: {named}. Leave them out, relax a filter, or pass --allow-empty.")
+        raise WorkError(
+            f"These sources contribute no document: {named}. Leave them out, or relax a filter; prepare also takes --allow-empty."
+        )
     progress.note(progress.say(f"문서가 없는 데이터 소스: {named}", f"No documents from: {named}"))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from coref_automl.corpus.manifest import InputFacts, MadeFrom
+from coref_automl.corpus.manifest import EvalSetFacts, InputFacts, MadeFrom
 from coref_automl.corpus.overlap import evaluation_fingerprint
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import BUNDLED, SOURCES, Input, check_source, hub_revision, inputs_of
@@ -66,18 +66,18 @@ def tokenizer_and_sets(recipe: PrepareRecipe) -> MadeFrom:
     """Fingerprints of what every share of a dataset, and their merging, must have in common."""
     from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 
-    sets = [Path(name) for name in recipe.eval_sets]
-    return {
-        "tokenizer_fingerprint": tokenizer_fingerprint(load_tokenizer(recipe.model)),
-        "eval_sets": [
-            {
-                "name": folder.name,
-                "fingerprint": evaluation_fingerprint(folder),
-                "bytes": fingerprint_files([folder / "documents.jsonl"]),
-            }
-            for folder in sets
-        ],
-    }
+    return {"tokenizer_fingerprint": tokenizer_fingerprint(load_tokenizer(recipe.model)), "eval_sets": sets_of(recipe)}
+
+
+def sets_of(recipe: PrepareRecipe) -> list[EvalSetFacts]:
+    return [
+        {
+            "name": folder.name,
+            "fingerprint": evaluation_fingerprint(folder),
+            "bytes": fingerprint_files([folder / "documents.jsonl"]),
+        }
+        for folder in map(Path, recipe.eval_sets)
+    ]
 
 
 def content_of(part: Input, *, on_bytes: Callable[[int], None] | None = None) -> str:

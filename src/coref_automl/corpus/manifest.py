@@ -79,8 +79,8 @@ class PartManifest(_PartCounts, MadeFrom, total=False):
     shards: int
 
 
-class WithSettings(TypedDict, total=False):
-    """The settings in any manifest of preparation."""
+class WithSettings(MadeFrom, total=False):
+    """The settings in any manifest of preparation, and what it was made from."""
 
     settings: dict[str, Any]
 

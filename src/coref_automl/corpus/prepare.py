@@ -29,7 +29,7 @@ from coref_automl.corpus.choice import Choice, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import EncodeSettings, Mode, special_of, tokenizer_of
-from coref_automl.corpus.inputs import difference, made_from, pinned, readable_parts, tokenizer_and_sets, was_noted
+from coref_automl.corpus.inputs import difference, made_from, pinned, readable_parts, sets_of, tokenizer_and_sets, was_noted
 from coref_automl.corpus.manifest import (
     AGAIN,
     SHARE,
@@ -128,16 +128,17 @@ def _prepare(
 
 
 def _same_settings(recipe: PrepareRecipe, out: Path) -> None:
-    """A folder that another recipe began, or finished, is refused."""
+    """A folder that another recipe began, or finished, is refused; evaluation sets are known by their bytes."""
     held = out / (MANIFEST if is_done(out) else f"{WORK}/{SETTINGS}")
     if not held.is_file() or kind_of_folder(out) not in (KIND, PART):
         return
     if held.name == MANIFEST:
-        before = read_stored(held, WithSettings, error=DatasetError, remedy=AGAIN).get("settings", {})
+        made = read_stored(held, WithSettings, error=DatasetError, remedy=AGAIN)
+        before, sets = made.get("settings", {}), made.get("eval_sets")
     else:
-        before = read_stored(held, dict[str, Any], error=DatasetError, remedy=AGAIN)
+        before, sets = read_stored(held, dict[str, Any], error=DatasetError, remedy=AGAIN), _begun(out).get("eval_sets")
     for key, value in recipe.settings().items():
-        if before.get(key) != value:
+        if before.get(key) != value and not (key == "eval_sets" and sets == sets_of(recipe)):
             raise FolderError(
                 f"{out} was begun with {key} {_shown(before.get(key))}, and this command has {_shown(value)}; "
                 "pass the same settings to resume, choose another --out, or remove it."

@@ -7,10 +7,11 @@ in their own folders. A step that fails is named and what needs it is left out; 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, duration, in_korean, quiet
@@ -21,7 +22,7 @@ from coref_automl.study.state import NAN, Failure, State, StudyResult
 from coref_automl.study.steps import BASE, COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 from coref_automl.tuning.reasons import reason_words
-from coref_automl.tuning.trial import Launcher, Running, death, launcher_of, read_outcome
+from coref_automl.tuning.trial import Launcher, Running, death, launcher_of, outcome_of
 
 KIND = "experiment"
 _POLL = 0.2
@@ -43,18 +44,24 @@ def run_study(
     out = Path(recipe.out)
     progress = progress or quiet()
     ends = time.monotonic() + 60 * max_minutes if max_minutes else None
+    for stage in ("relation", "coreference"):
+        if stage in only and getattr(recipe, stage) is None:
+            raise RecipeError(f"The recipe has no {stage} stage to run; add one, or leave out --only {stage}.")
     with speaking(recipe.lang), claimed(out, KIND):
         progress = progress.into(out / "events.ndjson")
         plan = open_plan(recipe, out, progress)
         state = State.of(plan)
+        give_back(plan, state, plan.steps)
         if todo := state.needed(only or KINDS):
             claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
             launcher = launcher or launcher_of(recipe.engine, recipe.jobs, recipe.device)
             Runner(plan, state, launcher, progress, ends, wait).run(todo)
-        result = state.result()
-        if "report" in only or (not only and all(state.closed(step) for step in plan.steps)):
+        result = state.result(only or KINDS)
+        report = "report" in only or (not only and all(state.closed(step) for step in plan.steps))
+        if report:
             result = _finish(plan, result, progress)
-        write_json(out / "result.json", result.to_json())
+        if report or todo or not (out / "result.json").is_file():  # else what it says of the report still holds
+            write_json(out / "result.json", result.to_json())
     return result
 
 
@@ -116,12 +123,12 @@ class Runner:
         """Take in how a step ended; False: it is tried once more, when its neighbours on the GPU are others."""
         say, job, name = self.progress.say, step.job(self.plan.out, self.plan.recipe.model), in_korean(step.label)
         code = running.code
-        outcome = read_outcome(job) if code >= 0 else None
+        outcome = outcome_of(job, code)
         if outcome is not None and outcome.done:
             self.state.done.add(step.label)
             took = duration(seconds, say.lang)
             self.progress.note(say(f"{name}: 완료, {took}", f"{step.label}: done in {took}"))
-            self._give_back(step)
+            give_back(self.plan, self.state, [step])
             return True
         kind = outcome.kind if outcome else "killed" if code < 0 else "no outcome"
         reason = outcome.reason if outcome else reason_words(death(code, job), say)
@@ -133,15 +140,15 @@ class Runner:
         self.progress.note(say(*told))
         return True
 
-    def _give_back(self, step: Step) -> None:
-        """Remove the weights of a run when all that needs them is done."""
-        if self.plan.recipe.keep_weights:
-            return
-        if step.kind == "coreference":
-            for model in (self.plan.out / COREFERENCE / step.name).glob("seed-*/**/model"):
+
+def give_back(plan: Plan, state: State, steps: Iterable[Step]) -> None:
+    """Remove the weights of runs when all that needs them is done, unless they are to be kept."""
+    for step in steps if not plan.recipe.keep_weights else ():
+        if step.kind == "coreference" and step.label in state.done:
+            for model in (plan.out / COREFERENCE / step.name).glob("seed-*/**/model"):
                 remove(model)
-        if step.run and all(one.label in self.state.done for one in self.state.of_run(step.run)):
-            for checkpoint in checkpoints_of(self.plan.out / RUNS / step.run):
+        if step.run and all(one.label in state.done for one in state.of_run(step.run)):
+            for checkpoint in checkpoints_of(plan.out / RUNS / step.run):
                 remove_checkpoint(checkpoint)
 
 
@@ -152,8 +159,10 @@ def _finish(plan: Plan, result: StudyResult, progress: Progress) -> StudyResult:
     from coref_automl.study.verdicts import markdown, verdicts
 
     recipe, out = plan.recipe, plan.out
-    if not result.finished.get("evaluate"):
-        return result
+    if not result.finished["evaluate"]:
+        if result.failures:
+            return result
+        raise ComparisonError(f"{out} has no finished evaluation to report on; run it first, without --only report.")
     progress.note(progress.say("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive"))
     paths = [str(folder) for name in (EVALUATIONS, RELATION, COREFERENCE) if (folder := out / name).is_dir()]
     found = verdicts(plan)

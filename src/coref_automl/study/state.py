@@ -44,7 +44,10 @@ class ArmSeeds(Record):
 
 @dataclass(frozen=True, slots=True)
 class StudyResult(Record):
-    """What a call left behind. `steps` counts all steps of the study, `finished` those that are done, by kind."""
+    """What a call left behind. `steps` counts all steps of the study, `finished` those that are done, by kind.
+
+    `resumes` says whether the same call would find work left.
+    """
 
     out: str
     steps: dict[str, int]
@@ -55,10 +58,7 @@ class StudyResult(Record):
     report: str = ""
     archive: str = ""
     verdicts: tuple[str, ...] = ()
-
-    @property
-    def left(self) -> int:
-        return sum(self.steps.values()) - sum(self.finished.values())
+    resumes: bool = False
 
     @property
     def broken(self) -> bool:
@@ -77,7 +77,7 @@ class StudyResult(Record):
             [say(f"수치만 담은 보관본: {self.archive}", f"Archive, without any text: {self.archive}")] if self.archive else []
         )
         again = say("같은 명령을 다시 실행하면 이어서 진행합니다.", "The same command resumes.")
-        return [*shown, *([again] if self.left > len(self.failures) else [])]
+        return [*shown, *([again] if self.resumes else [])]
 
 
 @dataclass(slots=True)
@@ -125,7 +125,12 @@ class State:
     def of_run(self, run: str) -> list[Step]:
         return [step for step in self.plan.steps if step.run == run]
 
-    def result(self) -> StudyResult:
+    def resumes(self, kinds: Collection[str]) -> bool:
+        """Would a further call for these kinds run anything? It tries failures anew, but for a loss that became NaN."""
+        final = {label: failure for label, failure in self.failures.items() if failure.kind == NAN}
+        return bool(State(self.plan, set(self.done), final).needed(kinds))
+
+    def result(self, kinds: Collection[str]) -> StudyResult:
         counted = {kind: [step for step in self.plan.steps if step.kind == kind] for kind in KINDS}
         return StudyResult(
             out=str(self.plan.out),
@@ -133,6 +138,7 @@ class State:
             finished={kind: sum(step.label in self.done for step in steps) for kind, steps in counted.items() if steps},
             arms=tuple(self._seeds(arm) for arm in self.plan.arms),
             failures=tuple(self.failures.values()),
+            resumes=self.resumes(kinds),
         )
 
     def _seeds(self, arm: Arm) -> ArmSeeds:

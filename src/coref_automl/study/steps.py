@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,9 @@ from coref_automl.comparison.scores import is_equal_training
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.errors import RecipeError
+from coref_automl.errors import FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
+from coref_automl.evaluation.results import target_of
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, dataset_of, eval_set_of
 from coref_automl.progress import Progress
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 TASK = "coref_automl.study.work:run_step"
 BASE = "base"
+WEIGHTS = "bytes of the weights"
 _APART = 1_000
 """Between the fine-tuning seeds of one run and the next: seeds that a later call adds are still no other run's."""
 RUNS, EVALUATIONS, RELATION, COREFERENCE = "runs", "evaluations", "relation", "coreference"
@@ -92,8 +95,9 @@ class Step:
         held = Path(job.folder) / "job.json"
         if not held.is_file():
             return None
-        begun = Job.from_json(read_json(held)).recipe
-        check_binding(held.parent, begun["binding"], job.recipe["binding"])
+        begun, now = Job.from_json(read_json(held)).recipe, job.recipe["binding"]
+        unnamed = {key: now[key] for key in (WEIGHTS,) if key in now}  # earlier versions did not write it
+        check_binding(held.parent, unnamed | begun["binding"], now)
         found = read_outcome(job)
         return found if found is None or found.facts.get("seeds", begun["seeds"]) >= self.seeds else None
 
@@ -166,7 +170,19 @@ class Plan:
 
         found = {arm: prepare_run(self.training(arm, self.recipe.first_seed)) for arm in self.arms}
         _refuse_unequal({arm: work.plan.tokens_after(work.last) for arm, work in found.items()})
+        self._refuse_namesake(found)
         return found
+
+    def _refuse_namesake(self, works: Mapping[Arm, Prepared]) -> None:
+        """Tables know a checkpoint by run and step: a base with those of a run of the study would take its place."""
+        made = target_of(self.recipe.model).provenance()
+        names = {Path(made.run).name, Path(self.recipe.model).resolve().parent.name} if made else set()
+        for arm, seed in product(works, self.seeds):
+            if made and self.run_name(arm, seed) in names and made.step in works[arm].saves():
+                raise RecipeError(
+                    f"The base {self.recipe.model} is step {made.step} of a run named {self.run_name(arm, seed)}, and this study "
+                    "would have one, too; pass another --first-seed, or name the method otherwise."
+                )
 
     def _evaluation(self, name: str, run: str | None, *, seq_len: int | None) -> Step:
         stage = self.recipe.evaluate
@@ -178,7 +194,12 @@ class Plan:
             words=stage.words,
             base=False,
         )
-        return Step("evaluate", name, run, recipe, {"eval_sets": self._set_prints, "words": stage.words})
+        binding = {"eval_sets": self._set_prints, "words": stage.words}
+        return Step("evaluate", name, run, recipe, binding | self._start(run))
+
+    def _start(self, run: str | None) -> dict[str, str]:
+        """The bytes that a step starts from: the base's; a run's own are bound by its training."""
+        return {} if run else {WEIGHTS: self.works[self.arms[0]].prints["weights"]}
 
     @cached_property
     def _set_prints(self) -> list[str]:
@@ -200,7 +221,7 @@ class Plan:
             }
             settings = {"keep_weights": False, **stage.settings}
             recipe = from_mapping(RelationRecipe, {**settings, **decided}, "relation: settings")
-            yield Step("relation", mark, run, recipe, _bound(recipe, ("train", "dev"), self.rows[2]))
+            yield Step("relation", mark, run, recipe, _bound(recipe, ("train", "dev"), self.rows[2] | self._start(run)))
 
     @cached_property
     def rows(self) -> tuple[int, int, dict[str, str]]:
@@ -230,7 +251,7 @@ class Plan:
             "device": self.recipe.device,
         }
         recipe = from_mapping(CoreferenceRecipe, {**stage.settings, **decided}, "coreference: settings")
-        return Step("coreference", name, run, recipe, _bound(recipe, ("data", "split"), prints))
+        return Step("coreference", name, run, recipe, _bound(recipe, ("data", "split"), prints | self._start(run)))
 
     @cached_property
     def _annotated(self) -> tuple[str, str | None, dict[str, str]]:
@@ -269,9 +290,24 @@ def _refuse_unequal(tokens: Mapping[Arm, int]) -> None:
         )
 
 
+def _refuse_other_first_seed(recipe: StudyRecipe, out: Path) -> None:
+    """Fine-tuning seeds count from the first seed: counted from another one, two runs would share theirs."""
+    kinds = [kind for kind in ("relation", "coreference") if getattr(recipe, kind)]
+    begun = set()
+    for held in (path for kind in kinds for path in (out / "steps" / kind).glob("*/job.json")):
+        job = Job.from_json(read_json(held))
+        begun.add(int(job.key.rpartition("-s")[2]) - job.recipe["settings"]["first_seed"] // _APART)
+    if begun and recipe.first_seed not in begun:
+        raise FolderError(
+            f"{out} was begun with first_seed {min(begun)}, and this command has first_seed {recipe.first_seed}; "
+            "pass the same first seed with more seeds, or choose another --out."
+        )
+
+
 def open_plan(recipe: StudyRecipe, out: Path, progress: Progress) -> Plan:
     """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it."""
     recipe = replace(recipe, model=checkpoint_meant(recipe.model, "--model") or recipe.model)
+    _refuse_other_first_seed(recipe, out)
     sets = _sets(recipe, out, progress)
     return Plan(replace(recipe, device=device_seen(recipe.device)), out, sets, _datasets(recipe, out, sets, progress))
 
@@ -291,7 +327,7 @@ def _sets(recipe: StudyRecipe, out: Path, progress: Progress) -> tuple[Path, ...
 def _datasets(recipe: StudyRecipe, out: Path, sets: Sequence[Path], progress: Progress) -> dict[int, Path]:
     """A dataset for each length: the one prepared for it, or one whose blocks it divides."""
     if not recipe.datasets and recipe.texts:
-        return {n: dataset_of(_line(recipe, n), sets[0], out / "datasets" / str(n), progress) for n in recipe.lengths}
+        return {n: dataset_of(_line(recipe, n), sets, out / "datasets" / str(n), progress) for n in recipe.lengths}
     held = {folder: PackedDataset.open(Path(folder)).seq_len for folder in recipe.datasets}
     found = {}
     for length in recipe.lengths:

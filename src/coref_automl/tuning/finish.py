@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from coref_automl.errors import InputError
+from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
 from coref_automl.say import Say, language
@@ -21,9 +21,9 @@ from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.tuning.problem import Follower, Job, Problem
 from coref_automl.tuning.pruning import RECOMMENDED
 from coref_automl.tuning.recipe import TuneRecipe
-from coref_automl.tuning.search import completed
+from coref_automl.tuning.search import distinct
 from coref_automl.tuning.storage import counts
-from coref_automl.tuning.trial import Launcher, Running, read_outcome
+from coref_automl.tuning.trial import Launcher, Running, outcome_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,9 @@ def finish(
     study: Any, problem: Problem, recipe: TuneRecipe, launcher: Launcher, progress: Progress, *, wait: Callable[[], None]
 ) -> Final:
     """Choose the winner over the first seeds, then judge it and the reference by new ones."""
-    best = completed(study)
+    best = distinct(study, problem, recipe.seed)
     if not best:
-        raise InputError(nothing_completed(study, recipe))
+        raise TuningError(nothing_completed(study, recipe))
     reference = next((trial for trial in best if trial.user_attrs.get("origin") == RECOMMENDED), None)
     chosen = best[: recipe.finalists]
     if reference is not None and reference not in chosen:
@@ -129,7 +129,7 @@ def choose(
         if not any(job.key in failed for job in jobs[trial.number])
     ]
     if not found:
-        raise InputError(f"No finalist could be trained with its further seeds: {notes[0]}")
+        raise TuningError(f"No finalist could be trained with its further seeds: {notes[0]}")
     return sorted(found, key=lambda one: (-one.mean, one.number)), notes
 
 
@@ -181,7 +181,7 @@ def run_all(
                     if running.alive:
                         continue
                     del active[slot]
-                    outcome = read_outcome(job) if running.code >= 0 else None
+                    outcome = outcome_of(job, running.code)
                     if outcome is None and attempts[job.key] < 2:
                         waiting.append(job)
                         continue
@@ -277,7 +277,8 @@ def nothing_completed(study: Any, recipe: TuneRecipe) -> str:
     reasons = [str(trial.user_attrs["reason"]) for trial in trials if "reason" in trial.user_attrs]
     why = f" (the last says: {reasons[-1].rstrip('.')})" if reasons else ""
     return (
-        f"No trial of the study {recipe.arm!r} completed{why}; correct the recipe, or raise --trials, and run the command again."
+        f"No trial of the study {recipe.arm!r} completed{why}; raise --trials to try more, or correct the recipe and give it "
+        "another --out."
     )
 
 

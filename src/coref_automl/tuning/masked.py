@@ -266,11 +266,13 @@ def settle_space(recipe: TuneRecipe, datasets: dict[str, PackedDataset], *, scra
     from coref_automl.models.model_files import config_of, folder_of
 
     given = recipe.space
+    families = [
+        choose(model.removeprefix(NEW), SHAPES, "shape").family if scratch else config_of(folder_of(model))["model_type"]
+        for model in recipe.models
+    ]
+    if given is not None and "policy" in given and "deberta-v2" not in families:
+        raise RecipeError(f"space: policy changes nothing in {families[0]}, only how DeBERTa-v2 is lengthened; leave it out.")
     if given is None:
-        families = [
-            choose(model.removeprefix(NEW), SHAPES, "shape").family if scratch else config_of(folder_of(model))["model_type"]
-            for model in recipe.models
-        ]
         given = masked_space(
             lengths=[dataset.seq_len for dataset in datasets.values()],
             rows=min(len(dataset) for dataset in datasets.values()),

@@ -20,7 +20,7 @@ from coref_automl.tuning.pruning import RECOMMENDED, reason_to_cut
 from coref_automl.tuning.reasons import reason_words
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.storage import SIGN_EVERY, closed_elsewhere, counts, queue_again, recover, sign_of_life
-from coref_automl.tuning.trial import Launcher, Running, death, read_outcome
+from coref_automl.tuning.trial import Launcher, Running, death, outcome_of
 
 ALIKE = 3
 """So many trials in a row that fail the same way stop the study: the next would, too."""
@@ -171,7 +171,7 @@ class Search:
     def _end(self, slot: int, stage: Stage) -> None:
         """A process that is over: done, failed with a reason, or dead without one."""
         active = self.active[slot]
-        outcome = read_outcome(active.job) if active.running.code >= 0 else None
+        outcome = outcome_of(active.job, active.running.code)
         step, value = active.last
         if outcome is None:
             again = active.trial.user_attrs.get("attempt")
@@ -225,8 +225,8 @@ class Search:
         last = self.failures[-ALIKE:]
         if kind and len(last) == ALIKE and all(entry[0] == kind for entry in last):
             raise TuningError(
-                f"{ALIKE} trials in a row failed the same way ({kind}: {reason.rstrip('.')}); read {job.log}, correct the "
-                f"recipe, and run the same command again."
+                f"{ALIKE} trials in a row failed the same way ({kind}: {reason.rstrip('.')}); read {job.log}. "
+                "A corrected recipe needs another --out; if the machine was at fault, run the same command again."
             )
 
     def _best(self) -> dict[str, str]:
@@ -235,8 +235,7 @@ class Search:
 
     def _keep_best_weights(self) -> None:
         """Only what may still win keeps its weights: the best trials, and the recommended settings."""
-        done = completed(self.study)
-        for trial in done[self.recipe.finalists :]:
+        for trial in distinct(self.study, self.problem, self.recipe.seed)[self.recipe.finalists :]:
             if trial.user_attrs.get("origin") != RECOMMENDED and trial.user_attrs.get("owner") == self.owner:
                 self.problem.drop_weights(self.problem.job(trial.params, self.recipe.seed))
 
@@ -253,6 +252,16 @@ def completed(study: Any) -> list[Any]:
     """The completed trials, best first; of equals the earlier one."""
     done = study.get_trials(deepcopy=False, states=[_states().COMPLETE])
     return sorted((trial for trial in done if counts(trial)), key=lambda trial: (-trial.value, trial.number))
+
+
+def distinct(study: Any, problem: Problem, seed: int) -> list[Any]:
+    """The completed trials, best first, one per recipe: of several that trained the same, the recommended or else the best."""
+    found: dict[str, Any] = {}
+    for trial in completed(study):
+        key = problem.job(trial.params, seed).key
+        if key not in found or trial.user_attrs.get("origin") == RECOMMENDED != found[key].user_attrs.get("origin"):
+            found[key] = trial
+    return list(found.values())
 
 
 def running_elsewhere(study: Any) -> int:

@@ -28,6 +28,8 @@ SIGN_EVERY = 30.0
 """Seconds between two signs of life of a trial, and between two looks for trials that others have left."""
 
 _PATIENCE = 30.0
+_MODEL = "model "
+"""What the fingerprint of a model is called in a binding, before its name."""
 
 
 def open_study(
@@ -197,15 +199,23 @@ def _sampler(recipe: TuneRecipe, already: int, owner: str) -> Any:
 def _difference(held: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """The first thing in which two bindings differ, in words; empty where they agree."""
     for key in ("task", "metric", "seed", "space", "settings", "budget", "bytes"):
-        before, after = held.get(key), now.get(key)
+        before, after = (_models_by_bytes(side.get(key) or {}) if key == "bytes" else side.get(key) for side in (held, now))
         if before == after:
             continue
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             inner = next(name for name in {**before, **after} if before.get(name) != after.get(name))
-            what = {"space": f"another space ({inner} {before.get(inner, 'left out')})", "bytes": f"another {inner}"}
+            what = {
+                "space": f"another space ({inner} {before.get(inner, 'left out')})",
+                "bytes": f"another {'model' if inner.startswith(_MODEL) else inner}",
+            }
             return what.get(key, f"{inner} {before.get(inner)} in its {key}")
         return f"{key} {before}"
     return ""
+
+
+def _models_by_bytes(prints: Mapping[str, str]) -> dict[str, str]:
+    """Fingerprints with each model named by its bytes: the same one may be spelled another way."""
+    return {f"{_MODEL}{value}" if name.startswith(_MODEL) else name: value for name, value in prints.items()}
 
 
 def _without_password(url: str) -> str:

@@ -120,6 +120,12 @@ def read_outcome(job: Job) -> TrialOutcome | None:
     return read_stored(path, TrialOutcome, remedy="remove it, and run the study again") if path.is_file() else None
 
 
+def outcome_of(job: Job, code: int) -> TrialOutcome | None:
+    """What a process left that ended with this status; None where it died first. Then an outcome that says done is older."""
+    found = read_outcome(job) if code >= 0 else None
+    return None if found is not None and found.done and code else found
+
+
 def failure(error: BaseException) -> TrialOutcome:
     from coref_automl.models.load import is_out_of_memory
 
