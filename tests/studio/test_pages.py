@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
+import threading
+import time
 from contextlib import chdir
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from coref_automl.coreference.evaluate import BUNDLED
 from coref_automl.records import Estimate
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.language import points
+from coref_automl.studio import shelf
 from coref_automl.studio.play_page import CHAINS
 from tests.studio.conftest import MARKUP, RUN, Visitor, last_of, serving
 
@@ -89,6 +92,31 @@ def test_another_set_shows_its_own_models(visit: Visitor, made: Path) -> None:
     counts = {count_of(visit.ready("/items", set=mark, a=key(made, RUN), b=key(made, "mlm")).body) for mark in marks}
     assert counts == {72, 24}
     assert all(visit.ready("/compare", set=mark, a=key(made, RUN), b=key(made, "mlm")).status == 200 for mark in marks)
+
+
+def test_new_evaluations_arrive_in_what_was_computed_while_they_were_read(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page goes on with the board from before; what it computes of that is not kept for the new one."""
+    (copied / "runs" / RUN).rename(copied.parent / "aside")
+    with serving(copied) as visitor:
+        while not (before := methods(visitor)):
+            time.sleep(0.05)
+        plain, read = shelf.load, threading.Event()
+        monkeypatch.setattr(shelf, "load", lambda *given: (read.wait(60), plain(*given))[1])
+        (copied.parent / "aside").rename(copied / "runs" / RUN)
+        visitor.studio.folders.look()
+        assert methods(visitor) == before
+        read.set()
+        until = time.monotonic() + 30
+        while methods(visitor) == before and time.monotonic() < until:
+            time.sleep(0.05)
+        while not (after := methods(visitor)):
+            time.sleep(0.05)
+        assert len(after) == 2 * len(before)
+
+
+def methods(visitor: Visitor) -> list[str]:
+    """The methods to choose from; none while they are computed."""
+    return re.findall(r'value="(method:[^"]+)"', visitor.ready("/compare").body)
 
 
 def test_methods_of_one_seed_show_nothing(visit: Visitor) -> None:
