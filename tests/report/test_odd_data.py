@@ -137,3 +137,15 @@ def test_a_sentence_names_few_of_many_runs(tmp_path: Path, capsys: pytest.Captur
     assert len(re.findall(r"entity-s\d", sentence)) == named
     assert f"entity-s{runs - 1}" in sentence
     assert ("highest" in sentence) is (runs > named)
+
+
+@pytest.mark.parametrize("skills", [(-0.4, 0.6), (0.6, -0.4), (0.5, 0.5)])
+def test_steps_are_never_told_as_tokens(tmp_path: Path, said: Callable[..., str], skills: tuple[float, ...]) -> None:
+    """Checkpoints without a training record: how long they were trained is not known, and nothing is said of it."""
+    root = tmp_path / "runs"
+    for number, model in enumerate([Model("base", 0, -1.0), *(Model("run", step, skill) for step, skill in enumerate(skills, 1))]):
+        result = write_evaluation(root, model, make_scores(model, documents=60, own=number)) / "result.json"
+        write_json(result, read_json(result) | {"provenance": None})
+    told = said(root)
+    assert not re.search(r"(?<!\d)(?:[12]|–) (?:tokens|토큰)|points/M|점/백만", told)
+    assert told.count("– · tokens not recorded") == told.count("– · 학습 토큰 기록 없음") == 2

@@ -93,15 +93,17 @@ def _verdict_of_runs(study: Subject) -> Verdict:
     down = [f"{one.run} ({one.peak.rsplit('/', 1)[-1]})" for one in found if one.shown]
     falls_of = [(one.comparison.difference, one.run) for one in found if one.comparison is not None]
     limit = detectable((one.comparison.detectable for one in found if one.comparison is not None), say)
-    end = tokens(max(entry.recorded_tokens or 0 for entry in study.entries) or None)
+    end = tokens(longest) if (longest := max(entry.recorded_tokens or 0 for entry in study.entries)) else ""
     held, about = max(falls_of, key=lambda one: one[0].value, default=(None, ""))
     about = about and f"{about}, {say('정점 - 마지막', 'peak - last')}"
     if down:
         told = say(f"정점 이후 하락 확인: {', '.join(down)}.", f"A fall after the peak is shown in {', '.join(down)}.")
         return Verdict("shown" if len(down) == len(found) else "part", told, held, about)
     if held is None:
-        return Verdict("open", say(f"{end} 토큰에서 마지막이 가장 높습니다.", f"Still rising at {end} tokens."))
-    told = say(f"{end} 토큰까지 유의한 하락 미확인{limit}.", f"No fall shown up to {end} tokens{limit}.")
+        at = (f"{end} 토큰에서 ", f"{end} tokens") if end else ("", "the end")
+        return Verdict("open", say(f"{at[0]}마지막이 가장 높습니다.", f"Still rising at {at[1]}."))
+    until = (f"{end} 토큰까지 ", f" up to {end} tokens") if end else ("", "")
+    told = say(f"{until[0]}유의한 하락 미확인{limit}.", f"No fall shown{until[1]}{limit}.")
     return Verdict("open", told, held, about)
 
 
