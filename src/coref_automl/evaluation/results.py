@@ -31,6 +31,7 @@ from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 from coref_automl.store import (
     DONE,
     explained,
+    check_name,
     files_under,
     fingerprint,
     fingerprint_files,
@@ -178,6 +179,7 @@ class StoredEvaluation:
 
 def open_evaluation(folder: Path) -> StoredEvaluation | None:
     """The evaluation in a folder; None if it holds no finished one."""
+    check_name(folder)
     finished = is_done(folder) or (folder / RANKS).is_file()
     if not finished or not (folder / RESULT).is_file() or not has_items(folder):
         return None
