@@ -143,9 +143,8 @@ def test_a_sentence_names_few_of_many_runs(tmp_path: Path, capsys: pytest.Captur
 def test_steps_are_never_told_as_tokens(tmp_path: Path, said: Callable[..., str], skills: tuple[float, ...]) -> None:
     """Checkpoints without a training record: how long they were trained is not known, and nothing is said of it."""
     root = tmp_path / "runs"
-    for number, model in enumerate(
-        [Model("base", 0, -1.0), *(Model("run", step, skill) for step, skill in enumerate(skills, 1))]
-    ):
+    models = [Model("base", 0, -1.0), *(Model("run", step, skill) for step, skill in enumerate(skills, 1))]
+    for number, model in enumerate(models):
         result = write_evaluation(root, model, make_scores(model, documents=60, own=number)) / "result.json"
         write_json(result, read_json(result) | {"provenance": None})
     told = said(root)

@@ -34,11 +34,11 @@ class Use(Record):
 
     `method` names the objective and the length it was trained at; one seed says nothing about a method, and the advice is then
     about its checkpoint alone. `checkpoint` is a folder and `name` its label; `tokens` are what it was trained on, None if that
-    was not recorded. `value` is the mean over the method's `seeds` at that training and `over_base` its gain over the base (None if that was not evaluated), both
-    with 95% intervals, on the documents of `judged_on`. Any method could have been the chosen one, so that what is shown of it is
-    corrected for their number. `better_than` names the methods it is shown to beat at their best, `open_against` the others.
-    Methods of one seed are `unjudged` where this one has several: nothing can be shown of them. `tied` are other checkpoints
-    of the method that did as well on the documents that chose.
+    was not recorded. `value` is the mean over the method's `seeds` at that training and `over_base` its gain over the base (None
+    if that was not evaluated), both with 95% intervals, on the documents of `judged_on`. Any method could have been the chosen
+    one, so that what is shown of it is corrected for their number. `better_than` names the methods it is shown to beat at their
+    best, `open_against` the others. Methods of one seed are `unjudged` where this one has several: nothing can be shown of them.
+    `tied` are other checkpoints of the method that did as well on the documents that chose.
 
     `status`: not shown to beat its base; or else shown to beat every other method, some ("in part"), or none ("open"). Without
     another method the base alone decides.
@@ -68,8 +68,8 @@ class NextTime(Record):
     That is at 95% confidence on the `select` half. `loss` is the margin, or a quarter of the shown gain over the base if that is
     less. `share` is that of the training of the curve's last point, None if the documents are too few to place any point; then
     training as long as now is what is known to do. `checkpoint` is the point in the run that is used (a folder), `name` its
-    label. `tokens` and `promising` are None also if the runs did not record theirs. With `more_documents` more in the select half the `promising` tokens would do with 80% power; None if
-    nothing earlier is to be gained.
+    label, `tokens` what it was trained on. With `more_documents` more in the select half the `promising` tokens would do with 80%
+    power; None if nothing earlier is to be gained. Tokens are None also if the runs did not record them.
     """
 
     loss: float

@@ -30,8 +30,8 @@ from coref_automl.models.model_files import TOKENIZER_FILES, folder_of, weights_
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 from coref_automl.store import (
     DONE,
-    explained,
     check_name,
+    explained,
     files_under,
     fingerprint,
     fingerprint_files,

@@ -179,9 +179,14 @@ def _next_time(it: Recommendation, lang: Lang) -> str:
     if len(it.candidates) == 1:
         return ""
     if ahead is None:
+        single = len({one.run for one in it.candidates}) == len(it.candidates)
         if lang == "ko":
-            return "다음 학습량에 대해서는 말할 수 없습니다: 실행마다 평가된 체크포인트가 하나입니다."
-        return "How long to train next time cannot be said: each run has one evaluated checkpoint."
+            why = (
+                "실행마다 평가된 체크포인트가 하나입니다" if single else "이 방법의 실행들에서 함께 평가된 에폭이 2개 미만입니다"
+            )
+            return f"다음 학습량에 대해서는 말할 수 없습니다: {why}."
+        why = "each run has one evaluated checkpoint" if single else "its runs share fewer than two evaluated epochs"
+        return f"How long to train next time cannot be said: {why}."
     loss, curve = f"{100 * ahead.loss:.2g}", ahead.seeds > 1
     if lang == "ko":
         line = "평균 곡선" if curve else "곡선"
