@@ -181,6 +181,15 @@ def test_the_export_is_the_report_that_the_command_writes(visit: Visitor, made: 
     assert pair.body == Path(report(*folders, tmp_path / "pair", lang="ko")).read_text("utf-8")
 
 
+def test_the_export_holds_a_relation_run_that_has_come_since(copied: Path) -> None:
+    (copied / "runs/relation").rename(copied.parent / "aside")
+    with serving(copied, lang="en") as visitor:
+        assert "micro-F1" not in visitor.ready("/export").body
+        (copied.parent / "aside").rename(copied / "runs/relation")
+        visitor.studio.folders.look()
+        assert "micro-F1" in visitor.ready("/export").body
+
+
 def test_after_its_process_was_killed_the_export_says_so_and_works_again(made: Path) -> None:
     with serving(made, lang="en") as visitor:
         assert visitor.get("/export").status == 202
