@@ -181,6 +181,15 @@ def test_the_export_is_the_report_that_the_command_writes(visit: Visitor, made: 
     assert pair.body == Path(report(*folders, tmp_path / "pair", lang="ko")).read_text("utf-8")
 
 
+def test_every_note_of_the_export_is_in_its_language(copied: Path) -> None:
+    assert command(["archive", str(copied / "runs"), "--out", str(copied / "kept")]) == 0
+    with serving(copied) as visitor:
+        korean, english = (visitor.ready("/export", lang=lang).body for lang in ("ko", "en"))
+    assert "두 번 나온 결과" in korean
+    assert "results that were found twice" not in korean
+    assert "두 번 나온 결과" not in english
+
+
 def test_the_export_holds_a_relation_run_that_has_come_since(copied: Path) -> None:
     (copied / "runs/relation").rename(copied.parent / "aside")
     with serving(copied, lang="en") as visitor:

@@ -11,7 +11,8 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from functools import partial
 
 from coref_automl.errors import WorkError
-from coref_automl.report.language import Lang, Say
+from coref_automl.report.language import Lang
+from coref_automl.say import speaking
 from coref_automl.studio.folders import RESULTS, Folders
 from coref_automl.studio.pages import Address
 from coref_automl.studio.shelf import Members, Shelf, not_here
@@ -69,5 +70,6 @@ def write(paths: Sequence[str], sets: Sequence[Members], metric: str | None, lan
     from coref_automl.report.rendering import render_html
     from coref_automl.report.subject import read_subject
 
-    groups = [group_of(rename_bases(list(one.stored.values())), one.items, one.scorer) for one in sets]
-    return render_html(checkpoint_page(read_subject(paths, Say(lang), metric=metric, groups=groups)))
+    with speaking(lang) as say:
+        groups = [group_of(rename_bases(list(one.stored.values())), one.items, one.scorer) for one in sets]
+        return render_html(checkpoint_page(read_subject(paths, say, metric=metric, groups=groups)))
