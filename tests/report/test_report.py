@@ -96,6 +96,21 @@ def test_where_nothing_beats_the_base_the_headline_says_so_and_what_it_would_tak
         assert "tune-smoke" not in text
 
 
+@pytest.mark.parametrize(
+    ("metric", "inputs"),
+    [
+        ("real1_strict", "--source kowiki( --per-source \\d+)?"),
+        ("lambada_top1_strict", "--lambada FILE"),
+        ("gold_word", "--gold FILE"),
+        ("score_strict", "--source kowiki( --per-source \\d+)? --lambada FILE"),
+    ],
+)
+def test_the_next_command_builds_items_of_the_metric(evaluated: Maker, tmp_path: Path, metric: str, inputs: str) -> None:
+    root = evaluated([Model("base", 0, 0.0), Model("run", 100, 0.02)], documents=16, tasks=("real", "lambada", "gold"))
+    text = Path(report(root, tmp_path / "out", lang="en", metric=metric).markdown).read_text("utf-8")
+    assert re.search(f"coref-automl prepare eval {inputs} --model", text)
+
+
 def test_a_floor_and_identical_answers_are_told_in_words(evaluated: Maker, tmp_path: Path) -> None:
     root = evaluated([Model("base", 0, -20.0), Model("run", 100, -20.0), Model("run", 200, -20.0)])
     text = Path(report(root, tmp_path / "page", lang="en").markdown).read_text("utf-8").split("## ")[0]

@@ -227,11 +227,18 @@ def _try_next(study: Subject) -> str:
         size = f" --per-source {items}" if items > _DEFAULT else ""
         runs = shlex.quote(str(Path(it.chosen).parent.parent))
         return (
-            f"coref-automl prepare eval --source kowiki --model {base}{size} --out evalsets/larger && "
+            f"coref-automl prepare eval {_inputs(it.metric, size)} --model {base} --out evalsets/larger && "
             f"coref-automl evaluate {base} {runs} --eval-set evalsets/larger"
         )
     data = f" --dataset {shlex.quote(made.dataset)}" if made and made.dataset else ""
     return f"coref-automl tune --recipe recipes/tune.yaml --model {base}{data} --out studies/next"
+
+
+def _inputs(metric: str, size: str) -> str:
+    """What `prepare eval` makes more items of a metric from: a source, or files of its task, which are not ours to name."""
+    tasks = [METRICS[name].task for name, _ in METRICS[metric].parts or ((metric, 1.0),)]
+    own = {"real": f"--source kowiki{size}", "real-far": "--source kowiki", "lambada": "--lambada FILE", "gold": "--gold FILE"}
+    return " ".join(dict.fromkeys(own.get(str(task), f"--file {task}=FILE") for task in tasks))
 
 
 def _highest(study: Subject) -> float:
