@@ -80,6 +80,15 @@ def test_only_a_curve_with_a_base_explains_the_dashed_line(visit: Visitor, made:
         assert "dashed: an untrained model" in other.ready("/compare", **asked, lang="en").body
 
 
+def test_one_run_in_windows_of_two_lengths_has_two_curves(copied: Path) -> None:
+    with chdir(copied):
+        assert command(["evaluate", "runs/mlm", "--eval-set", "evalsets/mine", "--seq-len", "32", "--device", "cpu"]) == 0
+    with serving(copied) as visitor:
+        a, b = key(copied, "mlm"), key(copied, "mlm").replace("mine-64", "mine-32")
+        page = visitor.ready("/compare", a=a, b=b, lang="en").body
+    assert {"mlm @64", "mlm @32"} <= set(re.findall(r'"run":"([^"]+)"', page))
+
+
 def test_different_sets_are_refused_with_the_reason(visit: Visitor, made: Path) -> None:
     page = visit.ready("/compare", a=key(made, RUN), b=key(made, "mlm", evalset="other"), lang="en")
     assert page.status == 404
@@ -218,6 +227,10 @@ def test_pages_speak_the_language_of_their_address(visit: Visitor) -> None:
         assert "실행" in text_of(korean)
         own = re.sub(r"<textarea.*?</textarea>", "", english.split('<div id="items">')[0])
         assert not re.search("[가-힣]", text_of(own).replace(RUN, "").replace("한국어", "")), path
+
+
+def test_a_query_may_name_anything(visit: Visitor) -> None:
+    assert visit.get("/play?text=x&path=1&self=2").status == 200
 
 
 def test_the_bundled_coreference_model_has_one_name() -> None:
