@@ -93,9 +93,11 @@ def test_a_folder_inside_another_is_shown_once(made: Path) -> None:
 def test_an_archive_beside_its_runs_adds_no_model_and_no_relation_run(copied: Path, tmp_path: Path) -> None:
     with serving(copied) as visitor:
         before = {mark: list(members.stored) for mark, members in visitor.studio._shelf.sets().items()}
+        listed = text_of(visitor.get("/").body).count(" mlm/checkpoint-")
     assert command(["archive", str(copied / "runs"), "--out", str(copied / "kept")]) == 0
     with serving(copied) as visitor:
         assert {mark: list(members.stored) for mark, members in visitor.studio._shelf.sets().items()} == before
+        assert text_of(visitor.get("/").body).count(" mlm/checkpoint-") == listed
         assert visitor.ready("/compare").status == 200
     assert command(["report", str(copied), "--out", str(tmp_path / "page"), "--lang", "en"]) == 0
     page = (tmp_path / "page/report.md").read_text("utf-8").replace("\\", "")
