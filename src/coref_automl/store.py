@@ -310,6 +310,15 @@ def repeats_study(folder: Path) -> bool:
     return kind_of_folder(folder) == "archive" and kind_of_folder(folder.parent) == "experiment"
 
 
+def check_name(path: Path) -> None:
+    """Refuse a path that is not UTF-8: no page and no record could name it."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode("utf-8", "replace")
+        raise InputError(f"The name of {shown} is not UTF-8, so it cannot be shown; rename it.") from None
+
+
 def files_under(folder: Path, name: str) -> list[Path]:
     """The files of one name under a folder, in natural order; those in the archive of a study under it are left out."""
     repeats = cache(repeats_study)

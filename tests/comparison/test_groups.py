@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.references import own_base
@@ -37,6 +40,15 @@ def test_two_runs_of_one_name_are_two_runs(tmp_path: Path) -> None:
         "x-entity": ["x-entity/checkpoint-100", "x-entity/checkpoint-200"],
         "y-entity": ["y-entity/checkpoint-100", "y-entity/checkpoint-200"],
     }
+
+
+@pytest.mark.parametrize("other", [{"seed": 1}, {"objective": "mlm"}, {"seq_len": 256}])
+def test_runs_of_one_name_that_were_trained_differently_are_two_runs_even_without_a_common_step(
+    tmp_path: Path, other: dict[str, Any]
+) -> None:
+    write(tmp_path / "x", Model("base", 0, -1.0), Model("entity", 100, 0.1))
+    write(tmp_path / "y", Model("entity", 200, 0.8, **other), Model("entity", 400, 0.9, **other))
+    assert {run.split(" @")[0] for run in read_study(tmp_path).runs()} == {"x-entity", "y-entity"}
 
 
 def test_a_run_that_moved_between_two_evaluations_stays_one(tmp_path: Path) -> None:

@@ -183,8 +183,22 @@ def test_runs_without_a_curve_say_nothing_about_how_long_to_train(evaluated: Mak
     it = recommend(evaluated([BASE, *several({"mlm": -1.0, "entity": 0.5}, seeds=1, steps=1)]))
     assert it.next_time is None
     assert it.use.seeds == 1
-    assert "How long to train next time cannot be said" in it.sentence
+    assert "How long to train next time cannot be said: each run has one evaluated checkpoint." in it.sentence
     assert "one seed shows nothing about a method" in it.sentence
+
+
+@pytest.mark.parametrize("lang", ["ko", "en"])
+def test_seeds_that_share_one_epoch_are_not_told_to_have_one_checkpoint(evaluated: Maker, lang: str) -> None:
+    models = [
+        Model(f"entity-s{seed}", step, 0.5, seed=seed) for seed, steps in enumerate(((100, 200), (50, 100))) for step in steps
+    ]
+    it = recommend(evaluated([BASE, *models]), lang=lang)
+    assert it.next_time is None
+    told = {
+        "ko": "이 방법의 실행들에서 함께 평가된 에폭이 2개 미만입니다.",
+        "en": "its runs share fewer than two evaluated epochs.",
+    }
+    assert told[lang] in it.sentence
 
 
 def test_over_fitting_is_declared_only_where_it_is_shown(evaluated: Maker) -> None:

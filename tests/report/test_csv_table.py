@@ -11,6 +11,7 @@ from coref_automl.errors import InputError
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.csv_page import csv_page, findings
 from coref_automl.report.language import Say
+from coref_automl.report.page import Table
 from coref_automl.report.rendering import render_markdown
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -73,6 +74,10 @@ def test_a_table_is_reported_in_both_languages(tmp_path: Path) -> None:
         (f"{HEAD}\na,512,c-1,1,x,0.5,0.5,10,10\n", "line 2 holds something that is not a number"),
         (f"{HEAD}\na,512,c-1,1,63.2,0.5,0.5,10,10\n", "shares between 0 and 1"),
         (f"{HEAD}\na,512,c-1,1,0.5,0.5,0.5,0,10\n", "n 0 cannot be"),
+        (f"{HEAD}\na,512,c-1,1,0.5,0.5,0.5,nan,10\n", "real_samples is nan; it must be a finite number"),
+        (f"{HEAD}\na,inf,c-1,1,0.5,0.5,0.5,10,10\n", "seq_len is inf"),
+        (f"{HEAD}\na,512,c-1,nan,0.5,0.5,0.5,10,10\n", "epoch is nan"),
+        (f"{HEAD},stated_score\na,512,c-1,1,0.5,0.5,0.5,10,10,nan\n", "stated_score is nan"),
     ],
 )
 def test_a_bad_table_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
@@ -87,4 +92,8 @@ def test_a_table_without_stated_composites_has_no_wrong_ones(tmp_path: Path) -> 
     path.write_text(f"{HEAD}\na,512,c-1,1,0.5,0.6,0.3,100,100\na,512,c-2,2,0.9,0.95,0.3,100,100\n", "utf-8")
     rows = read_table(path)
     assert wrong_composites(rows) == []
+    page = csv_page(rows, Say("en"), source="t.csv", target={})
+    table = next(section for section in page.sections if section.id == "composite").blocks[1]
+    assert isinstance(table, Table)
+    assert {line[-1].text for line in table.rows} == {"–"}
     assert [t.what for t in within(rows) if t.shown] == ["first to last", "peak over first"]

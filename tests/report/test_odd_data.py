@@ -68,6 +68,18 @@ def test_one_document_shows_nothing(tmp_path: Path, said: Callable[..., str]) ->
     assert "나은 것으로 확인되었" not in told
 
 
+def test_a_fall_without_a_document_to_confirm_it_is_not_judged(tmp_path: Path, said: Callable[..., str]) -> None:
+    """The peak comes before the end, so no run is told to be highest at its end."""
+    root = tmp_path / "runs"
+    for number, model in enumerate([Model("base", 0, -1.0), Model("run", 100, 2.0), Model("run", 200, -1.0)]):
+        scores = make_scores(model, documents=40, tasks=("real",), own=number)
+        write_evaluation(root, model, [replace(score, cluster="alone") for score in scores])
+    told = said(root, compared=2)
+    assert "A fall after the peak is not judged: the confirm half has no items." in told
+    assert "정점 이후의 하락은 판정하지 않았습니다(확인용 절반에 문항이 없음)." in told
+    assert not re.search("highest at its end|the last is the peak|Still rising|마지막이 정점|마지막이 가장 높", told)
+
+
 def test_one_document_that_holds_half_of_all_items_is_no_crowd(
     tmp_path: Path, said: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,3 +149,16 @@ def test_a_sentence_names_few_of_many_runs(tmp_path: Path, capsys: pytest.Captur
     assert len(re.findall(r"entity-s\d", sentence)) == named
     assert f"entity-s{runs - 1}" in sentence
     assert ("highest" in sentence) is (runs > named)
+
+
+@pytest.mark.parametrize("skills", [(-0.4, 0.6), (0.6, -0.4), (0.5, 0.5)])
+def test_steps_are_never_told_as_tokens(tmp_path: Path, said: Callable[..., str], skills: tuple[float, ...]) -> None:
+    """Checkpoints without a training record: how long they were trained is not known, and nothing is said of it."""
+    root = tmp_path / "runs"
+    models = [Model("base", 0, -1.0), *(Model("run", step, skill) for step, skill in enumerate(skills, 1))]
+    for number, model in enumerate(models):
+        result = write_evaluation(root, model, make_scores(model, documents=60, own=number)) / "result.json"
+        write_json(result, read_json(result) | {"provenance": None})
+    told = said(root)
+    assert not re.search(r"(?<!\d)(?:[12]|–) (?:tokens|토큰)|points/M|점/백만", told)
+    assert told.count("– · tokens not recorded") == told.count("– · 학습 토큰 기록 없음") == 2

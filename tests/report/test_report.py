@@ -20,8 +20,8 @@ from coref_automl.report.language import Say
 from coref_automl.report.page import Table
 from coref_automl.report.printout import recommend
 from coref_automl.report.subject import subject_of
-from coref_automl.store import mark_done, write_json
-from tests.comparison.conftest import Maker, Model
+from coref_automl.store import mark_done, read_json, write_json
+from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
 from tests.evaluation.tiny import freeze_tiny
 
 SECTIONS = {
@@ -94,6 +94,21 @@ def test_where_nothing_beats_the_base_the_headline_says_so_and_what_it_would_tak
         assert '<span class="badge not">' in text
         assert re.findall(r'data-copy="([\w-]+)"', text) == ["keep-command"]
         assert "tune-smoke" not in text
+
+
+@pytest.mark.parametrize(
+    ("metric", "inputs"),
+    [
+        ("real1_strict", "--source kowiki( --per-source \\d+)?"),
+        ("lambada_top1_strict", "--lambada FILE"),
+        ("gold_word", "--gold FILE"),
+        ("score_strict", "--source kowiki( --per-source \\d+)? --lambada FILE"),
+    ],
+)
+def test_the_next_command_builds_items_of_the_metric(evaluated: Maker, tmp_path: Path, metric: str, inputs: str) -> None:
+    root = evaluated([Model("base", 0, 0.0), Model("run", 100, 0.02)], documents=16, tasks=("real", "lambada", "gold"))
+    text = Path(report(root, tmp_path / "out", lang="en", metric=metric).markdown).read_text("utf-8")
+    assert re.search(f"coref-automl prepare eval {inputs} --model", text)
 
 
 def test_a_floor_and_identical_answers_are_told_in_words(evaluated: Maker, tmp_path: Path) -> None:
@@ -358,6 +373,22 @@ def test_plan_commands_name_the_chosen_checkpoints(made: Report, study_source: P
     assert f"--model {study_source}/mlm_a/checkpoint-" in commands[0]
     assert f"--model {recommend(study_source).chosen} " in commands[1]
     assert "--objective entity" in commands[1]
+
+
+def test_a_plan_names_the_dataset_of_its_own_length(tmp_path: Path) -> None:
+    """Also one of longer rows that can be cut; rows that cannot be are no help."""
+    models = [Model("base", 0, -1.0), Model("mlm", 100, 0.1, objective="mlm", seq_len=128), Model("long", 100, 0.2, seq_len=384)]
+    for number, model in enumerate([*models, Model("longest", 100, 0.9, seq_len=512)]):
+        result = write_evaluation(tmp_path / "runs", model, make_scores(model, documents=30, own=number)) / "result.json"
+        held = read_json(result)
+        if model.step:
+            held["provenance"]["dataset"] = f"data-{model.seq_len}"
+        write_json(result, held)
+    text = Path(report(tmp_path / "runs", tmp_path / "out", lang="en").markdown).read_text("utf-8")
+    assert re.findall(r"--dataset (.*) --objective .* --out (\S+)", text) == [
+        ("data-384 --seq-len 128", "runs/plan_a_entity_128"),
+        ("data-512 --seq-len 512", "runs/plan_b_entity_512"),
+    ]
 
 
 def test_bad_requests_are_one_sentence(study_source: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -92,9 +93,11 @@ def test_a_folder_inside_another_is_shown_once(made: Path) -> None:
 def test_an_archive_beside_its_runs_adds_no_model_and_no_relation_run(copied: Path, tmp_path: Path) -> None:
     with serving(copied) as visitor:
         before = {mark: list(members.stored) for mark, members in visitor.studio._shelf.sets().items()}
+        listed = text_of(visitor.get("/").body).count(" mlm/checkpoint-")
     assert command(["archive", str(copied / "runs"), "--out", str(copied / "kept")]) == 0
     with serving(copied) as visitor:
         assert {mark: list(members.stored) for mark, members in visitor.studio._shelf.sets().items()} == before
+        assert text_of(visitor.get("/").body).count(" mlm/checkpoint-") == listed
         assert visitor.ready("/compare").status == 200
     assert command(["report", str(copied), "--out", str(tmp_path / "page"), "--lang", "en"]) == 0
     page = (tmp_path / "page/report.md").read_text("utf-8").replace("\\", "")
@@ -126,6 +129,29 @@ def test_odd_names_and_links_that_lead_back_to_themselves_hide_nothing(copied: P
         assert page.status == 200
         assert f"{copied.name}/runs/mlm" in visitor.studio.folders.now().runs
         assert visitor.ready("/compare").status == 200
+
+
+def test_a_name_that_is_not_utf_8_is_told_of_and_hides_nothing(copied: Path, tmp_path: Path) -> None:
+    odd = copied / "runs" / os.fsdecode("한글".encode("cp949"))
+    shutil.copytree(copied / "runs/mlm", odd)
+    shutil.copytree(copied / "runs/relation", odd / "relation")
+    told = "\ufffd is not UTF-8, so it cannot be shown; rename it."
+    with serving(copied, lang="en") as visitor:
+        for path in ("/", "/compare", "/items", "/play", "/export"):
+            assert visitor.ready(path).status == 200
+        assert told in text_of(visitor.get("/").body)
+    assert command(["report", str(copied), "--out", str(tmp_path / "page"), "--lang", "en"]) == 0
+    assert "is not UTF-8" in (tmp_path / "page/report.md").read_text("utf-8")
+
+
+def test_a_report_of_nothing_but_a_name_that_is_not_utf_8_says_so(
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copied / "alone").mkdir()
+    (copied / "runs/mlm").rename(copied / "alone" / os.fsdecode("한글".encode("cp949")))
+    capsys.readouterr()
+    assert command(["report", str(copied / "alone"), "--out", str(tmp_path / "page")]) == 2
+    assert "is not UTF-8, so it cannot be shown; rename it." in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_looked_at_is_named_and_the_watch_goes_on(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
+import threading
+import time
 from contextlib import chdir
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from coref_automl.coreference.evaluate import BUNDLED
 from coref_automl.records import Estimate
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.language import points
+from coref_automl.studio import shelf
 from coref_automl.studio.play_page import CHAINS
 from tests.studio.conftest import MARKUP, RUN, Visitor, last_of, serving
 
@@ -77,6 +80,15 @@ def test_only_a_curve_with_a_base_explains_the_dashed_line(visit: Visitor, made:
         assert "dashed: an untrained model" in other.ready("/compare", **asked, lang="en").body
 
 
+def test_one_run_in_windows_of_two_lengths_has_two_curves(copied: Path) -> None:
+    with chdir(copied):
+        assert command(["evaluate", "runs/mlm", "--eval-set", "evalsets/mine", "--seq-len", "32", "--device", "cpu"]) == 0
+    with serving(copied) as visitor:
+        a, b = key(copied, "mlm"), key(copied, "mlm").replace("mine-64", "mine-32")
+        page = visitor.ready("/compare", a=a, b=b, lang="en").body
+    assert {"mlm @64", "mlm @32"} <= set(re.findall(r'"run":"([^"]+)"', page))
+
+
 def test_different_sets_are_refused_with_the_reason(visit: Visitor, made: Path) -> None:
     page = visit.ready("/compare", a=key(made, RUN), b=key(made, "mlm", evalset="other"), lang="en")
     assert page.status == 404
@@ -89,6 +101,31 @@ def test_another_set_shows_its_own_models(visit: Visitor, made: Path) -> None:
     counts = {count_of(visit.ready("/items", set=mark, a=key(made, RUN), b=key(made, "mlm")).body) for mark in marks}
     assert counts == {72, 24}
     assert all(visit.ready("/compare", set=mark, a=key(made, RUN), b=key(made, "mlm")).status == 200 for mark in marks)
+
+
+def test_new_evaluations_arrive_in_what_was_computed_while_they_were_read(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page goes on with the board from before; what it computes of that is not kept for the new one."""
+    (copied / "runs" / RUN).rename(copied.parent / "aside")
+    with serving(copied) as visitor:
+        while not (before := methods(visitor)):
+            time.sleep(0.05)
+        plain, read = shelf.load, threading.Event()
+        monkeypatch.setattr(shelf, "load", lambda *given: (read.wait(60), plain(*given))[1])
+        (copied.parent / "aside").rename(copied / "runs" / RUN)
+        visitor.studio.folders.look()
+        assert methods(visitor) == before
+        read.set()
+        until = time.monotonic() + 30
+        while methods(visitor) == before and time.monotonic() < until:
+            time.sleep(0.05)
+        while not (after := methods(visitor)):
+            time.sleep(0.05)
+        assert len(after) == 2 * len(before)
+
+
+def methods(visitor: Visitor) -> list[str]:
+    """The methods to choose from; none while they are computed."""
+    return re.findall(r'value="(method:[^"]+)"', visitor.ready("/compare").body)
 
 
 def test_methods_of_one_seed_show_nothing(visit: Visitor) -> None:
@@ -153,6 +190,24 @@ def test_the_export_is_the_report_that_the_command_writes(visit: Visitor, made: 
     assert pair.body == Path(report(*folders, tmp_path / "pair", lang="ko")).read_text("utf-8")
 
 
+def test_every_note_of_the_export_is_in_its_language(copied: Path) -> None:
+    assert command(["archive", str(copied / "runs"), "--out", str(copied / "kept")]) == 0
+    with serving(copied) as visitor:
+        korean, english = (visitor.ready("/export", lang=lang).body for lang in ("ko", "en"))
+    assert "두 번 나온 결과" in korean
+    assert "results that were found twice" not in korean
+    assert "두 번 나온 결과" not in english
+
+
+def test_the_export_holds_a_relation_run_that_has_come_since(copied: Path) -> None:
+    (copied / "runs/relation").rename(copied.parent / "aside")
+    with serving(copied, lang="en") as visitor:
+        assert "micro-F1" not in visitor.ready("/export").body
+        (copied.parent / "aside").rename(copied / "runs/relation")
+        visitor.studio.folders.look()
+        assert "micro-F1" in visitor.ready("/export").body
+
+
 def test_after_its_process_was_killed_the_export_says_so_and_works_again(made: Path) -> None:
     with serving(made, lang="en") as visitor:
         assert visitor.get("/export").status == 202
@@ -172,6 +227,10 @@ def test_pages_speak_the_language_of_their_address(visit: Visitor) -> None:
         assert "실행" in text_of(korean)
         own = re.sub(r"<textarea.*?</textarea>", "", english.split('<div id="items">')[0])
         assert not re.search("[가-힣]", text_of(own).replace(RUN, "").replace("한국어", "")), path
+
+
+def test_a_query_may_name_anything(visit: Visitor) -> None:
+    assert visit.get("/play?text=x&path=1&self=2").status == 200
 
 
 def test_the_bundled_coreference_model_has_one_name() -> None:

@@ -33,12 +33,12 @@ class Use(Record):
     """The method to use, and the checkpoint of it.
 
     `method` names the objective and the length it was trained at; one seed says nothing about a method, and the advice is then
-    about its checkpoint alone. `checkpoint` is a folder and `name` its label; `tokens` are what it was trained on. `value` is the
-    mean over the method's `seeds` at that training and `over_base` its gain over the base (None if that was not evaluated), both
-    with 95% intervals, on the documents of `judged_on`. Any method could have been the chosen one, so that what is shown of it is
-    corrected for their number. `better_than` names the methods it is shown to beat at their best, `open_against` the others.
-    Methods of one seed are `unjudged` where this one has several: nothing can be shown of them. `tied` are other checkpoints
-    of the method that did as well on the documents that chose.
+    about its checkpoint alone. `checkpoint` is a folder and `name` its label; `tokens` are what it was trained on, None if that
+    was not recorded. `value` is the mean over the method's `seeds` at that training and `over_base` its gain over the base (None
+    if that was not evaluated), both with 95% intervals, on the documents of `judged_on`. Any method could have been the chosen
+    one, so that what is shown of it is corrected for their number. `better_than` names the methods it is shown to beat at their
+    best, `open_against` the others. Methods of one seed are `unjudged` where this one has several: nothing can be shown of them.
+    `tied` are other checkpoints of the method that did as well on the documents that chose.
 
     `status`: not shown to beat its base; or else shown to beat every other method, some ("in part"), or none ("open"). Without
     another method the base alone decides.
@@ -47,7 +47,7 @@ class Use(Record):
     method: str
     objective: str
     length: int
-    tokens: int
+    tokens: int | None
     seeds: int
     checkpoint: str
     name: str
@@ -66,10 +66,10 @@ class NextTime(Record):
     """How long to train next time: the earliest point of the method's mean curve within `loss` of its highest.
 
     That is at 95% confidence on the `select` half. `loss` is the margin, or a quarter of the shown gain over the base if that is
-    less. `tokens` is None if the documents are too few to place any point; then training as long as now is what is known to do.
-    `share` is that of the training of the curve's last point; `checkpoint` is the point in the run that is used (a folder),
-    `name` its label. With `more_documents` more in the select half the `promising` tokens would do with 80% power; None if
-    nothing earlier is to be gained.
+    less. `share` is that of the training of the curve's last point, None if the documents are too few to place any point; then
+    training as long as now is what is known to do. `checkpoint` is the point in the run that is used (a folder), `name` its
+    label, `tokens` what it was trained on. With `more_documents` more in the select half the `promising` tokens would do with 80%
+    power; None if nothing earlier is to be gained. Tokens are None also if the runs did not record them.
     """
 
     loss: float
@@ -181,7 +181,7 @@ def use_of(
         method=mine.name,
         objective=mine.objective,
         length=made.seq_len if made else chosen.evaluation.seq_len,
-        tokens=chosen.tokens,
+        tokens=chosen.recorded_tokens,
         seeds=len(side),
         checkpoint=chosen.evaluation.path,
         name=chosen.name,
@@ -215,7 +215,8 @@ def next_time_of(
     highest = int(np.argmax(values))
     within = next((number for number in range(len(steps)) if bounds.upper[number] <= loss), None)
     point = min(within, highest) if within is not None else None
-    tokens = [round(np.mean([entry.tokens for entry in step])) for step in steps]
+    trained = [round(np.mean([entry.tokens for entry in step])) for step in steps]
+    recorded = all(entry.recorded_tokens is not None for entry in entries)
     before = range(point if point is not None else highest + 1)
     plans = [(factor, number) for number in before if (factor := times_as_many(bounds, number, loss)) is not None]
     factor, promising = min(plans, default=(None, None))
@@ -226,12 +227,12 @@ def next_time_of(
         loss=loss,
         points=len(steps),
         seeds=seeds,
-        tokens=tokens[point] if point is not None else None,
-        share=tokens[point] / tokens[-1] if point is not None else None,
+        tokens=trained[point] if recorded and point is not None else None,
+        share=trained[point] / trained[-1] if point is not None else None,
         checkpoint=reached.evaluation.path if reached else "",
         name=reached.name if reached else "",
         more_documents=math.ceil((factor - 1) * bounds.documents) if factor is not None else None,
-        promising=tokens[promising] if promising is not None else None,
+        promising=trained[promising] if recorded and promising is not None else None,
     )
 
 

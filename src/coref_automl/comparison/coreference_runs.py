@@ -22,7 +22,7 @@ from coref_automl.errors import CorefError, InputError
 from coref_automl.records import Estimate, Provenance
 from coref_automl.statistics.ratios import by_document
 from coref_automl.statistics.resampling import Floats
-from coref_automl.store import MANIFEST, files_under, fingerprint, read_json, short_names, write_json, written_whole
+from coref_automl.store import MANIFEST, check_name, files_under, fingerprint, read_json, short_names, write_json, written_whole
 
 RESULTS, DOCUMENTS, SPLIT = "coref_results.json", "documents.npz", "split.json"
 FOLDER = "coreference"
@@ -140,6 +140,7 @@ def look_for_coreference(paths: Sequence[str]) -> tuple[list[CoreferenceRun], li
             if place in found:
                 continue
             try:
+                check_name(place)
                 found[place] = _read(held)
             except CorefError as error:
                 damaged.setdefault(place, str(error))

@@ -7,6 +7,7 @@ Without items nothing can be paired: intervals follow from n, and tests are unpa
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -141,6 +142,9 @@ def _table_row(line: Mapping[str, str | None], where: str) -> TableRow:
         stated = float(line["stated_score"]) if line.get("stated_score") else None  # type: ignore[arg-type]
     except ValueError as error:
         raise InputError(f"{where} holds something that is not a number ({error}).") from error
+    for name, number in {**numbers, "stated_score": stated}.items():
+        if number is not None and not math.isfinite(number):
+            raise InputError(f"{where}: {name} is {number:g}; it must be a finite number.")
     counts = {"real1": "real_samples", "real5": "real_samples", "lambada_top1": "lambada_samples"}
     estimates = {}
     for name, samples in counts.items():

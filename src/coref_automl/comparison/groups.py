@@ -37,6 +37,9 @@ from coref_automl.records import Evaluation, Provenance, halves_of
 from coref_automl.say import say
 from coref_automl.store import short_names
 
+_OF_A_RUN = ("seed", "objective", "seq_len", "base_bytes", "dataset_bytes")
+"""What every checkpoint of a run has in common; bytes are empty in older records."""
+
 
 def choose_group(paths: Sequence[str], *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
     """The group with an evaluation of every path; different fingerprints and scorer versions are refused by name."""
@@ -297,13 +300,16 @@ def _conditions(evaluation: Evaluation) -> tuple[object, ...]:
 
 
 def _rename_runs(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-    """Name runs by their folders where two of the same name have different weights at the same step."""
-    weights: dict[tuple[str, int], set[str]] = {}
+    """Name runs by their folders where two of the same name differ in a setting of the run, or in weights at the same step."""
+    told: dict[tuple[str, object], set[object]] = {}
     made = {id(one): one.evaluation.provenance for one in stored}
     for one in stored:
         if (record := made[id(one)]) is not None:
-            weights.setdefault((record.run, record.step), set()).add(one.evaluation.fingerprints.get("weights", ""))
-    twice = {run for (run, _), found in weights.items() if len(found) > 1}
+            told.setdefault((record.run, record.step), set()).add(one.evaluation.fingerprints.get("weights", ""))
+            for name in _OF_A_RUN:
+                if (value := getattr(record, name)) != "":
+                    told.setdefault((record.run, name), set()).add(value)
+    twice = {run for (run, _), found in told.items() if len(found) > 1}
     of = {id(one): PurePath(one.evaluation.path).parent for one in stored if (record := made[id(one)]) and record.run in twice}
     names = short_names(of.values())
     return [

@@ -32,13 +32,14 @@ Confirmation = Literal["confirmed", "not confirmed", "open"]
 class Candidate(Record):
     """A checkpoint on the `select` half. `bound` is its largest distance to the best (95% simultaneous confidence).
 
-    `believed` is its posterior mean: what its neighbours and the other seeds leave of its value.
+    `believed` is its posterior mean: what its neighbours and the other seeds leave of its value. `tokens` is None if its run did
+    not record them.
     """
 
     name: str
     path: str
     run: str
-    tokens: int
+    tokens: int | None
     value: Estimate
     bound: float
     believed: float
@@ -127,7 +128,7 @@ def choose_entry(group: Group, metric: str, *, margin: float = MARGIN, seed: int
     values = composite(select.parts, seed=seed)
     believed = beliefs(select, eligible)
     candidates = tuple(
-        Candidate(entry.name, entry.evaluation.path, entry.run, entry.tokens, value, float(bound), believed.means[entry])
+        Candidate(entry.name, entry.evaluation.path, entry.run, entry.recorded_tokens, value, float(bound), believed.means[entry])
         for entry, value, bound in zip(eligible, values, bounds.upper, strict=True)
     )
     best = max(range(len(eligible)), key=lambda number: (candidates[number].value.value, -eligible[number].tokens, -number))

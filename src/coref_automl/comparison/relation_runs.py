@@ -22,7 +22,7 @@ from coref_automl.records import Estimate
 from coref_automl.statistics.intervals import DRAWS, from_draws
 from coref_automl.statistics.methods import MethodVerdict, method_verdict
 from coref_automl.statistics.resampling import resampled_f1
-from coref_automl.store import files_under, natural_order, read_json, short_names, write_json, written_whole
+from coref_automl.store import check_name, files_under, natural_order, read_json, short_names, write_json, written_whole
 
 RESULTS, ROWS = "re_results.json", "rows.npz"
 FOLDER = "relation"
@@ -152,6 +152,7 @@ def look_for_relation(paths: Sequence[str]) -> tuple[list[RelationRun], list[str
         for held in files_under(Path(path), RESULTS):
             place = held.parent.resolve()
             try:
+                check_name(place)
                 result = read_json(held)
                 if place in found or not isinstance(result, dict) or "micro_f1" not in result:
                     continue

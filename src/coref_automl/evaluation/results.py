@@ -30,6 +30,7 @@ from coref_automl.models.model_files import TOKENIZER_FILES, folder_of, settings
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 from coref_automl.store import (
     DONE,
+    check_name,
     explained,
     files_under,
     fingerprint,
@@ -179,6 +180,7 @@ class StoredEvaluation:
 
 def open_evaluation(folder: Path) -> StoredEvaluation | None:
     """The evaluation in a folder; None if it holds no finished one."""
+    check_name(folder)
     finished = is_done(folder) or (folder / RANKS).is_file()
     if not finished or not (folder / RESULT).is_file() or not has_items(folder):
         return None

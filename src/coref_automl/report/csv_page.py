@@ -172,19 +172,18 @@ def _tests_section(tests: Sequence[Unpaired], say: Say) -> Section:
 
 def _composites(rows: Sequence[TableRow], say: Say) -> Section:
     wrong = set(map(id, wrong_composites(rows)))
-    lines = tuple(
-        row(
-            one.name,
-            "–" if one.stated_score is None else f"{one.stated_score:.4f}",
-            f"{one.score:.4f}",
-            "–" if one.stated_score is None else f"{one.stated_score - one.score:+.4f}",
-            Cell(say("틀림", "wrong"), "bad") if id(one) in wrong else Cell(say("맞음", "right"), "quiet"),
-        )
-        for one in rows
-    )
+    lines = []
+    for one in rows:
+        stated, off, told = "–", "–", Cell("–", "quiet")
+        if one.stated_score is not None:
+            stated, off = f"{one.stated_score:.4f}", f"{one.stated_score - one.score:+.4f}"
+            told = Cell(say("틀림", "wrong"), "bad") if id(one) in wrong else Cell(say("맞음", "right"), "quiet")
+        lines.append(row(one.name, stated, f"{one.score:.4f}", off, told))
     parts = " + ".join(f"{weight:g} x {METRICS[name].label}" for name, weight in METRICS["score"].parts)
     head = (say("행", "row"), say("적힌 값", "stated"), say("계산한 값", "computed"), say("차이", "off by"), "")
-    return Section("composite", say("합성 점수", "Composite"), (Text(f"{parts}."), Table(head, lines, frozenset({1, 2, 3}))))
+    return Section(
+        "composite", say("합성 점수", "Composite"), (Text(f"{parts}."), Table(head, tuple(lines), frozenset({1, 2, 3})))
+    )
 
 
 def _rows_section(rows: Sequence[TableRow], say: Say) -> Section:

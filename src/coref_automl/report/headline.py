@@ -68,15 +68,18 @@ def next_time(study: Subject) -> str:
     say, ahead = study.say, study.recommendation.next_time
     if ahead is None:
         return ""
-    now = tokens(study.recommendation.use.tokens)
-    if ahead.tokens is None:
-        return say(f"다음에도 이만큼({now} 토큰) 학습하세요.", f"Next time, train as long ({now} tokens).")
+    known, now = study.recommendation.use.tokens is not None, tokens(study.recommendation.use.tokens)
+    ko, en = (f"({now} 토큰)", f" ({now} tokens)") if known else ("", "")
+    if ahead.share is None:
+        return say(f"다음에도 이만큼{ko} 학습하세요.", f"Next time, train as long{en}.")
     if ahead.share == 1:
         return say(
-            f"마지막 체크포인트가 가장 높으므로 다음에는 이번({now} 토큰)보다 길게 학습해 보세요.",
-            f"It was highest at its end: next time, try more than {now} tokens.",
+            f"마지막 체크포인트가 가장 높으므로 다음에는 이번{ko}보다 길게 학습해 보세요.",
+            f"It was highest at its end: next time, try {f'more than {now} tokens' if known else 'longer'}.",
         )
-    share, until = f"{100 * (ahead.share or 0):.0f}%", tokens(ahead.tokens)
+    share, until = f"{100 * ahead.share:.0f}%", tokens(ahead.tokens)
+    if ahead.tokens is None:
+        return say(f"다음에는 이번의 {share}만 학습하면 됩니다.", f"Next time, {share} of this training will do.")
     return say(
         f"다음에는 {until} 토큰까지(이번의 {share}) 학습하면 됩니다.",
         f"Next time, {until} tokens will do ({share} of this training).",
@@ -224,11 +227,18 @@ def _try_next(study: Subject) -> str:
         size = f" --per-source {items}" if items > _DEFAULT else ""
         runs = shlex.quote(str(Path(it.chosen).parent.parent))
         return (
-            f"coref-automl prepare eval --source kowiki --model {base}{size} --out evalsets/larger && "
+            f"coref-automl prepare eval {_inputs(it.metric, size)} --model {base} --out evalsets/larger && "
             f"coref-automl evaluate {base} {runs} --eval-set evalsets/larger"
         )
     data = f" --dataset {shlex.quote(made.dataset)}" if made and made.dataset else ""
     return f"coref-automl tune --recipe recipes/tune.yaml --model {base}{data} --out studies/next"
+
+
+def _inputs(metric: str, size: str) -> str:
+    """What `prepare eval` makes more items of a metric from: a source, or files of its task, which are not ours to name."""
+    tasks = [METRICS[name].task for name, _ in METRICS[metric].parts or ((metric, 1.0),)]
+    own = {"real": f"--source kowiki{size}", "real-far": "--source kowiki", "lambada": "--lambada FILE", "gold": "--gold FILE"}
+    return " ".join(dict.fromkeys(own.get(str(task), f"--file {task}=FILE") for task in tasks))
 
 
 def _highest(study: Subject) -> float:

@@ -123,7 +123,7 @@ def render_html(page: Page) -> str:
 
 def for_script(value: Any) -> str:
     """JSON that cannot close the script element around it."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return (
         text.replace("<", "\\u003c")
         .replace(">", "\\u003e")

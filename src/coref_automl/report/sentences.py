@@ -116,7 +116,8 @@ def _use(it: Recommendation, lang: Lang) -> str:
                 f"추천: {use.method}, 학습 {trained} 토큰. {label} {value} (시드 {use.seeds}개 평균, {where}). "
                 f"체크포인트는 사후 평균이 가장 높은 {use.name}입니다."
             )
-        return f"추천: {use.name} (학습 {trained} 토큰), {count}개 중 사후 평균이 가장 높습니다. {label} {value} ({where})."
+        known = f" (학습 {trained} 토큰)" if use.tokens is not None else ""
+        return f"추천: {use.name}{known}, {count}개 중 사후 평균이 가장 높습니다. {label} {value} ({where})."
     where = {"all": "all documents", "confirm": "held-back documents", "select": "the documents that chose it"}[use.judged_on]
     if count == 1:
         return f"Only {it.name} was evaluated: {label} {value} on {where}."
@@ -128,7 +129,8 @@ def _use(it: Recommendation, lang: Lang) -> str:
             f"Use {use.method}, trained on {trained} tokens: {label} {value} over {use.seeds} seeds on {where}; "
             f"of its checkpoints {use.name} has the highest posterior mean."
         )
-    return f"Use {use.name}, trained on {trained} tokens: highest posterior mean of {count}, {label} {value} on {where}."
+    known = f", trained on {trained} tokens" if use.tokens is not None else ""
+    return f"Use {use.name}{known}: highest posterior mean of {count}, {label} {value} on {where}."
 
 
 def _tied(it: Recommendation, lang: Lang) -> str:
@@ -177,37 +179,44 @@ def _next_time(it: Recommendation, lang: Lang) -> str:
     if len(it.candidates) == 1:
         return ""
     if ahead is None:
+        single = len({one.run for one in it.candidates}) == len(it.candidates)
         if lang == "ko":
-            return "다음 학습량에 대해서는 말할 수 없습니다: 실행마다 평가된 체크포인트가 하나입니다."
-        return "How long to train next time cannot be said: each run has one evaluated checkpoint."
+            why = (
+                "실행마다 평가된 체크포인트가 하나입니다" if single else "이 방법의 실행들에서 함께 평가된 에폭이 2개 미만입니다"
+            )
+            return f"다음 학습량에 대해서는 말할 수 없습니다: {why}."
+        why = "each run has one evaluated checkpoint" if single else "its runs share fewer than two evaluated epochs"
+        return f"How long to train next time cannot be said: {why}."
     loss, curve = f"{100 * ahead.loss:.2g}", ahead.seeds > 1
     if lang == "ko":
         line = "평균 곡선" if curve else "곡선"
         quarter = " (원래 모델 대비 향상의 4분의 1)" if ahead.loss < it.margin else ""
         within = f"최고점과 {loss}점{quarter} 이내임이 95% 신뢰수준에서 확인되는"
-        if ahead.tokens is None:
+        if ahead.share is None:
             told = f"다음에도 같은 만큼 학습하세요: 문서가 적어 {line}에서 {within} 지점이 없습니다."
         elif ahead.share == 1:
             told = f"다음에는 더 길게 학습해 보세요: {line}의 마지막이 정점이고, 더 이른 지점 가운데 {within} 것이 없습니다."
         else:
-            share = f"{100 * (ahead.share or 0):.0f}%"
-            told = f"다음에는 {tokens(ahead.tokens)} 토큰({share})까지 학습하세요: {line}에서 {within} 가장 이른 지점입니다."
+            share = f"{100 * ahead.share:.0f}%"
+            until = f"이번의 {share}" if ahead.tokens is None else f"{tokens(ahead.tokens)} 토큰({share})"
+            told = f"다음에는 {until}까지 학습하세요: {line}에서 {within} 가장 이른 지점입니다."
         return told + _plan(ahead, lang)
     line = "mean curve" if curve else "curve"
     quarter = " (a quarter of the gain over the base)" if ahead.loss < it.margin else ""
     within = f"within {loss} points{quarter} of its highest at 95% confidence"
-    if ahead.tokens is None:
+    if ahead.share is None:
         told = f"Next time, train as long: there are too few documents to place any point of its {line} {within}."
     elif ahead.share == 1:
         told = f"Next time, train longer: its {line} is highest at the end, and no earlier point is {within}."
     else:
-        share = f"{100 * (ahead.share or 0):.0f}% of this training"
-        told = f"Next time, train until {tokens(ahead.tokens)} tokens ({share}): the earliest point of its {line} {within}."
+        share = f"{100 * ahead.share:.0f}% of this training"
+        until = f"for {share}" if ahead.tokens is None else f"until {tokens(ahead.tokens)} tokens ({share})"
+        told = f"Next time, train {until}: the earliest point of its {line} {within}."
     return told + _plan(ahead, lang)
 
 
 def _plan(ahead: NextTime, lang: Lang) -> str:
-    if not ahead.more_documents:
+    if not ahead.more_documents or ahead.promising is None:
         return ""
     count, point = f"{rounded(ahead.more_documents):,}", tokens(ahead.promising)
     if lang == "ko":

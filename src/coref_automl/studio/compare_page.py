@@ -26,14 +26,14 @@ class ComparePage:
         say = address.say
         members = self._members(address)
         board = self._shelf.board(members)
-        study, waiting = self._study(members, board, address.get("metric"))
+        study, waiting = self._study(board, address.get("metric"))
         methods = {METHOD + arm.name: arm for arm in arms(study)} if study else {}
         if waiting and any(address.get(name).startswith(METHOD) for name in ("a", "b")):
             raise Pending
         a, b = (self._side(address.get(name), board, methods, number) for number, name in enumerate(("a", "b")))
         if a.color == b.color:
             b = replace(b, color=COLORS[(COLORS.index(a.color) + 1) % len(COLORS)])
-        shown = self._comparison(address, members, board, study, a, b)
+        shown = self._comparison(address, board, study, a, b)
         return self._pages.page(
             "compare.html.j2",
             address,
@@ -62,12 +62,12 @@ class ComparePage:
             raise ComparisonError(address.say(*_different_sets(one, other)))
         return self._shelf.members(address.get("set") or (found[0] if found else ""))
 
-    def _study(self, members: Members, board: Board, metric: str) -> tuple[Study | None, bool]:
+    def _study(self, board: Board, metric: str) -> tuple[Study | None, bool]:
         """Methods need a study, which takes seconds with many checkpoints; None and whether it is still being made."""
         chosen = metric if metric in board.metrics else None
         try:
             make = partial(study_of, board.group, metric=chosen, margin=MARGIN, seed=0)
-            return self._shelf.made(("study", members.mark, members.state, chosen), make, worker=self._shelf.slow), False
+            return self._shelf.made(("study", board.mark, board.state, chosen), make, worker=self._shelf.slow), False
         except Pending:
             return None, True
         except ComparisonError:  # nothing that all of them ran
@@ -80,10 +80,10 @@ class ComparePage:
         entry = board.entries[key := self._shelf.key(asked, board, number)]
         return Side(key, entry.name, (entry,), board.colors[entry.run])
 
-    def _comparison(self, address: Address, members: Members, board: Board, study: Study | None, a: Side, b: Side) -> Shown:
+    def _comparison(self, address: Address, board: Board, study: Study | None, a: Side, b: Side) -> Shown:
         """Computed once a pair, metric and language."""
         wanted, say = address.get("metric"), address.say
-        key = ("compare", members.mark, members.state, a.key, b.key, wanted, say.lang)
+        key = ("compare", board.mark, board.state, a.key, b.key, wanted, say.lang)
         return self._shelf.made(key, lambda: compare(board, study, a, b, wanted, say))
 
 

@@ -6,13 +6,14 @@ Made in a process of its own: a report of a hundred checkpoints takes a minute, 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from functools import partial
 
 from coref_automl.errors import WorkError
-from coref_automl.report.language import Lang, Say
-from coref_automl.studio.folders import Folders
+from coref_automl.report.language import Lang
+from coref_automl.say import speaking
+from coref_automl.studio.folders import RESULTS, Folders
 from coref_automl.studio.pages import Address
 from coref_automl.studio.shelf import Members, Shelf, not_here
 
@@ -36,7 +37,8 @@ class Export:
             sets = [chosen, *(one for mark, one in self._shelf.sets().items() if mark != chosen.mark)]
             paths = [str(root) for root in self._folders.roots.values()]
         metric = address.get("metric") or None
-        asked = ("export", chosen.mark, chosen.state, tuple(keys), tuple(one.state for one in sets), metric, address.lang)
+        states = (*(one.state for one in sets), *self._results())
+        asked = ("export", chosen.mark, chosen.state, tuple(keys), states, metric, address.lang)
         worker = self._worker = self._worker or ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
         try:
             return self._shelf.made(asked, partial(write, paths, sets, metric, address.lang), worker=worker)
@@ -50,6 +52,13 @@ class Export:
                 )
             ) from None
 
+    def _results(self) -> Iterator[Hashable]:
+        """What a report shows besides evaluations: relation and coreference results, told apart by their files."""
+        for run in self._folders.now().runs.values():
+            for path in (run.folder / name for name, kind in RESULTS.items() if kind == run.kind):
+                if path.is_file():
+                    yield path, path.stat().st_mtime_ns, path.stat().st_size
+
     def stop(self) -> None:
         if self._worker is not None:
             self._worker.shutdown(wait=False, cancel_futures=True)
@@ -61,5 +70,6 @@ def write(paths: Sequence[str], sets: Sequence[Members], metric: str | None, lan
     from coref_automl.report.rendering import render_html
     from coref_automl.report.subject import read_subject
 
-    groups = [group_of(rename_bases(list(one.stored.values())), one.items, one.scorer) for one in sets]
-    return render_html(checkpoint_page(read_subject(paths, Say(lang), metric=metric, groups=groups)))
+    with speaking(lang) as say:
+        groups = [group_of(rename_bases(list(one.stored.values())), one.items, one.scorer) for one in sets]
+        return render_html(checkpoint_page(read_subject(paths, say, metric=metric, groups=groups)))

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 from coref_automl.corpus.dataset import KIND as DATASET
 from coref_automl.decoder import read_stored
-from coref_automl.errors import CorefError
+from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.columns import ITEMS, RANKS
 from coref_automl.evaluation.evalset import DOCUMENTS, SetManifest, bundled_eval_set
 from coref_automl.evaluation.results import RESULT, StoredEvaluation, open_evaluation
 from coref_automl.models.model_files import has_tokenizer
-from coref_automl.store import MANIFEST, kind_of_folder, natural_order, repeats_study
+from coref_automl.store import MANIFEST, check_name, kind_of_folder, natural_order, repeats_study
 
 T = TypeVar("T")
 RUNS = {
@@ -145,7 +145,7 @@ class Folders:
     def _contents(self, folder: Path, broken: list[str]) -> tuple[set[str], list[str]] | None:
         """The names of a folder's files, and of the folders in it in natural order; None if one of its files lies elsewhere."""
         with os.scandir(folder) as entries:
-            held = [entry for entry in entries if not entry.name.startswith(".")]
+            held = [entry for entry in entries if not entry.name.startswith(".") and _can_be_named(entry, broken)]
         links = {entry.name for entry in held if entry.is_symlink()}
         if outside := [name for name in links if not self.holds(folder / name)]:
             broken.append(f"{folder / outside[0]} is a link to outside the given folders, and is not followed.")
@@ -186,6 +186,15 @@ def _named_roots(paths: Sequence[Path]) -> dict[str, Path]:
             name, number = f"{path.name}~{number}", number + 1
         roots[name] = path
     return roots
+
+
+def _can_be_named(entry: os.DirEntry[str], broken: list[str]) -> bool:
+    try:
+        check_name(Path(entry.path))
+    except InputError as error:
+        broken.append(str(error))
+        return False
+    return True
 
 
 def _fingerprint(manifest: Path) -> str:

@@ -47,7 +47,7 @@ class Address:
     def get(self, name: str, default: str = "") -> str:
         return self.query.get(name, default).strip()
 
-    def link(self, path: str | None = None, **changes: Any) -> str:
+    def link(self, path: str | None = None, /, **changes: Any) -> str:
         """This page with another query, or another page in the same language; a value of None is left out."""
         base = dict(self.query) if path is None else {name: self.query[name] for name in (LANG,) if name in self.query}
         query = {name: str(value) for name, value in {**base, **changes}.items() if value not in (None, "")}

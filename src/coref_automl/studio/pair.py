@@ -238,10 +238,11 @@ def _difference_chart(rows: charts.Rows, a: str, b: str, say: Say) -> dict[str, 
 
 
 def _curves(group: Group, study: Study | None, a: Side, b: Side, metric: str, say: Say) -> Section | None:
-    """The learning curves of both sides, with bands."""
+    """The learning curves of both sides, with bands; runs are named with their window lengths where these differ."""
     rows, colors = [], {}
+    several = a.entries[0].evaluation.seq_len != b.entries[0].evaluation.seq_len
     for side in (a, b):
-        found = _points(group, study, side, metric)
+        found = _points(group, study, side, metric, several)
         if found and (found[0]["run"] not in colors):
             colors[found[0]["run"]] = side.color
             rows += found
@@ -268,7 +269,7 @@ def _curves(group: Group, study: Study | None, a: Side, b: Side, metric: str, sa
     return Section("curves", say("학습 곡선", "Learning curves"), (Charts(((label, spec),), wide=True), Text(note, "quiet")))
 
 
-def _points(group: Group, study: Study | None, side: Side, metric: str) -> charts.Rows:
+def _points(group: Group, study: Study | None, side: Side, metric: str, lengths: bool) -> charts.Rows:
     if side.arm is not None and study is not None:
         steps = [list(step.values()) for step in side.arm.steps()]
         values = means(study, steps, metric)
@@ -280,9 +281,11 @@ def _points(group: Group, study: Study | None, side: Side, metric: str) -> chart
     one = side.entries[0]
     if not one.trained:
         return []
-    same = [e for e in group.entries if e.trained and e.run == one.run and e.evaluation.seq_len == one.evaluation.seq_len]
+    length = one.evaluation.seq_len
+    same = [e for e in group.entries if e.trained and e.run == one.run and e.evaluation.seq_len == length]
+    name = f"{one.run} @{length}" if lengths else one.run
     return [
-        {"run": one.run, "x": entry.tokens, "name": entry.name, **in_percent(entry.evaluation.estimates[metric])}
+        {"run": name, "x": entry.tokens, "name": entry.name, **in_percent(entry.evaluation.estimates[metric])}
         for entry in sorted(same, key=lambda entry: entry.tokens)
         if metric in entry.evaluation.estimates
     ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
+from coref_automl.comparison.copies import drop_copies
 from coref_automl.comparison.groups import keyed
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError
@@ -165,7 +166,7 @@ def _line(curve: Sequence[tuple[int, float]]) -> str:
 def _tables(folders: Folders, found: Found, say: Say) -> list[tuple[Section, str]]:
     """Evaluations by set, then relation runs, coreference runs and studies; each with the address of its set, if it has one."""
     out: list[tuple[Section, str]] = []
-    for (items, scorer), members in keyed(list(found.evaluations.values())).items():
+    for (items, scorer), members in keyed(drop_copies(list(found.evaluations.values()))[0]).items():
         mark = set_key(items, scorer)
         out.append((_evaluations(members, say, mark), mark))
     for kind, title in (

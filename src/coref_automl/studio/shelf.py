@@ -90,11 +90,13 @@ class Words:
 class Board:
     """The evaluations of one set by key, their group, their words, and the passages. `ids` and `answers` are the items'.
 
+    `state` is that of the members it was loaded from, and the key of all that is computed from it.
     `metrics` were run by all of them; `colors` are those of runs and of models outside a run; `buckets` are the items' distances.
     `usual` are the keys of A and B where an address names none.
     """
 
     mark: str
+    state: Hashable
     group: Group
     entries: Mapping[str, Entry]
     words: Mapping[str, Words]
@@ -235,6 +237,7 @@ def load(members: Members, sets: Mapping[str, Path]) -> Board:
     order = {key: entries[key] for key in sorted(entries, key=lambda key: group.entries.index(entries[key]))}
     return Board(
         members.mark,
+        members.state,
         group,
         order,
         words,

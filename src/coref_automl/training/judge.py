@@ -78,7 +78,7 @@ class Judge:
         )
         if self._recipe.keep_best:
             self._keep_only({identity(path) for path in (early, it.chosen, it.best_path)})
-        behind = sum(tokens > reached.tokens for tokens in scored)
+        behind = sum(tokens > (reached.tokens or 0) for tokens in scored)
         if self._recipe.stop_when_flat and sure and behind >= PATIENCE:
             name, margin = Path(early).name, f"{100 * it.margin:g}"
             return say(

@@ -18,7 +18,7 @@ def draw(study: Subject) -> Section:
     if target:
         blocks.append(_against_target(study, target))
     actions, it = [], study.recommendation
-    if (ahead := it.next_time) is not None and ahead.more_documents:
+    if (ahead := it.next_time) is not None and ahead.more_documents and ahead.promising is not None:
         count, point = rounded(ahead.more_documents), tokens(ahead.promising)
         actions.append(
             say(

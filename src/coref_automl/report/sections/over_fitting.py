@@ -56,10 +56,12 @@ def _verdict(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int], fall
     down = [f"{other.name} ({_at_epoch(other, peaks, say)})" for other, found in others if found and sign(found) > 0]
     end, limit = tokens(arm.tokens), detectable((found.answer.detectable for _, found in others if found), say)
     few = say(" (시드 하나의 곡선)", " (one seed's curve)") if arm.seeds < 2 else ""
-    if one is None:
+    if peaks[arm] == len(arm.steps()) - 1:
         told = say(
             f"{arm.name}: 마지막({end} 토큰)이 가장 높습니다{few}.", f"{arm.name} is highest at its end, {end} tokens{few}."
         )
+    elif one is None:
+        told = f"{arm.name}: {_not_judged(say)}"
     elif sign(one) > 0:
         told = say(
             f"{arm.name}: {_at_epoch(arm, peaks, say)} 이후 하락 확인.", f"{arm.name} falls after {_at_epoch(arm, peaks, say)}."
@@ -83,6 +85,13 @@ def _verdict(study: Subject, several: Sequence[Arm], peaks: dict[Arm, int], fall
     return Verdict(badge_of, told, held, f"{arm.name}, {say('정점 - 마지막', 'peak - last')}", tone(-sign(one) if one else 0))
 
 
+def _not_judged(say: Say) -> str:
+    return say(
+        "정점 이후의 하락은 판정하지 않았습니다(확인용 절반에 문항이 없음).",
+        "A fall after the peak is not judged: the confirm half has no items.",
+    )
+
+
 def _at_epoch(arm: Arm, peaks: dict[Arm, int], say: Say) -> str:
     return say(f"에폭 {_when(arm, peaks[arm])}", f"epoch {_when(arm, peaks[arm])}")
 
@@ -93,15 +102,19 @@ def _verdict_of_runs(study: Subject) -> Verdict:
     down = [f"{one.run} ({one.peak.rsplit('/', 1)[-1]})" for one in found if one.shown]
     falls_of = [(one.comparison.difference, one.run) for one in found if one.comparison is not None]
     limit = detectable((one.comparison.detectable for one in found if one.comparison is not None), say)
-    end = tokens(max(entry.recorded_tokens or 0 for entry in study.entries) or None)
+    end = tokens(longest) if (longest := max(entry.recorded_tokens or 0 for entry in study.entries)) else ""
     held, about = max(falls_of, key=lambda one: one[0].value, default=(None, ""))
     about = about and f"{about}, {say('정점 - 마지막', 'peak - last')}"
     if down:
         told = say(f"정점 이후 하락 확인: {', '.join(down)}.", f"A fall after the peak is shown in {', '.join(down)}.")
         return Verdict("shown" if len(down) == len(found) else "part", told, held, about)
+    if held is None and any(one.peak != one.last for one in found):
+        return Verdict("open", _not_judged(say))
     if held is None:
-        return Verdict("open", say(f"{end} 토큰에서 마지막이 가장 높습니다.", f"Still rising at {end} tokens."))
-    told = say(f"{end} 토큰까지 유의한 하락 미확인{limit}.", f"No fall shown up to {end} tokens{limit}.")
+        at = (f"{end} 토큰에서 ", f"{end} tokens") if end else ("", "the end")
+        return Verdict("open", say(f"{at[0]}마지막이 가장 높습니다.", f"Still rising at {at[1]}."))
+    until = (f"{end} 토큰까지 ", f" up to {end} tokens") if end else ("", "")
+    told = say(f"{until[0]}유의한 하락 미확인{limit}.", f"No fall shown{until[1]}{limit}.")
     return Verdict("open", told, held, about)
 
 
@@ -185,6 +198,8 @@ def _of_runs(study: Subject) -> str:
             f"실행별로는(Holm 보정, 검정 {tests}건) 과적합이 확인된 실행: {', '.join(fallen)}.",
             f"Run by run (Holm over {told}), over-fitting is shown in {', '.join(fallen)}.",
         )
+    if any(one.peak != one.last for one in found) and not tests:
+        return _not_judged(study.say)
     if not tests:
         return study.say("모든 실행에서 마지막이 정점입니다.", "Every run is at its highest at its end.")
     return study.say(
@@ -254,8 +269,10 @@ def _runs_table(study: Subject) -> Table | None:
         return None
     lines = []
     for one, (peak, end) in zip(found, study.choice.falls, strict=True):
-        if one.comparison is None:
+        if peak is end:
             told = Cell(say("마지막이 정점", "the last is the peak"), "quiet")
+        elif one.comparison is None:
+            told = Cell(say("판정하지 않음", "not judged"), "quiet")
         elif one.shown:
             told = _fallen(say)
         elif finding(one.comparison) == "worse":

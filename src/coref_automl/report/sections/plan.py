@@ -87,14 +87,16 @@ def _starts(study: Subject) -> list[tuple[Entry, list[str]]]:
 
 
 def _dataset(study: Subject, entry: Entry) -> tuple[str, str]:
-    """The dataset of an entity run, or a placeholder and its explanation."""
+    """The dataset of an entity run of the same length, or of one whose rows can be cut to it; else a placeholder and its
+    explanation."""
+    length = _length(entry)
     made = (one.evaluation.provenance for one in study.entries)
-    held = next((one.dataset for one in made if one and one.objective == "entity" and one.dataset), "")
+    held = [one for one in made if one and one.objective == "entity" and one.dataset and one.seq_len % length == 0]
     if held:
-        return shlex.quote(held), ""
+        return f"{shlex.quote(min(held, key=lambda one: one.seq_len).dataset)} --seq-len {length}", ""
     return "DATASET", study.say(
-        f"DATASET: {_length(entry)} 토큰으로 준비한 entity 데이터셋의 폴더입니다. ",
-        f"DATASET is the folder of an entity dataset prepared at {_length(entry)} tokens. ",
+        f"DATASET: {length} 토큰으로 준비한 entity 데이터셋의 폴더입니다. ",
+        f"DATASET is the folder of an entity dataset prepared at {length} tokens. ",
     )
 
 

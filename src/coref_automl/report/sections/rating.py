@@ -10,7 +10,7 @@ from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import shown
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
-from coref_automl.report.language import points
+from coref_automl.report.language import Say, points
 from coref_automl.report.page import Cell, Points, Section, Table, Tone, row
 from coref_automl.report.subject import Subject
 from coref_automl.report.verdicts import which_documents
@@ -100,8 +100,6 @@ def _grades(
     bound = study.choice.candidates[peak].bound
     near = next(entry for entry in entries if values[peak].value - values[entry].value <= study.margin)
     share = near.tokens / last.tokens if last.tokens else 1.0
-    fewest = min(study.peak(other).tokens for other in study.runs().values()) or 1
-    times = peak.tokens / fewest
     start, lost = starts[first], behind.get(peak)
     return [
         Grade(say("시작", "initial"), _by_sign(start), points(start.difference) if start else say("기준 없음", "no base")),
@@ -111,7 +109,7 @@ def _grades(
             f"{METRICS[study.metric].label} {100 * values[peak].value:.1f}%",
         ),
         Grade(say("속도", "speed"), _under(share, 1 / 3, 2 / 3), f"{100 * share:.0f}%"),
-        Grade(say("데이터", "data"), _under(times, 1.5, 3), f"×{times:.1f}"),
+        _data(study, peak),
         _stability(study, peak, last),
         _efficiency(study, peak),
     ]
@@ -131,8 +129,23 @@ def _stability(study: Subject, peak: Entry, last: Entry) -> Grade:
     return Grade(say("안정", "stability"), letter, points(fall.difference))
 
 
+def _data(study: Subject, peak: Entry) -> Grade:
+    say, name = study.say, study.say("데이터", "data")
+    if peak.recorded_tokens is None:
+        return Grade(name, "–", _unrecorded(say))
+    fewest = min(known for run in study.runs().values() if (known := study.peak(run).recorded_tokens) is not None) or 1
+    times = peak.recorded_tokens / fewest
+    return Grade(name, _under(times, 1.5, 3), f"×{times:.1f}")
+
+
+def _unrecorded(say: Say) -> str:
+    return say("학습 토큰 기록 없음", "tokens not recorded")
+
+
 def _efficiency(study: Subject, peak: Entry) -> Grade:
     say, name = study.say, study.say("효율", "efficiency")
+    if peak.recorded_tokens is None:
+        return Grade(name, "–", _unrecorded(say))
     own = _gained(study, peak)
     if own is None:
         return Grade(name, "–", say("기준 없음", "no base"))
@@ -143,13 +156,13 @@ def _efficiency(study: Subject, peak: Entry) -> Grade:
 
 
 def _gained(study: Subject, peak: Entry) -> float | None:
-    """Points gained over the base per million tokens; None if the base was not evaluated."""
-    base = study.own_base(peak)
+    """Points gained over the base per million tokens; None if the base was not evaluated or the tokens not recorded."""
+    base, trained = study.own_base(peak), peak.recorded_tokens
     before = base.evaluation.estimates.get(study.metric) if base else None
-    if before is None:
+    if before is None or trained is None:
         return None
     value = peak.evaluation.estimates.get(study.metric)
-    return 1e8 * (value.value - before.value) / peak.tokens if value and peak.tokens else 0.0
+    return 1e8 * (value.value - before.value) / trained if value and trained else 0.0
 
 
 def _by_sign(answer: Comparison | None) -> str:
