@@ -43,7 +43,8 @@ def walk(browser: Any, visit: Visitor) -> Iterator[Any]:
     assert console(browser) == []
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
-    asked = {one["request"]["url"] for one in sent if not one["documentURL"].startswith(("chrome:", "chrome-untrusted:"))}  # its own pages
+    own = ("chrome:", "chrome-untrusted:")  # the browser's first page
+    asked = {one["request"]["url"] for one in sent if not one["documentURL"].startswith(own)}
     assert asked
     assert {url for url in asked if not url.startswith((visit.address, "data:"))} == set()
 
