@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +13,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from coref_automl.coreference.data import CorefDocument
+from coref_automl.coreference.data import CorefDocument, Mention, in_order, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference, group_lines, models_of
-from coref_automl.coreference.fit import State, _look
 from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.model import load_model
+from coref_automl.coreference.predict import coreference
 from coref_automl.coreference.resolve import read_document, with_found, with_gold
 from coref_automl.coreference.results import CoreferenceResult, read_answers
 from coref_automl.coreference.split import folds, named_split
 from coref_automl.coreference.tokens import lay
-from coref_automl.coreference.train import train_coreference
+from coref_automl.coreference.train import _THRESHOLDS, train_coreference
 from coref_automl.errors import CoreferenceDataError, FolderError, ModelError
-from coref_automl.progress import Progress
+from coref_automl.models.build import build_masked_lm, train_tokenizer
+from coref_automl.models.subwords import train_subwords
 from coref_automl.say import speaking
 from tests.coreference.conftest import recipe
 
@@ -101,42 +104,80 @@ def test_chains_do_not_depend_on_the_batch(run: Path, tales: tuple[CorefDocument
         assert np.allclose(other.probabilities[-1], found[0].probabilities[-1], atol=1e-4)
 
 
-def test_an_epoch_is_chosen_by_the_chains_that_are_answered(
-    run: Path, tales: tuple[CorefDocument, ...], tales_file: Path, encoder_folder: Path, tmp_path: Path
-) -> None:
-    """Data without singletons: a found mention in no chain is no answer, and counts for nothing."""
-    model = load_model(run / "seed-0" / "model")
-    long = [[chain for chain in tale.chains if len(chain) > 1] for tale in tales]
-    kept = [
-        replace(tale, mentions=tuple(m for m in tale.mentions if sum(m.entity == o.entity for o in tale.mentions) > 1))
-        for tale in tales
+@pytest.mark.journey
+def test_the_threshold_is_the_best_for_the_chains_that_are_answered(tmp_path: Path) -> None:
+    """In data without singletons, a mention that is found but not linked is dropped from the answer."""
+    names = [
+        "민수",
+        "영희",
+        "철수",
+        "순이",
+        "길동",
+        "정아",
+        "보람",
+        "하늘",
+        "가람",
+        "나래",
+        "다솜",
+        "라온",
+        "마루",
+        "바다",
+        "사랑",
+        "아름",
+        "자람",
+        "차돌",
+        "노을",
+        "누리",
     ]
-    laid = lay(model.tokenizer, kept)
-    given = recipe(tales_file, encoder_folder, tmp_path / "unused")
-    seen = {}
-    for single in (True, False):
-        model.settings = replace(model.settings, singletons=single)
-        state = State()
-        with Progress(shown=False).stage("train", 1, "epochs") as stage:
-            _look(model, laid, given, state, stage)
-        found = [with_found(model, read_document(model, one, tokens=10_000)).as_spans(singletons=single) for one in laid]
-        assert state.best_found == pytest.approx(conll(added(map(score_document, long, found))))
-        seen[single] = state.best_found
-    assert seen[False] > seen[True]
 
+    def written(number: int) -> CorefDocument:
+        draw = random.Random(number)
+        known, rare = draw.sample(names[:6], 3), draw.sample(names[6:], 12)
+        twice = [*known[:2], rare[0]]
+        order = [*twice, *twice, known[2], *rare[1:]]
+        draw.shuffle(order)
+        text, mentions = "", []
+        for name in order:
+            if name in twice:
+                mentions.append(Mention(len(text), len(text) + len(name), name))
+            text += f"{name}는 {draw.choice(['갔다', '왔다', '웃었다', '울었다', '먹었다'])}. "
+        return CorefDocument(f"d{number}", text.strip(), in_order(mentions))
 
-def test_a_span_is_found_once_where_two_tokens_share_a_character(run: Path, tales: tuple[CorefDocument, ...]) -> None:
+    documents = [written(number) for number in range(40)]
+    data, encoder = tmp_path / "d.jsonl", tmp_path / "encoder"
+    write_documents(data, documents)
+    learned = train_tokenizer([one.text for one in documents] * 2, vocab_size=160)
+    for part in (build_masked_lm("tiny", learned, seq_len=128), learned):
+        part.save_pretrained(encoder)
+    run = tmp_path / "run"
+    train_coreference(recipe(data, encoder, run, epochs=20, holdout=0.3))
     model = load_model(run / "seed-0" / "model")
-    (laid,) = lay(model.tokenizer, tales[:1])
-    read = read_document(model, laid, tokens=10_000)
-    pairs = {(a, b): index for index, (a, b) in enumerate(zip(read.first.tolist(), read.last.tolist(), strict=True))}
-    (a, b) = next((a, b) for a, b in pairs if (a, b + 1) in pairs)
-    ends = laid.pieces.ends.copy()
-    ends[b] = ends[b + 1]
-    scores = np.full_like(read.scores, -9.0)
-    scores[[pairs[a, b], pairs[a, b + 1]]] = 9.0, 8.0
-    twice = replace(read, laid=replace(laid, pieces=replace(laid.pieces, ends=ends)), scores=scores)
-    assert len(with_found(model, twice).spans) == 1
+    held = json.loads((run / "split.json").read_text("utf-8"))["dev"]
+    dev = [one for one in documents if one.id in held]
+    reads = [read_document(model, laid, tokens=4096) for laid in lay(model.tokenizer, dev)]
+
+    def value(at: float) -> float:
+        answers = [with_found(model, read, threshold=at).as_spans(singletons=False) for read in reads]
+        return conll(added(score_document(one.chains, found) for one, found in zip(dev, answers, strict=True)))
+
+    assert not model.settings.singletons
+    assert value(model.settings.threshold) == pytest.approx(max(map(value, _THRESHOLDS)))
+
+
+@pytest.mark.journey
+def test_a_span_is_found_once_where_tokens_share_a_character(
+    tmp_path: Path, tales: tuple[CorefDocument, ...], tales_file: Path
+) -> None:
+    learned = train_subwords(["가나다 hello world"] * 3, "byte-bpe", vocab_size=300)  # other Hangul is spelt byte by byte
+    encoder, run = tmp_path / "encoder", tmp_path / "run"
+    for part in (build_masked_lm("tiny", learned, seq_len=256), learned):
+        part.save_pretrained(encoder)
+    train_coreference(recipe(tales_file, encoder, run, epochs=40, window=200, segment=200, batch_tokens=200))
+    for tale in tales:
+        found = coreference(tale.text, run, device="cpu")
+        spans = [*chain.from_iterable(found.chains), *found.singles]
+        assert spans
+        assert len(spans) == len(set(spans))
 
 
 def test_gold_mentions_are_all_in_the_chains_even_unreachable_ones(run: Path, tales: tuple[CorefDocument, ...]) -> None:

@@ -69,7 +69,7 @@ def test_one_document_shows_nothing(tmp_path: Path, said: Callable[..., str]) ->
 
 
 def test_a_fall_without_a_document_to_confirm_it_is_not_judged(tmp_path: Path, said: Callable[..., str]) -> None:
-    """The peak comes before the end, so no run is told to be highest at its end."""
+    """The peak comes before the end: no sentence may say that the last checkpoint is the highest."""
     root = tmp_path / "runs"
     for number, model in enumerate([Model("base", 0, -1.0), Model("run", 100, 2.0), Model("run", 200, -1.0)]):
         scores = make_scores(model, documents=40, tasks=("real",), own=number)

@@ -140,6 +140,6 @@ def test_a_postgresql_study_with_another_space_is_refused(tmp_path: Path, postgr
 def test_a_model_is_known_by_its_bytes_however_it_is_spelled(tmp_path: Path) -> None:
     begun = {"task": "mlm", "bytes": {"model home/model": "a", "eval_set": "e"}}
     open_study(recipe(tmp_path), tmp_path, begun)
-    open_study(recipe(tmp_path), tmp_path, {**begun, "bytes": {"model /home/model": "a", "eval_set": "e"}})
+    open_study(recipe(tmp_path), tmp_path, {**begun, "bytes": {"model elsewhere/model": "a", "eval_set": "e"}})
     with pytest.raises(RecipeError, match="was begun with another model; pass the same"):
         open_study(recipe(tmp_path), tmp_path, {**begun, "bytes": {"model home/model": "b", "eval_set": "e"}})
