@@ -26,7 +26,7 @@ from coref_automl.evaluation.answers import read_table, table_fingerprint, table
 from coref_automl.evaluation.columns import ITEMS, RANKS, has_items, holds_text, lacks, read_items, read_scores
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.words import WordMode, wanted_ids
-from coref_automl.models.model_files import TOKENIZER_FILES, folder_of, settings_fingerprint, weights_fingerprint
+from coref_automl.models.model_files import SETTINGS
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 from coref_automl.store import (
     DONE,
@@ -34,7 +34,6 @@ from coref_automl.store import (
     explained,
     files_under,
     fingerprint,
-    fingerprint_files,
     is_done,
     kind_of_folder,
     mark_done,
@@ -51,7 +50,6 @@ SCORER = "1"
 
 EVALUATIONS = "evaluations"
 RESULT = "result.json"
-SETTINGS = "settings"
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 
 _REMEDY = "remove it, and evaluate again"
@@ -410,17 +408,6 @@ class Slot:
 def _under(roots: Sequence[Path]) -> Iterator[StoredEvaluation]:
     for root in roots:
         yield from find_evaluations([root] if root.is_dir() else [], skip_damaged=True)
-
-
-def model_prints(model: str) -> dict[str, str]:
-    """Fingerprints of what decides a model's answers: its weights, its tokenizer's files, and the settings of both."""
-    folder = folder_of(model)
-    files = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
-    return {
-        "weights": weights_fingerprint(model),
-        "tokenizer_files": fingerprint_files(files),
-        SETTINGS: settings_fingerprint(folder),
-    }
 
 
 def summary_json(evaluation: Evaluation) -> dict[str, Any]:

@@ -24,12 +24,12 @@ from coref_automl.evaluation.answers import table_fingerprint
 from coref_automl.evaluation.baselines import Selection, summarise_with_baselines
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import single_entry_share
-from coref_automl.evaluation.results import SCORER, Slot, Target, identity, model_prints
+from coref_automl.evaluation.results import SCORER, Slot, Target, identity
 from coref_automl.evaluation.targets import base_targets, find_targets
 from coref_automl.evaluation.words import LeftToRight, LeftToRightChecks, WordMode, check_left_to_right, wanted_ids
 from coref_automl.locks import locked
 from coref_automl.models.families import too_long
-from coref_automl.models.model_files import detect_seq_len
+from coref_automl.models.model_files import detect_seq_len, model_prints
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import ClozeItem, Evaluation, Half, ItemScore, Task
 from coref_automl.store import JsonlAppender, claim_folder, explained, write_json

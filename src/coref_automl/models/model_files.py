@@ -16,6 +16,7 @@ from coref_automl.store import at_home, fingerprint, fingerprint_files, natural_
 
 BUNDLED = {"bundled:ko-mini": "ko-mini"}
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "tokenizer.model", "sentencepiece.bpe.model")
+SETTINGS = "settings"
 _TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 _ABOUT = {"_name_or_path", "name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "_commit_hash"}
 """Settings that change no score."""
@@ -175,6 +176,17 @@ def position_rows(shapes: dict[str, tuple[int, ...]]) -> int | None:
 def weights_fingerprint(model: str) -> str:
     """A short name of the weights' bytes, whatever the folder is called."""
     return fingerprint_files(weight_files(folder_of(model)))
+
+
+def model_prints(model: str) -> dict[str, str]:
+    """Fingerprints of what decides a model's answers: its weights, its tokenizer's files, and the settings of both."""
+    folder = folder_of(model)
+    files = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
+    return {
+        "weights": weights_fingerprint(model),
+        "tokenizer_files": fingerprint_files(files),
+        SETTINGS: settings_fingerprint(folder),
+    }
 
 
 def settings_fingerprint(folder: Path) -> str:
