@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.config import from_mapping, to_mapping
+from coref_automl.engine.pool import Call, Returned, run_calls
 from coref_automl.errors import EvaluationError, InputError
 from coref_automl.locks import claimed
+from coref_automl.machine import usable_cores
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.data import RowCache
 from coref_automl.relation.evaluate import KIND
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.train import train_one_seed
 from coref_automl.store import is_done
-from coref_automl.workers import Job, Outcome, run_jobs, usable_cores
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"scheme": "none"},
@@ -91,7 +92,7 @@ def run_variants(
 
 def _run(recipes: dict[str, RelationRecipe], seeds: int, until: float | None, workers: int, progress: Progress) -> Ran:
     jobs = [
-        Job(f"{name}, seed {seed}", f"{__name__}:train_in_time", {"recipe": to_mapping(recipe), "seed": seed, "until": until})
+        Call(f"{name}, seed {seed}", f"{__name__}:train_in_time", {"recipe": to_mapping(recipe), "seed": seed, "until": until})
         for seed in range(seeds)
         for name, recipe in recipes.items()
         if not is_done(Path(recipe.out) / f"seed-{seed}")
@@ -99,18 +100,18 @@ def _run(recipes: dict[str, RelationRecipe], seeds: int, until: float | None, wo
     failed: dict[str, str] = {}
     left = 0
 
-    def hear(outcome: Outcome) -> None:
+    def hear(outcome: Returned) -> None:
         nonlocal left
         if outcome.error is not None:
-            failed[outcome.job.name] = str(outcome.error)
+            failed[outcome.call.name] = str(outcome.error)
         left += outcome.error is None and outcome.value is None
         if outcome.error or outcome.value:
-            progress.note(f"{outcome.job.name}: {outcome.error or outcome.value}")
+            progress.note(f"{outcome.call.name}: {outcome.error or outcome.value}")
 
     _worker.cache_clear()
     if jobs:
         _share_cores(workers)
-        run_jobs(jobs, workers=workers, on_outcome=hear)
+        run_calls(jobs, workers=workers, on_return=hear)
     if left:
         progress.note(f"Time was up before {left} runs; the same command resumes there.")
     if failed and len(failed) == len(jobs):

@@ -13,8 +13,8 @@ import coref_automl
 
 ROOT = Path(coref_automl.__file__).parent
 FLOORS = (
-    "ground", "statistics", "models", "corpus", "evaluation", "comparison", "training", "relation", "coreference", "tuning",
-    "report", "studio", "top",
+    "ground", "engine", "statistics", "models", "corpus", "evaluation", "comparison", "training", "relation", "coreference",
+    "tuning", "report", "studio", "top",
 )  # fmt: skip
 """From the bottom up. A room that does not exist yet has its floor already."""
 TOP = {"api", "cli", "demo", "line", "study", "bench", "tune", "__init__"}

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.errors import InputError
-from coref_automl.workers import usable_cores
+from coref_automl.machine import usable_cores
 
 if TYPE_CHECKING:
     from kiwipiepy import Kiwi, Token

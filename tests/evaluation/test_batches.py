@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from coref_automl.errors import EvaluationError
 from coref_automl.evaluation.scorer import default_budget, in_batches
-from coref_automl.models.load import is_out_of_memory
+from coref_automl.machine import is_out_of_memory
 
 UNITS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 100)), max_size=40)
 

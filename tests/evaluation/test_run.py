@@ -393,13 +393,13 @@ def test_one_model_in_memory_on_one_half(place: Path) -> None:
 
 
 def test_several_gpus_take_what_is_not_known(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Worker processes are the business of `workers`; here its jobs run in turn, as a worker would run them."""
-    from coref_automl import workers
+    """Worker processes are the business of the pool; here its calls run in turn, as a worker would run them."""
+    from coref_automl.engine import pool
 
     evaluate(["runs/a/checkpoint-65"], RECIPE)
     given: list[str] = []
 
-    def run_jobs(jobs: Any, *, on_outcome: Any, **settings: Any) -> None:
+    def run_calls(jobs: Any, *, on_return: Any, **settings: Any) -> None:
         assert settings["devices"] == ["cuda:0", "cuda:1"]
         for job in jobs:
             given.append(job.name)
@@ -407,27 +407,27 @@ def test_several_gpus_take_what_is_not_known(place: Path, monkeypatch: pytest.Mo
             assert module == "coref_automl.evaluation.run"
             arguments = json.loads(json.dumps(job.arguments))
             arguments["recipe"]["device"] = "cpu"
-            on_outcome(workers.Outcome(job, json.loads(json.dumps(getattr(evaluation_run, name)(**arguments)))))
+            on_return(pool.Returned(job, json.loads(json.dumps(getattr(evaluation_run, name)(**arguments)))))
 
     from coref_automl.evaluation import run as evaluation_run
 
     monkeypatch.setattr(evaluation_run, "_devices", lambda recipe, count: ["cuda:0", "cuda:1"])
-    monkeypatch.setattr(workers, "run_jobs", run_jobs)
+    monkeypatch.setattr(pool, "run_calls", run_calls)
     found = evaluate(["runs/a"], RECIPE)
     assert given == ["a/checkpoint-131"]
     assert [evaluation.checkpoint for evaluation in found] == ["a/checkpoint-65", "a/checkpoint-131"]
 
 
 def test_a_worker_that_fails_is_listed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from coref_automl import workers
+    from coref_automl.engine import pool
     from coref_automl.evaluation import run as evaluation_run
 
-    def run_jobs(jobs: Any, *, on_outcome: Any, **settings: Any) -> None:
+    def run_calls(jobs: Any, *, on_return: Any, **settings: Any) -> None:
         for job in jobs:
-            on_outcome(workers.Outcome(job, error=ModelError("it is damaged")))
+            on_return(pool.Returned(job, error=ModelError("it is damaged")))
 
     monkeypatch.setattr(evaluation_run, "_devices", lambda recipe, count: ["cuda:0", "cuda:1"])
-    monkeypatch.setattr(workers, "run_jobs", run_jobs)
+    monkeypatch.setattr(pool, "run_calls", run_calls)
     with pytest.raises(EvaluationError, match="2 of 2 checkpoints could not be scored: a/checkpoint-65"):
         evaluate(["runs/a"], RECIPE)
 

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
+from coref_automl.engine.job import Job, death
 from coref_automl.progress import quiet
 from coref_automl.report.language import Say
 from coref_automl.report.page import Charts, Page, Table
 from coref_automl.report.tuning_page import reason_words, study_page
 from coref_automl.tuning.finish import finish
 from coref_automl.tuning.outputs import FinishedStudy, StudyResult, states
-from coref_automl.tuning.problem import Job
 from coref_automl.tuning.recipe import REPORTS
 from coref_automl.tuning.table import arm_of
-from coref_automl.tuning.trial import death
 from tests.tuning.scripted import Script, ScriptedLauncher, rate, search, steady
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coref_automl.tuning.problem import Job
-from coref_automl.tuning.trial import run_job
+from coref_automl.engine.job import Job, run_job
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from coref_automl.engine.job import OUTCOME, Job, Outcome
 from coref_automl.progress import quiet
 from coref_automl.statistics.methods import MethodVerdict, seed_paired_verdict
 from coref_automl.store import write_json
 from coref_automl.tuning.halves import decode_hits
-from coref_automl.tuning.problem import Job, Report, job_key
+from coref_automl.tuning.problem import Report, job_key
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.search import Search
 from coref_automl.tuning.space import Space, read_space
 from coref_automl.tuning.storage import open_study
-from coref_automl.tuning.trial import OUTCOME, TrialOutcome
 
 ITEMS = 60
 Script = Callable[[Job], list[float | str]]
@@ -113,7 +113,7 @@ class ScriptedRun:
             self._code = _ENDS[act]
             return False
         kind, _, reason = act.removeprefix("fail: ").partition(": ")
-        outcome = TrialOutcome(True) if act == "done" else TrialOutcome(False, kind, reason)
+        outcome = Outcome(True) if act == "done" else Outcome(False, kind, reason)
         write_json(Path(self.job.folder) / OUTCOME, outcome.to_json())
         return False
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.engine.job import Job
 from coref_automl.errors import TuningError
 from coref_automl.progress import quiet
 from coref_automl.say import Say
 from coref_automl.tuning.finish import Final, finish, run_all
 from coref_automl.tuning.outputs import StudyResult
-from coref_automl.tuning.problem import Job
 from coref_automl.tuning.reasons import reason_words
 from coref_automl.tuning.recipe import REPORTS
 from tests.tuning.inline import DeadLauncher

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from coref_automl.cli.app import run
+from coref_automl.engine.pool import Call, Returned
 from coref_automl.errors import TrainingError
 from coref_automl.store import read_jsonl
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.tuning import probe as room
-from coref_automl.workers import Job, Outcome
 from tests.tuning.conftest import World
 
 
@@ -20,13 +20,13 @@ def recipe(world: World) -> TrainRecipe:
     return TrainRecipe("new:tiny", str(world.dataset), "", tokenizer=str(world.tokenizer), batch=8, device="cpu")
 
 
-def here(jobs: list[Job], **_: object) -> list[Outcome]:
+def here(jobs: list[Call], **_: object) -> list[Returned]:
     """The probe's own process would import everything anew."""
-    return [Outcome(jobs[0], room.climb(**jobs[0].arguments))]
+    return [Returned(jobs[0], room.climb(**jobs[0].arguments))]
 
 
 def test_sizes_are_tried_upwards_and_the_batch_is_made_of_the_fastest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "run_jobs", here)
+    monkeypatch.setattr(room, "run_calls", here)
     monkeypatch.setattr(room, "_ENOUGH", 0.0)
     found = room.probe(recipe(world), largest=4, steps=1)
     assert [size.rows for size in found.sizes] == [1, 2, 4]
@@ -47,7 +47,7 @@ def test_a_size_that_does_not_fit_ends_the_climb(world: World, monkeypatch: pyte
             raise torch.OutOfMemoryError("too many")
         return plain(work, rows, steps)
 
-    monkeypatch.setattr(room, "run_jobs", here)
+    monkeypatch.setattr(room, "run_calls", here)
     monkeypatch.setattr(room, "_ENOUGH", 0.0)
     monkeypatch.setattr(room, "_try", limited)
     found = room.probe(recipe(world), largest=64, steps=1)
@@ -55,19 +55,19 @@ def test_a_size_that_does_not_fit_ends_the_climb(world: World, monkeypatch: pyte
 
 
 def test_a_process_that_was_killed_keeps_what_it_measured(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(jobs: list[Job], **_: object) -> list[Outcome]:
+    def killed(jobs: list[Call], **_: object) -> list[Returned]:
         room.climb(**{**jobs[0].arguments, "largest": 1})
         assert list(read_jsonl(Path(jobs[0].arguments["kept"])))
-        return [Outcome(jobs[0], None, "the worker process died 1 times")]
+        return [Returned(jobs[0], None, "the worker process died 1 times")]
 
-    monkeypatch.setattr(room, "run_jobs", killed)
+    monkeypatch.setattr(room, "run_calls", killed)
     found = room.probe(recipe(world), steps=1)
     assert found.largest == 1
     assert "killed" in found.stopped
 
 
 def test_nothing_that_fits_is_an_error_with_the_next_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "run_jobs", lambda jobs, **_: [Outcome(jobs[0], "1 do not fit")])
+    monkeypatch.setattr(room, "run_calls", lambda jobs, **_: [Returned(jobs[0], "1 do not fit")])
     with pytest.raises(TrainingError, match="pass --gradient-checkpointing, or prepare shorter blocks"):
         room.probe(recipe(world))
 
@@ -75,12 +75,12 @@ def test_nothing_that_fits_is_an_error_with_the_next_step(world: World, monkeypa
 def test_the_gpu_asked_for_is_the_only_one_that_the_probe_sees(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, object] = {}
 
-    def noted(jobs: list[Job], *, devices: list[str], **_: object) -> list[Outcome]:
+    def noted(jobs: list[Call], *, devices: list[str], **_: object) -> list[Returned]:
         given.update(devices=devices, device=jobs[0].arguments["recipe"]["device"])
-        return [Outcome(jobs[0], "1 do not fit")]
+        return [Returned(jobs[0], "1 do not fit")]
 
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    monkeypatch.setattr(room, "run_jobs", noted)
+    monkeypatch.setattr(room, "run_calls", noted)
     with pytest.raises(TrainingError):
         room.probe(replace(recipe(world), device="cuda:1"))
     assert given == {"devices": ["cuda:1"], "device": "cuda:0"}
@@ -89,7 +89,7 @@ def test_the_gpu_asked_for_is_the_only_one_that_the_probe_sees(world: World, mon
 def timed(monkeypatch: pytest.MonkeyPatch, *speeds: float) -> None:
     """Sizes that train at these tokens a second, one after the other."""
     left = iter(speeds)
-    monkeypatch.setattr(room, "run_jobs", here)
+    monkeypatch.setattr(room, "run_calls", here)
     monkeypatch.setattr(room, "_try", lambda _work, rows, _steps: room.Size(rows, 1.0, next(left)))
 
 

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.engine.job import Job, Outcome, failure, read_outcome
+from coref_automl.engine.launch import LocalLauncher, RayLauncher, launcher_of, run_in_process
 from coref_automl.errors import ModelError, NotFinite, RecipeError
+from coref_automl.machine import CORES, usable_cores
 from coref_automl.progress import quiet
 from coref_automl.training.setup import spare_workers
 from coref_automl.tuning.finish import run_all
 from coref_automl.tuning.masked import open_masked
-from coref_automl.tuning.problem import Job
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import recipe_text, run_study
-from coref_automl.tuning.trial import LocalLauncher, RayLauncher, TrialOutcome, failure, launcher_of, read_outcome, run_in_process
-from coref_automl.workers import CORES, usable_cores
 from tests.processes import alive, until
 from tests.tuning.conftest import World
 from tests.tuning.inline import InlineLauncher
@@ -72,7 +72,7 @@ def test_more_workers_than_gpus_share_them_in_turn(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr("coref_automl.tuning.trial.devices_here", lambda: ["cuda:0"])
+    monkeypatch.setattr("coref_automl.engine.launch.devices_here", lambda: ["cuda:0"])
     one = launcher_of("local", 4, "auto")
     assert isinstance(one, LocalLauncher)
     assert one.slots == 4
@@ -129,7 +129,7 @@ def test_a_trial_forked_from_a_process_that_touched_a_gpu_starts_anew(
     forked.start()
     forked.join()
     assert forked.exitcode == 0
-    assert read_outcome(job) == TrialOutcome(True)
+    assert read_outcome(job) == Outcome(True)
     assert problem.weights(job).name.startswith("checkpoint-")
 
 
@@ -210,7 +210,7 @@ def test_a_diverging_trial_fails_with_its_reason(recipe: Callable[..., TuneRecip
     launcher = InlineLauncher()
     assert launcher.start(bad, 0).code == 1
     outcome = read_outcome(bad)
-    assert outcome == TrialOutcome(False, "DatasetError", outcome.reason if outcome else "")
+    assert outcome == Outcome(False, "DatasetError", outcome.reason if outcome else "")
     assert outcome is not None
     assert "does not exist" in outcome.reason
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from coref_automl.config import read_recipe, read_yaml
+from coref_automl.engine.job import Job
 from coref_automl.errors import FolderError, RecipeError, TuningError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import find_evaluations
@@ -22,7 +23,6 @@ from coref_automl.statistics.resampling import Part
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import prepare_run
 from coref_automl.tuning.halves import clusters_of, decode_hits, encode_hits
-from coref_automl.tuning.problem import Job
 from coref_automl.tuning.recipe import Texts, TuneRecipe
 from coref_automl.tuning.run import StudyResult, run_study
 from tests.tuning.conftest import World

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from coref_automl.engine.job import Job
 from coref_automl.errors import TuningError
 from coref_automl.progress import quiet, read_events
 from coref_automl.tuning import search as searching
 from coref_automl.tuning import storage
-from coref_automl.tuning.problem import Job
 from coref_automl.tuning.pruning import RECOMMENDED
 from coref_automl.tuning.recipe import REPORTS
 from coref_automl.tuning.search import Search, completed

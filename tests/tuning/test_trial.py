@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from coref_automl.engine import launch
+from coref_automl.engine.job import OUTCOME, Outcome, read_outcome, run_job
+from coref_automl.engine.launch import run_apart
 from coref_automl.errors import EvaluationError, FolderError
 from coref_automl.progress import quiet
 from coref_automl.store import write_json
-from coref_automl.tuning import trial
 from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.problem import Follower
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.trial import OUTCOME, TrialOutcome, read_outcome, run_apart, run_job
 from tests.tuning.scripted import ScriptedProblem
 
 
@@ -47,8 +48,8 @@ def test_a_process_that_never_came_to_its_work_gives_its_last_words_and_not_an_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = ScriptedProblem(tmp_path).job({"learning_rate": 0.5}, 0)
-    write_json(Path(job.folder) / OUTCOME, TrialOutcome(True).to_json())
-    monkeypatch.setattr(trial, "MODULE", "coref_automl.no_such_module")
+    write_json(Path(job.folder) / OUTCOME, Outcome(True).to_json())
+    monkeypatch.setattr(launch, "MODULE", "coref_automl.no_such_module")
     assert run_apart(job.to_json()) == 1
     outcome = read_outcome(job)
     assert outcome is not None

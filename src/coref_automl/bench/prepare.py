@@ -30,9 +30,9 @@ from coref_automl.corpus.shards import READ, Index, ReadSettings, build_index, r
 from coref_automl.corpus.sources import inputs_of, open_source
 from coref_automl.errors import SourceError
 from coref_automl.korean import Tagger, release_kiwi
+from coref_automl.machine import usable_cores
 from coref_automl.progress import quiet
 from coref_automl.store import claim_folder, read_jsonl, remove
-from coref_automl.workers import usable_cores
 
 
 def run(

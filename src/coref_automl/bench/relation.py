@@ -26,7 +26,7 @@ def run(
     """`model` None: new weights of a shape, with a tokenizer learned from the rows; speed does not depend on what weights say."""
     import numpy as np
 
-    from coref_automl.models.load import pick_device
+    from coref_automl.machine import pick_device
     from coref_automl.progress import quiet
     from coref_automl.relation.data import RowCache
     from coref_automl.relation.labels import gold_indices

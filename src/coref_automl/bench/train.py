@@ -23,10 +23,11 @@ from coref_automl.corpus.dataset import PackedDataset, smallest_type, write_data
 from coref_automl.corpus.pack import pack
 from coref_automl.corpus.sources import open_source
 from coref_automl.errors import DatasetError
+from coref_automl.machine import pick_device
 from coref_automl.models.attention import use_attention
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.models.families import family
-from coref_automl.models.load import load_masked_lm, load_tokenizer, pick_device, tokenizer_fingerprint
+from coref_automl.models.load import load_masked_lm, load_tokenizer, tokenizer_fingerprint
 from coref_automl.training.batches import Collator, MaskedRows
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.masking import Masking

@@ -33,7 +33,7 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import CoreferenceDataError, ModelError
 from coref_automl.evaluation.tasks.gold import PRONOUNS
 from coref_automl.korean import KINDS, Tagger
-from coref_automl.models.load import pick_device
+from coref_automl.machine import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.say import language, say, skipped

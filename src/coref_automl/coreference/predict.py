@@ -17,7 +17,7 @@ from coref_automl.coreference.data import CorefDocument, Mention, half_character
 from coref_automl.coreference.evaluate import BUNDLED, models_of
 from coref_automl.coreference.show import chain_lines, in_brackets, in_colour
 from coref_automl.errors import InputError
-from coref_automl.models.load import pick_device
+from coref_automl.machine import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.say import say

@@ -37,8 +37,9 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import FolderError
 from coref_automl.evaluation.results import target_of
 from coref_automl.locks import claimed
+from coref_automl.machine import pick_device
 from coref_automl.models.attention import move
-from coref_automl.models.load import pick_device, weights_fingerprint
+from coref_automl.models.load import weights_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.say import say, skipped
 from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, write_json, write_text

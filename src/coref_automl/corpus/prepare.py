@@ -47,9 +47,11 @@ from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import READ, Index, ReadSettings, build_index, finished_shards
 from coref_automl.corpus.sources import BUNDLED, Input
 from coref_automl.decoder import read_stored
+from coref_automl.engine.pool import Call, Returned, run_calls
 from coref_automl.errors import CorefError, DatasetError, FolderError, WorkError
 from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
 from coref_automl.locks import claimed
+from coref_automl.machine import usable_cores
 from coref_automl.progress import Progress, Stage, quiet
 from coref_automl.records import Document
 from coref_automl.store import (
@@ -62,7 +64,6 @@ from coref_automl.store import (
     remove,
     write_json,
 )
-from coref_automl.workers import Job, Outcome, run_jobs, usable_cores
 
 __all__ = ["PrepareRecipe", "prepare"]
 
@@ -260,13 +261,13 @@ def _fitting_workers(parts: list[Input]) -> int:
 def _each(target: str, jobs: list[dict[str, Any]], workers: int, stage: Stage) -> None:
     """Run every job, here or in processes; each writes its own files, so the number of workers decides no byte."""
 
-    def heard(outcome: Outcome) -> None:
+    def heard(outcome: Returned) -> None:
         if outcome.error is not None:
             raise _as_ours(outcome.error) from outcome.error
         stage.advance(outcome.value)
 
-    named = [Job(f"{target} {number}", target, job) for number, job in enumerate(jobs)]
-    run_jobs(named, workers=min(workers, len(named)), on_outcome=heard)
+    named = [Call(f"{target} {number}", target, job) for number, job in enumerate(jobs)]
+    run_calls(named, workers=min(workers, len(named)), on_return=heard)
 
 
 def _as_ours(error: Exception) -> CorefError:

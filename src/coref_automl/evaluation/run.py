@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from coref_automl.config import as_paths, expect, from_mapping, to_mapping, typed
 from coref_automl.decoder import read_stored
+from coref_automl.engine.pool import Engine, Returned
 from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError
 from coref_automl.evaluation.answers import table_fingerprint
 from coref_automl.evaluation.baselines import Selection, summarise_with_baselines
@@ -33,7 +34,6 @@ from coref_automl.models.model_files import detect_seq_len, model_prints
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import ClozeItem, Evaluation, Half, ItemScore, Task
 from coref_automl.store import JsonlAppender, claim_folder, explained, write_json
-from coref_automl.workers import Engine, Outcome
 
 if TYPE_CHECKING:
     from coref_automl.models.load import LoadedModel
@@ -267,28 +267,28 @@ def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:
     """The devices of this machine to spread over; a cluster has its own and only gets the requested one."""
     if recipe.device not in ("auto", "cuda") or targets < 2 or recipe.engine == "ray":
         return [recipe.device]
-    from coref_automl.workers import devices_here
+    from coref_automl.machine import devices_here
 
     return devices_here()
 
 
 def _spread(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence[str], tally: _Tally) -> None:
     """One worker process per GPU, or one cluster task per checkpoint. A killed one is resumed in another."""
-    from coref_automl.workers import Job, run_jobs
+    from coref_automl.engine.pool import Call, run_calls
 
     settings = {key: str(value) if isinstance(value, Path) else value for key, value in to_mapping(recipe).items()}
     settings["eval_sets"] = [str(folder) for folder in recipe.eval_sets]
-    jobs = [Job(target.name, JOB, {"target": _plain(target), "recipe": settings}) for target in targets]
+    jobs = [Call(target.name, JOB, {"target": _plain(target), "recipe": settings}) for target in targets]
     with tally.progress.stage("scoring", len(jobs), "checkpoints") as stage:
 
-        def heard(outcome: Outcome) -> None:
+        def heard(outcome: Returned) -> None:
             stage.advance()
             if outcome.error is not None:
-                tally.lose(outcome.job.name, outcome.error)
+                tally.lose(outcome.call.name, outcome.error)
             else:
                 tally.take([Evaluation.from_json(row) for row in outcome.value])
 
-        run_jobs(jobs, workers=len(devices), devices=devices, engine=recipe.engine, retries=1, on_outcome=heard)
+        run_calls(jobs, workers=len(devices), devices=devices, engine=recipe.engine, retries=1, on_return=heard)
 
 
 def evaluate_job(target: dict[str, Any], recipe: dict[str, Any]) -> list[dict[str, Any]]:

@@ -24,8 +24,8 @@ from coref_automl.evaluation.answers import MatchTable
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.windows import Ids, Window, maker_for
 from coref_automl.evaluation.words import Ask, Candidates, Row, left_to_right_rows, masked_rows, read_candidates
+from coref_automl.machine import is_out_of_memory, pick_device
 from coref_automl.models.heads import encode_at, predict
-from coref_automl.models.load import is_out_of_memory, pick_device
 from coref_automl.models.precision import products, rounded
 from coref_automl.models.vocabulary import entry_words, word_ids
 from coref_automl.records import ClozeItem, ItemScore, Task

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from coref_automl.config import choose
 from coref_automl.errors import ModelError
 from coref_automl.korean import Tagger, Tags
+from coref_automl.machine import interruptible
 from coref_automl.models.families import too_long
-from coref_automl.workers import interruptible
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast

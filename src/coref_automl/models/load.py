@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coref_automl.errors import ModelError, WorkError
+from coref_automl.machine import is_out_of_memory, pick_device
 from coref_automl.models.checks import check_ids, check_layers, check_size, check_tokenizer, is_discriminator, judge, or_new
 from coref_automl.models.families import family, length_of, too_long
 from coref_automl.models.model_files import (
@@ -153,22 +154,6 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
     return fingerprint([rules.get("normalizer"), rules.get("pre_tokenizer"), rules["model"], added])
 
 
-def pick_device(device: str) -> str:
-    import torch
-
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        wanted = torch.device(device)
-    except RuntimeError as error:
-        raise ModelError(f"Unknown device {device!r}; choose cpu, cuda, cuda:0 ... or auto.") from error
-    if wanted.type not in ("cpu", "cuda"):  # Apple's MPS among them: nothing here was ever run on it
-        raise ModelError(f"The device {device} is not supported; pass --device cpu, or cuda where there is an NVIDIA GPU.")
-    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
-        raise ModelError(f"This machine has no such CUDA device, so --device {device} cannot be used; pass --device cpu.")
-    return device
-
-
 def pick_dtype(dtype: str, device: str) -> Any:
     import torch
 
@@ -274,13 +259,3 @@ def quiet_library(*, errors: bool = False) -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Torch has an exception of its own on a GPU, and only a sentence on a CPU and for some CUDA libraries."""
-    if isinstance(error, RuntimeError):
-        return type(error).__name__ == "OutOfMemoryError" or any(said in str(error) for said in _MEMORY)
-    return isinstance(error, MemoryError)
-
-
-_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED")

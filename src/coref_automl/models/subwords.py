@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from coref_automl.korean import Tagger
+from coref_automl.machine import interruptible
 from coref_automl.models.build import SPECIAL, START, cut_words, learn_entries, marked_words, word_normalizer
-from coref_automl.workers import interruptible
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

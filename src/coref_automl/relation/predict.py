@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from coref_automl.decoder import read_stored
 from coref_automl.errors import FolderError, RelationDataError
 from coref_automl.locks import claimed
-from coref_automl.models.load import pick_device
+from coref_automl.machine import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.data import Problem, RowCache, read_relations

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.errors import ModelError
-from coref_automl.models.load import pick_device
+from coref_automl.machine import pick_device
 from coref_automl.progress import Progress
 from coref_automl.relation.data import RelationData, RowCache
 from coref_automl.relation.labels import NO_RELATION, LabelMask, gold_indices

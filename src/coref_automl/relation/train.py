@@ -17,8 +17,9 @@ from typing import Any
 from coref_automl.config import expect, recipe_with, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.locks import claimed
+from coref_automl.machine import pick_device
 from coref_automl.models.attention import move
-from coref_automl.models.load import detect_seq_len, load_tokenizer, pick_device, weights_fingerprint
+from coref_automl.models.load import detect_seq_len, load_tokenizer, weights_fingerprint
 from coref_automl.progress import Progress, Shown, as_progress, quiet
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
 from coref_automl.relation.evaluate import KIND, keep_result, list_problems, summarise, under_prior

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from coref_automl.config import choose
+from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW
 from coref_automl.records import Half, Task
 from coref_automl.say import LANGUAGE
-from coref_automl.workers import Engine
 
 Kind = Literal["train", "evaluate", "relation", "coreference"]
 KINDS: tuple[Kind, ...] = ("train", "evaluate", "relation", "coreference")

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coref_automl.engine.job import NAN
+from coref_automl.engine.launch import Launcher, launcher_of
+from coref_automl.engine.run import End, run_steps, wait_a_little
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.locks import claimed
@@ -18,14 +21,12 @@ from coref_automl.progress import Progress, duration, in_korean, quiet
 from coref_automl.say import speaking
 from coref_automl.store import claim_folder, remove, write_json, write_text
 from coref_automl.study.recipe import KINDS, StudyRecipe
-from coref_automl.study.state import NAN, Failure, State, StudyResult
+from coref_automl.study.state import Failure, State, StudyResult
 from coref_automl.study.steps import BASE, COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 from coref_automl.tuning.reasons import reason_words
-from coref_automl.tuning.trial import Launcher, Running, death, launcher_of, outcome_of
 
 KIND = "experiment"
-_POLL = 0.2
 
 
 def run_study(
@@ -35,7 +36,7 @@ def run_study(
     max_minutes: float | None = None,
     progress: Progress | None = None,
     launcher: Launcher | None = None,
-    wait: Callable[[], None] = lambda: time.sleep(_POLL),
+    wait: Callable[[], None] = wait_a_little,
 ) -> StudyResult:
     """Run what is not finished, then write report and archive. `only` names the kinds of steps to run, or `report`.
 
@@ -55,7 +56,7 @@ def run_study(
         if todo := state.needed(only or KINDS):
             claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
             launcher = launcher or launcher_of(recipe.engine, recipe.jobs, recipe.device)
-            Runner(plan, state, launcher, progress, ends, wait).run(todo)
+            Runner(plan, state, progress).run(todo, launcher, ends, wait)
         result = state.result(only or KINDS)
         report = "report" in only or (not only and all(state.closed(step) for step in plan.steps))
         if report:
@@ -67,77 +68,56 @@ def run_study(
 
 @dataclass(slots=True)
 class Runner:
-    """Runs steps side by side, each in a process of its own, in the order of the plan as far as what they need is there."""
+    """Runs the steps of a study; one that fails is tried once more, when its neighbours on the GPU are others."""
 
     plan: Plan
     state: State
-    launcher: Launcher
     progress: Progress
-    ends: float | None
-    wait: Callable[[], None]
-    active: dict[int, tuple[Step, Running, float]] = field(default_factory=dict)
-    tried: dict[str, int] = field(default_factory=dict)
 
-    def run(self, steps: Sequence[Step]) -> None:
-        waiting = list(steps)
+    def run(self, steps: Sequence[Step], launcher: Launcher, ends: float | None, wait: Callable[[], None]) -> None:
+        say = self.progress.say
         with self.progress.stage("study", len(self.plan.steps), "steps") as stage:
-            stage.skip(len(self.plan.steps) - len(waiting))
-            try:
-                while waiting or self.active:
-                    if self.ends is not None and time.monotonic() > self.ends:
-                        left = len(waiting) + len(self.active)
-                        self.progress.note(
-                            self.progress.say(
-                                f"시간이 다 되었습니다. 단계 {left}개가 남았고, 같은 명령을 다시 실행하면 이어서 진행합니다.",
-                                f"The time is up: {left} steps are left; the same command resumes.",
-                            )
-                        )
-                        break
-                    self._fill(waiting)
-                    for slot in [slot for slot, (_, running, _) in self.active.items() if not running.alive]:
-                        step, running, began = self.active.pop(slot)
-                        if self._end(step, running, time.monotonic() - began):
-                            stage.advance()
-                        else:
-                            waiting.append(step)
-                    if self.active:
-                        self.wait()
-            finally:
-                for _, running, _ in self.active.values():
-                    running.stop()
+            stage.skip(len(self.plan.steps) - len(steps))
 
-    def _fill(self, waiting: list[Step]) -> None:
-        for slot in range(self.launcher.slots):
-            if slot in self.active:
-                continue
-            waiting[:] = [step for step in waiting if not self.state.lost(step)]
-            step = next((step for step in waiting if self.state.ready(step)), None)
-            if step is None:
-                return
-            waiting.remove(step)
-            self.tried[step.label] = self.tried.get(step.label, 0) + 1
-            running = self.launcher.start(step.job(self.plan.out, self.plan.recipe.model), slot)
-            self.active[slot] = step, running, time.monotonic()
+            def ended(end: End[Step]) -> bool:
+                if closed := self._close(end):
+                    stage.advance()
+                return closed
 
-    def _end(self, step: Step, running: Running, seconds: float) -> bool:
-        """Take in how a step ended; False: it is tried once more, when its neighbours on the GPU are others."""
-        say, job, name = self.progress.say, step.job(self.plan.out, self.plan.recipe.model), in_korean(step.label)
-        code = running.code
-        outcome = outcome_of(job, code)
-        if outcome is not None and outcome.done:
+            left = run_steps(
+                steps,
+                launcher,
+                lambda step: step.job(self.plan.out, self.plan.recipe.model),
+                ended,
+                ready=self.state.ready,
+                lost=self.state.lost,
+                over=lambda: ends is not None and time.monotonic() > ends,
+                wait=wait,
+            )
+        if left:
+            self.progress.note(
+                say(
+                    f"시간이 다 되었습니다. 단계 {left}개가 남았고, 같은 명령을 다시 실행하면 이어서 진행합니다.",
+                    f"The time is up: {left} steps are left; the same command resumes.",
+                )
+            )
+
+    def _close(self, end: End[Step]) -> bool:
+        """Take in how an attempt ended; False: it is tried again."""
+        say, step, name = self.progress.say, end.step, in_korean(end.step.label)
+        if end.done:
             self.state.done.add(step.label)
-            took = duration(seconds, say.lang)
+            took = duration(end.seconds, say.lang)
             self.progress.note(say(f"{name}: 완료, {took}", f"{step.label}: done in {took}"))
             give_back(self.plan, self.state, [step])
             return True
-        kind = outcome.kind if outcome else "killed" if code < 0 else "no outcome"
-        reason = outcome.reason if outcome else reason_words(death(code, job), say)
-        if kind != NAN and self.tried[step.label] == 1:
+        reason = end.reason if end.outcome else reason_words(end.reason, say)
+        if end.kind != NAN and end.attempt == 1:
             self.progress.note(say(f"{name}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again"))
             return False
-        self.state.failures[step.label] = Failure(step.label, kind, reason)
-        told = f"{name} 실패: {reason} (기록: {job.log})", f"{step.label} failed: {reason} (log: {job.log})"
-        self.progress.note(say(*told))
+        self.state.failures[step.label] = Failure(step.label, end.kind, reason)
+        log = end.job.log
+        self.progress.note(say(f"{name} 실패: {reason} (기록: {log})", f"{step.label} failed: {reason} (log: {log})"))
         return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from coref_automl.engine.job import NAN
 from coref_automl.records import Record
 from coref_automl.say import say
 from coref_automl.study.recipe import KINDS
@@ -13,8 +14,6 @@ from coref_automl.training.folder import checkpoints_of
 
 STEPS = {"train": "학습", "evaluate": "평가", "relation": "관계 추출", "coreference": "상호참조"}
 """The kinds of steps in Korean."""
-NAN = "not a number"
-"""The kind of a failure that is a result: the same step would fail again."""
 
 
 @dataclass(frozen=True, slots=True)

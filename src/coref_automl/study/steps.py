@@ -18,11 +18,13 @@ from coref_automl.comparison.scores import is_equal_training
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.corpus.dataset import PackedDataset
+from coref_automl.engine.job import Job, Outcome, read_outcome
 from coref_automl.errors import FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.results import target_of
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, dataset_of, eval_set_of
+from coref_automl.machine import device_seen
 from coref_automl.progress import Progress
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.store import read_json, short_names, write_json
@@ -30,9 +32,6 @@ from coref_automl.study.recipe import CoreferenceStage, Kind, RelationStage, Stu
 from coref_automl.training.folder import binding_of, check_binding, checkpoint_meant
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.tuning.halves import half_set
-from coref_automl.tuning.problem import Job
-from coref_automl.tuning.trial import TrialOutcome, read_outcome
-from coref_automl.workers import device_seen
 
 if TYPE_CHECKING:
     from coref_automl.training.setup import Prepared
@@ -89,7 +88,7 @@ class Step:
         told = {"kind": self.kind, "start": start, "seeds": self.seeds, "settings": settings, "binding": dict(self.binding)}
         return Job(TASK, self.name, str(out / "steps" / self.kind / self.name), told)
 
-    def outcome(self, out: Path) -> TrialOutcome | None:
+    def outcome(self, out: Path) -> Outcome | None:
         """How the step ended; None if it has not. One that was begun with other settings or data is refused."""
         job = self.job(out, "")
         held = Path(job.folder) / "job.json"

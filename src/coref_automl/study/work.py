@@ -10,6 +10,7 @@ from typing import Any
 
 from coref_automl.config import from_mapping
 from coref_automl.coreference.recipe import CoreferenceRecipe
+from coref_automl.engine.job import Job
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.progress import Progress, spent
 from coref_automl.relation.recipe import RelationRecipe
@@ -17,7 +18,6 @@ from coref_automl.store import DONE, is_done
 from coref_automl.study.recipe import Kind
 from coref_automl.training.folder import checkpoints_of
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.tuning.problem import Job
 
 
 def run_step(job: Job) -> dict[str, Any]:

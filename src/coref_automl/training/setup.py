@@ -17,6 +17,7 @@ from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import DatasetError, ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.machine import environment_of, pick_device, usable_cores
 from coref_automl.models.attention import use_attention
 from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words, shapes_as_wide
 from coref_automl.models.context import lengthen
@@ -24,7 +25,6 @@ from coref_automl.models.load import (
     LoadedModel,
     load_masked_lm,
     load_tokenizer,
-    pick_device,
     tokenizer_fingerprint,
     weights_fingerprint,
 )
@@ -40,7 +40,6 @@ from coref_automl.training.masking import OBJECTIVES, Masking
 from coref_automl.training.mentions import MentionLosses, asks_something
 from coref_automl.training.recipe import TrainRecipe, check, settle
 from coref_automl.training.schedule import OPEN_END, even_steps, save_steps, total_steps
-from coref_automl.workers import environment_of, usable_cores
 
 _CPU_TOKENS = 4096
 """Tokens of a micro-batch: on a CPU more is slower (page faults); on a GPU this fills it, and memory halves it when it must."""

@@ -13,17 +13,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from coref_automl.engine.job import Job
+from coref_automl.engine.launch import Launcher
+from coref_automl.engine.run import End, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
 from coref_automl.say import Say, language
 from coref_automl.statistics.methods import MethodVerdict
-from coref_automl.tuning.problem import Follower, Job, Problem
+from coref_automl.tuning.problem import Follower, Problem
 from coref_automl.tuning.pruning import RECOMMENDED
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.search import distinct
 from coref_automl.tuning.storage import counts
-from coref_automl.tuning.trial import Launcher, Running, outcome_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,36 +167,20 @@ def run_all(
     jobs: Sequence[Job], launcher: Launcher, progress: Progress, *, wait: Callable[[], None], stage: str = "finalists"
 ) -> dict[str, str]:
     """Run jobs in the launcher's slots; a killed one is tried once more. Gives the reasons of those that failed, by key."""
-    waiting = list({job.key: job for job in jobs}.values())
-    attempts: dict[str, int] = {}
-    active: dict[int, tuple[Job, Running]] = {}
     failed: dict[str, str] = {}
-    with progress.stage(stage, len(waiting), "runs") as bar:
-        try:
-            while waiting or active:
-                for slot in range(launcher.slots):
-                    if slot not in active and waiting:
-                        job = waiting.pop(0)
-                        attempts[job.key] = attempts.get(job.key, 0) + 1
-                        active[slot] = job, launcher.start(job, slot)
-                for slot, (job, running) in list(active.items()):
-                    if running.alive:
-                        continue
-                    del active[slot]
-                    outcome = outcome_of(job, running.code)
-                    if outcome is None and attempts[job.key] < 2:
-                        waiting.append(job)
-                        continue
-                    if outcome is None or not outcome.done:
-                        failed[job.key] = (
-                            f"{outcome.reason if outcome else 'its process ended twice without a word'} (log: {job.log})"
-                        )
-                    bar.advance()
-                if active:
-                    wait()
-        finally:
-            for _, running in active.values():
-                running.stop()
+    distinct_jobs = list({job.key: job for job in jobs}.values())
+    with progress.stage(stage, len(distinct_jobs), "runs") as bar:
+
+        def ended(end: End[Job]) -> bool:
+            if end.outcome is None and end.attempt < 2:
+                return False
+            if not end.done:
+                reason = end.outcome.reason if end.outcome else "its process ended twice without a word"
+                failed[end.job.key] = f"{reason} (log: {end.job.log})"
+            bar.advance()
+            return True
+
+        run_steps(distinct_jobs, launcher, lambda job: job, ended, wait=wait)
     return failed
 
 

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from coref_automl.config import choose, from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
+from coref_automl.engine.job import Job
 from coref_automl.errors import EvaluationError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
+from coref_automl.machine import device_seen
 from coref_automl.progress import Progress
 from coref_automl.records import Half
 from coref_automl.statistics.methods import MethodVerdict, composite_verdicts
@@ -25,10 +27,10 @@ from coref_automl.store import natural_order
 from coref_automl.training.folder import remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe, check, recommended
 from coref_automl.tuning.halves import clusters_of, decode_hits, encode_hits, split_set
-from coref_automl.tuning.problem import Follower, Job, Report, job_key
+from coref_automl.tuning.problem import Follower, Report, job_key
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.space import Space, masked_space, read_space
-from coref_automl.workers import device_seen
+from coref_automl.tuning.work import MASKED
 
 TRIALS = "trials"
 
@@ -77,7 +79,7 @@ class MaskedProblem:
         key = job_key(self.task, to_mapping(recipe), prints)
         folder = self.out / TRIALS / key
         recipe = dataclasses.replace(recipe, out=str(folder / f"run-{key}"))
-        return Job(self.task, key, str(folder), to_mapping(recipe), str(self.halves["confirm"].folder) if confirm else None)
+        return Job(MASKED, key, str(folder), to_mapping(recipe), str(self.halves["confirm"].folder) if confirm else None)
 
     def _train_recipe(self, params: Mapping[str, Any], seed: int) -> TrainRecipe:
         values = {**self.recipe.settings, **params}

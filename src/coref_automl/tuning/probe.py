@@ -14,13 +14,14 @@ from typing import Any
 
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.decoder import read_stored_rows
+from coref_automl.engine.pool import Call, run_calls
 from coref_automl.errors import OutOfMemory
+from coref_automl.machine import device_seen
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.say import say
 from coref_automl.store import JsonlAppender
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.workers import Job, device_seen, run_jobs
 
 _ENOUGH = 0.97
 """On a CPU two larger micro-batches in a row that are slower end the climb: memory would be the last thing to run out.
@@ -99,7 +100,7 @@ def probe(
     recipe: TrainRecipe, *, first: int = 1, largest: int = 256, steps: int = 3, progress: Progress | None = None
 ) -> ProbeResult:
     """Climb from `first` rows until memory, the limit, or (on a CPU) the gain runs out."""
-    from coref_automl.models.load import pick_device
+    from coref_automl.machine import pick_device
     from coref_automl.training.batches import micro_batch
     from coref_automl.training.setup import known, prepare_run
 
@@ -113,7 +114,7 @@ def probe(
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "sizes.jsonl"
         arguments = {"recipe": to_mapping(recipe), "kept": str(kept), "first": first, "largest": largest, "steps": steps}
-        outcome = run_jobs([Job("probe", f"{__name__}:climb", arguments)], devices=[_visible(device)], retries=0)[0]
+        outcome = run_calls([Call("probe", f"{__name__}:climb", arguments)], devices=[_visible(device)], retries=0)[0]
         sizes = tuple(read_stored_rows(kept, Size)) if kept.is_file() else ()
     if not sizes:
         raise OutOfMemory(

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.records import Record
+from coref_automl.engine.job import Job
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import fingerprint
 from coref_automl.tuning.space import Space
@@ -50,25 +50,6 @@ class Follower:
                     self._progress = row.get("progress", self._progress)
                 row.setdefault("progress", self._progress)
                 yield row
-
-
-@dataclass(frozen=True, slots=True)
-class Job(Record):
-    """One training of one recipe. The folder is named by what is trained: the same recipe is never trained twice."""
-
-    task: str
-    key: str
-    folder: str
-    recipe: dict[str, Any]
-    confirm: str | None = None
-
-    @property
-    def run(self) -> Path:
-        return Path(self.recipe["out"])
-
-    @property
-    def log(self) -> Path:
-        return Path(self.folder) / "log.txt"
 
 
 @dataclass(frozen=True, slots=True)

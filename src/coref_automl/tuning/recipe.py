@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
 from coref_automl.say import LANGUAGE
-from coref_automl.workers import Engine
 
 TuneTask = Literal["mlm", "re"]
 Sampler = Literal["tpe", "random"]

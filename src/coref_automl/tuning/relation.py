@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.config import choose, from_mapping, to_mapping
+from coref_automl.engine.job import Job
 from coref_automl.errors import RecipeError
+from coref_automl.machine import device_seen
 from coref_automl.progress import Progress
 from coref_automl.relation.data import RelationData, read_relations, sentence_key, split_by_sentence
 from coref_automl.relation.labels import gold_indices
@@ -29,10 +31,10 @@ from coref_automl.relation.train import VALIDATION
 from coref_automl.say import skipped
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import remove
-from coref_automl.tuning.problem import Follower, Job, Report, job_key
+from coref_automl.tuning.problem import Follower, Report, job_key
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.space import Space, read_space, relation_space
-from coref_automl.workers import device_seen
+from coref_automl.tuning.work import RELATION
 
 METRICS = {"micro_f1": "micro-F1", "auprc": "AUPRC"}
 
@@ -75,7 +77,7 @@ class RelationProblem:
         key = job_key(self.task, to_mapping(recipe), prints)
         folder = self.out / "trials" / key
         recipe = dataclasses.replace(recipe, out=str(folder / f"run-{key}"))
-        return Job(self.task, key, str(folder), to_mapping(recipe), self.judged.split if confirm else None)
+        return Job(RELATION, key, str(folder), to_mapping(recipe), self.judged.split if confirm else None)
 
     def _relation_recipe(self, params: Mapping[str, Any], seed: int) -> RelationRecipe:
         values = {"model": self.recipe.models[0], **self.recipe.settings, **params}

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import yaml
 
 from coref_automl.config import from_mapping, nearest, read_yaml, shown, to_mapping
+from coref_automl.engine.launch import Launcher, launcher_of
 from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
@@ -25,7 +26,6 @@ from coref_automl.tuning.recipe import Sampler, TuneRecipe
 from coref_automl.tuning.search import Search, running_elsewhere
 from coref_automl.tuning.space import read_space, refuse_idle
 from coref_automl.tuning.storage import arms, open_study
-from coref_automl.tuning.trial import Launcher, launcher_of
 
 __all__ = ["StudyResult", "read_tune_recipe", "recipe_text", "run_study", "settled"]
 

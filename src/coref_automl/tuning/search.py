@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from coref_automl.engine.job import Job, death, outcome_of
+from coref_automl.engine.launch import Launcher, Running
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import Say, language, say
-from coref_automl.tuning.problem import Follower, Job, Problem
+from coref_automl.tuning.problem import Follower, Problem
 from coref_automl.tuning.pruning import RECOMMENDED, reason_to_cut
 from coref_automl.tuning.reasons import reason_words
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.storage import SIGN_EVERY, closed_elsewhere, counts, queue_again, recover, sign_of_life
-from coref_automl.tuning.trial import Launcher, Running, death, outcome_of
 
 ALIKE = 3
 """So many trials in a row that fail the same way stop the study: the next would, too."""

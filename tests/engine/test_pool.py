@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from coref_automl.engine.pool import Call, Returned, run_calls
 from coref_automl.errors import MissingExtra, WorkError
-from coref_automl.workers import Job, Outcome, interruptible, run_jobs
+from coref_automl.machine import interruptible
 from tests.processes import alive, until
 
-HERE = "tests.test_workers"
+HERE = "tests.engine.test_pool"
 
 
 def double(number: int) -> int:
@@ -62,22 +63,22 @@ def never_end(mark: str) -> None:
         sum(range(1000))
 
 
-def jobs(name: str, count: int) -> list[Job]:
-    return [Job(f"{name}-{index}", f"{HERE}:{name}", {"number": index}) for index in range(count)]
+def jobs(name: str, count: int) -> list[Call]:
+    return [Call(f"{name}-{index}", f"{HERE}:{name}", {"number": index}) for index in range(count)]
 
 
 def test_results_keep_the_order_of_the_jobs_with_one_worker_and_with_two() -> None:
     for workers in (1, 2):
-        heard: list[Outcome] = []
-        outcomes = run_jobs(jobs("double", 5), workers=workers, on_outcome=heard.append)
+        heard: list[Returned] = []
+        outcomes = run_calls(jobs("double", 5), workers=workers, on_return=heard.append)
         assert [outcome.value for outcome in outcomes] == [0, 2, 4, 6, 8]
-        assert {outcome.job.name for outcome in heard} == {f"double-{index}" for index in range(5)}
+        assert {outcome.call.name for outcome in heard} == {f"double-{index}" for index in range(5)}
 
 
 def test_an_exception_is_the_jobs_answer_and_stops_no_other() -> None:
     mixed = [*jobs("double", 1), *jobs("fail", 1), *jobs("double", 2)[1:]]
     for workers in (1, 2):
-        outcomes = run_jobs(mixed, workers=workers)
+        outcomes = run_calls(mixed, workers=workers)
         assert [outcome.value for outcome in outcomes] == [0, None, 2]
         assert isinstance(outcomes[1].error, ValueError)
         assert str(outcomes[1].error) == "no 0"
@@ -85,9 +86,9 @@ def test_an_exception_is_the_jobs_answer_and_stops_no_other() -> None:
 
 
 def test_an_exception_travels_as_itself() -> None:
-    lacking = [Job("lack", f"{HERE}:lack", {}), Job("stubborn", f"{HERE}:be_stubborn", {})]
+    lacking = [Call("lack", f"{HERE}:lack", {}), Call("stubborn", f"{HERE}:be_stubborn", {})]
     for workers, kind in ((1, Stubborn), (2, WorkError)):
-        first, second = (outcome.error for outcome in run_jobs(lacking, workers=workers))
+        first, second = (outcome.error for outcome in run_calls(lacking, workers=workers))
         assert isinstance(first, MissingExtra)
         assert str(first) == "--engine ray needs ray, which is not installed. Run: pip install 'coref-automl[scale]'"
         assert isinstance(second, kind)
@@ -95,14 +96,14 @@ def test_an_exception_travels_as_itself() -> None:
 
 
 def test_a_killed_worker_is_replaced_and_its_job_tried_again(tmp_path: Path) -> None:
-    killing = Job("killing", f"{HERE}:die_once", {"mark": str(tmp_path / "mark")})
-    outcomes = run_jobs([killing, *jobs("double", 3)], workers=2)
+    killing = Call("killing", f"{HERE}:die_once", {"mark": str(tmp_path / "mark")})
+    outcomes = run_calls([killing, *jobs("double", 3)], workers=2)
     assert [outcome.value for outcome in outcomes] == ["alive", 0, 2, 4]
     assert outcomes[0].attempts == 2
 
 
 def test_a_job_that_kills_every_worker_ends_as_an_error() -> None:
-    outcomes = run_jobs([Job("deadly", f"{HERE}:always_die", {}), *jobs("double", 1)], workers=2, retries=1)
+    outcomes = run_calls([Call("deadly", f"{HERE}:always_die", {}), *jobs("double", 1)], workers=2, retries=1)
     assert str(outcomes[0].error) == "the worker process died 2 times"
     assert outcomes[1].value == 0
 
@@ -110,8 +111,8 @@ def test_a_job_that_kills_every_worker_ends_as_an_error() -> None:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are watched through /proc")
 def test_the_workers_of_a_killed_process_end_with_it(tmp_path: Path) -> None:
     code = (
-        "import sys; from coref_automl.workers import Job, run_jobs;"
-        f"run_jobs([Job(mark, '{HERE}:never_end', {{'mark': mark}}) for mark in sys.argv[1:]], workers=2)"
+        "import sys; from coref_automl.engine.pool import Call, run_calls;"
+        f"run_calls([Call(mark, '{HERE}:never_end', {{'mark': mark}}) for mark in sys.argv[1:]], workers=2)"
     )
     marks = [tmp_path / "first", tmp_path / "second"]
     parent = subprocess.Popen([sys.executable, "-c", code, *map(str, marks)])
@@ -124,8 +125,8 @@ def test_the_workers_of_a_killed_process_end_with_it(tmp_path: Path) -> None:
 
 
 def test_a_worker_sees_its_own_device_only() -> None:
-    asked: list[Any] = [Job(str(index), f"{HERE}:visible", {"_": index}) for index in range(2)]
-    outcomes = run_jobs(asked, workers=2, devices=["cuda:0", "cuda:1"])
+    asked: list[Any] = [Call(str(index), f"{HERE}:visible", {"_": index}) for index in range(2)]
+    outcomes = run_calls(asked, workers=2, devices=["cuda:0", "cuda:1"])
     assert {outcome.value for outcome in outcomes} <= {"0", "1"}
 
 
@@ -133,23 +134,23 @@ def test_a_worker_sees_its_own_device_only() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # ray leaves its own sockets and pipes open
 def test_ray_keeps_order_answers_and_the_job_of_a_killed_worker(ray_cluster: None, tmp_path: Path) -> None:
-    killing = Job("killing", f"{HERE}:die_once", {"mark": str(tmp_path / "mark")})
+    killing = Call("killing", f"{HERE}:die_once", {"mark": str(tmp_path / "mark")})
     mixed = [killing, *jobs("double", 3), *jobs("fail", 1)]
-    heard: list[Outcome] = []
-    outcomes = run_jobs(mixed, engine="ray", retries=1, on_outcome=heard.append)
+    heard: list[Returned] = []
+    outcomes = run_calls(mixed, engine="ray", retries=1, on_return=heard.append)
     assert [outcome.value for outcome in outcomes] == ["alive", 0, 2, 4, None]
     assert outcomes[4].error is not None
     assert "no 0" in str(outcomes[4].error)
     assert len(heard) == 5
-    deadly = run_jobs([Job("deadly", f"{HERE}:always_die", {})], engine="ray", retries=1)[0]
+    deadly = run_calls([Call("deadly", f"{HERE}:always_die", {})], engine="ray", retries=1)[0]
     assert deadly.value is None
     assert deadly.error is not None
-    assert [outcome.value for outcome in run_jobs(jobs("double", 2), workers=2)] == [0, 2]
+    assert [outcome.value for outcome in run_calls(jobs("double", 2), workers=2)] == [0, 2]
 
 
 def test_a_call_that_hears_no_signal_is_left_when_interrupted() -> None:
     code = (
-        "import hashlib, signal; from coref_automl.workers import interruptible;"
+        "import hashlib, signal; from coref_automl.machine import interruptible;"
         "signal.signal(signal.SIGINT, signal.default_int_handler); print('begun', flush=True);"  # a background job ignores it
         "interruptible(lambda: hashlib.pbkdf2_hmac('sha256', b'a', b'b', 2**31 - 1))"
     )

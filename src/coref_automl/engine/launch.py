@@ -1,0 +1,217 @@
+"""Where a job runs. In: a Job and a slot. Out: a handle on it while it runs.
+
+In this process, one job after the other; in processes that see one device each (more jobs than GPUs share them); or as a task
+somewhere in a Ray cluster, whose machines must all see the command's folder. Local processes are forked from a server that has
+imported torch already: a job starts in a tenth of a second instead of seven. A job's process ends with the one that started it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import chdir, suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Protocol
+
+from coref_automl.engine.job import OUTCOME, Job, Outcome, death, failure, run_job
+from coref_automl.engine.pool import Engine, ray_remote
+from coref_automl.errors import FolderError
+from coref_automl.machine import CORES, devices_here, end_with_parent, environment_of, pick_device, usable_cores
+from coref_automl.store import read_json, write_json
+
+MODULE = "coref_automl.engine.launch"
+PRELOAD = ["torch", "transformers", "coref_automl.training.run", "coref_automl.relation.train"]
+
+
+class Running(Protocol):
+    """A job on its way. `code` is its exit status once it is over, negative for a signal."""
+
+    @property
+    def alive(self) -> bool: ...
+
+    @property
+    def code(self) -> int: ...
+
+    def stop(self) -> None: ...
+
+
+class Launcher(Protocol):
+    slots: int
+
+    def start(self, job: Job, slot: int, /) -> Running: ...
+
+
+def launcher_of(engine: Engine, jobs: int, device: str) -> Launcher:
+    """One slot per job; job i has device i modulo their number, so that four jobs share one GPU."""
+    if engine == "ray":
+        return RayLauncher(jobs, device)
+    return LocalLauncher(jobs, devices_here() if device in ("auto", "cuda") else [pick_device(device)])
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    code: int
+    alive: bool = False
+
+    def stop(self) -> None:
+        """It is over already."""
+
+
+@dataclass(slots=True)
+class HereLauncher:
+    """Jobs in this process: nothing is loaded twice. With `raising`, a failure is the exception that it is."""
+
+    raising: bool = False
+    slots: int = 1
+
+    def start(self, job: Job, _slot: int) -> Running:
+        return Ended(int(not run_job(job.to_json(), raising=self.raising).done))
+
+
+class LocalLauncher:
+    def __init__(self, jobs: int, devices: Sequence[str]) -> None:
+        self.slots = jobs
+        self._devices = devices
+        self._cores = str(max(1, usable_cores() // jobs))
+        os.environ.setdefault("OMP_NUM_THREADS", self._cores)
+        # the server looks for GPUs while it imports; asked through NVML they stay untouched, and only then may it fork
+        os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+        self._context: Any = get_context("forkserver")
+        self._context.set_forkserver_preload(PRELOAD)
+
+    def environment(self, slot: int) -> dict[str, str]:
+        return {**environment_of(self._devices[slot % len(self._devices)]), CORES: self._cores}
+
+    def start(self, job: Job, slot: int) -> Running:
+        arguments = (job.to_json(), self.environment(slot))
+        process = self._context.Process(target=run_in_process, args=arguments, name=f"job-{job.key}")
+        process.start()
+        return _Process(process)
+
+
+class _Process:
+    def __init__(self, process: Any) -> None:
+        self._process = process
+
+    @property
+    def alive(self) -> bool:
+        return bool(self._process.is_alive())
+
+    @property
+    def code(self) -> int:
+        return int(self._process.exitcode or 0)
+
+    @property
+    def pid(self) -> int:
+        return int(self._process.pid)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.join(10)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+
+def run_in_process(job: dict[str, Any], environment: dict[str, str]) -> None:
+    """The life of a job's process: its own log, its parent's death, then the work."""
+    os.environ.update(environment)
+    end_with_parent()
+    log = Job.from_json(job).log
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a") as handle:
+        os.dup2(handle.fileno(), 1)
+        os.dup2(handle.fileno(), 2)
+    code = run_apart(job) if _cannot_use_cuda() else int(not run_job(job).done)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # threads of libraries must not hold back a job that is over
+
+
+def _cannot_use_cuda() -> bool:
+    """Was this process forked from one that had touched a GPU? Then it can use none itself."""
+    torch = sys.modules.get("torch")
+    return bool(torch is not None and getattr(torch.cuda, "_is_in_bad_fork", lambda: False)())
+
+
+def run_apart(job: dict[str, Any], at: str | None = None) -> int:
+    """A job in a fresh interpreter, for a process that is used again (Ray's) or that cannot work itself. Gives its status.
+
+    `at` is the folder that relative paths are meant from, where this process was started in another one.
+    """
+    if at is not None and not Path(at).is_dir():
+        raise FolderError(f"{at} does not exist on {platform.node()}; start the command in a folder all machines see.")
+    with chdir(at or "."):
+        work = Job.from_json(job)
+        path, ended = Path(work.folder) / "job.json", Path(work.folder) / OUTCOME
+        write_json(path, job)
+        before = ended.stat().st_mtime_ns if ended.is_file() else 0
+        with work.log.open("a") as log:
+            command = [sys.executable, "-m", MODULE, str(path), "--with-parent"]
+            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT) as process:
+                code = process.wait()  # its input stays open as long as this process lives
+        if code > 0 and (ended.stat().st_mtime_ns if ended.is_file() else 0) == before:  # it never came to its work
+            write_json(ended, Outcome(False, "no outcome", death(code, work)).to_json())
+        return code
+
+
+class RayLauncher:
+    """One task per job; Ray decides where."""
+
+    def __init__(self, jobs: int, device: str) -> None:
+        self.slots = jobs
+        self._remote = ray_remote(run_apart, retries=0, cpu=device == "cpu")
+
+    def start(self, job: Job, _slot: int) -> Running:
+        return _RayTask(self._remote.remote(job.to_json(), str(Path.cwd())), job)
+
+
+class _RayTask:
+    def __init__(self, reference: Any, job: Job) -> None:
+        self._reference, self._job = reference, job
+
+    @property
+    def alive(self) -> bool:
+        import ray
+
+        return not ray.wait([self._reference], timeout=0)[0]
+
+    @property
+    def code(self) -> int:
+        import ray
+
+        try:
+            return int(ray.get(self._reference))
+        except ray.exceptions.RayTaskError as error:  # it could not begin: nobody there could write down why
+            write_json(Path(self._job.folder) / OUTCOME, failure(error.cause or error).to_json())
+            return 1
+        except ray.exceptions.RayError:
+            return -9  # the worker is gone: killed, or out of memory
+
+    def stop(self) -> None:
+        import ray
+
+        with suppress(Exception):  # it may have ended in the meantime
+            ray.cancel(self._reference, force=True)
+
+
+def main(arguments: list[str]) -> int:
+    """python -m coref_automl.engine.launch JOB [--with-parent]; with the flag, the end of standard input ends the job."""
+    if "--with-parent" in arguments:
+
+        def watch() -> None:
+            sys.stdin.buffer.read()
+            os._exit(70)
+
+        threading.Thread(target=watch, daemon=True).start()
+    return 0 if run_job(read_json(Path(arguments[0]))).done else 1
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1:]))

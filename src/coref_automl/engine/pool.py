@@ -1,0 +1,234 @@
+"""Many short calls in worker processes. In: calls that name a function. Out: what each returned, in their order.
+
+Engines: `local` processes (one per device), or `ray` over a cluster. A function is named as "package.module:function"; arguments
+and results are plain JSON values, so that a call runs here, in another process, or on another machine. A worker that dies
+(killed, out of memory) is replaced and its call retried; an exception is the call's own answer, travels as itself and is not
+retried. Workers end with the process that started them. On Ray a call works in the folder of the caller, which all machines must
+see, so that relative paths mean the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import pickle
+import platform
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import chdir, suppress
+from dataclasses import dataclass, field
+from multiprocessing import connection, get_context
+from pathlib import Path
+from typing import Any, Literal
+
+from coref_automl.errors import FolderError, MissingExtra, WorkError
+from coref_automl.machine import end_with_parent, environment_of
+
+Engine = Literal["local", "ray"]
+_SPAWN = get_context("spawn")
+Answer = tuple[Any, Exception | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    name: str
+    target: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What became of a call: a value, or the exception of its last attempt."""
+
+    call: Call
+    value: Any = None
+    error: Exception | None = None
+    attempts: int = 1
+
+
+def run_calls(
+    calls: Sequence[Call],
+    *,
+    workers: int = 1,
+    devices: Sequence[str] | None = None,
+    engine: Engine = "local",
+    retries: int = 1,
+    on_return: Callable[[Returned], None] | None = None,
+) -> list[Returned]:
+    """Make every call and wait for all. `on_return` hears of each as it ends; the list keeps the order of the calls.
+
+    One worker without a device of its own runs in this process. With `devices`, worker i sees only device i modulo their number.
+    On Ray the cluster decides how many run at a time; a call asks for a GPU where there is one, unless `devices` names the CPU.
+    """
+    tell = on_return or (lambda _: None)
+    if engine == "ray":
+        return _on_ray(calls, retries, tell, cpu=devices is not None and set(devices) <= {"cpu"})
+    if workers <= 1 and not devices:
+        return _in_this_process(calls, tell)
+    return _Pool(min(max(workers, 1), len(calls)), devices, retries, tell).run(calls)
+
+
+def _in_this_process(calls: Sequence[Call], tell: Callable[[Returned], None]) -> list[Returned]:
+    found = []
+    for call in calls:
+        value, error = _call(call.target, call.arguments)
+        found.append(Returned(call, value, error))
+        tell(found[-1])
+    return found
+
+
+def _call(target: str, arguments: dict[str, Any]) -> Answer:
+    module, _, name = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)(**arguments), None
+    except Exception as error:
+        return None, error
+
+
+def _portable(answer: Answer) -> Answer:
+    """An answer that another process can read: a library's exception that cannot be pickled becomes one of ours."""
+    value, error = answer
+    if error is None:
+        return answer
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return value, WorkError(f"{type(error).__name__}: {error}")
+    return answer
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: Any
+    pipe: Any
+    slot: int
+    call: int | None = None
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Worker processes, each with a pipe of its own: one that dies takes nothing with it but its present attempt."""
+
+    size: int
+    devices: Sequence[str] | None
+    retries: int
+    tell: Callable[[Returned], None]
+    workers: list[_Worker] = field(default_factory=list)
+
+    def run(self, calls: Sequence[Call]) -> list[Returned]:
+        waiting = deque(range(len(calls)))
+        attempts = [0] * len(calls)
+        found: dict[int, Returned] = {}
+        try:
+            self.workers = [self._start(slot) for slot in range(self.size)]
+            while len(found) < len(calls):
+                for worker in self.workers:
+                    if worker.call is None and waiting:
+                        worker.call = waiting.popleft()
+                        attempts[worker.call] += 1
+                        self._give(worker, calls[worker.call])
+                for worker in self._ready():
+                    index = worker.call
+                    answer = self._answer(worker)
+                    if index is None:
+                        continue
+                    if answer is None and attempts[index] <= self.retries:
+                        waiting.appendleft(index)
+                        continue
+                    value, error = answer or (None, _died(attempts[index]))
+                    found[index] = Returned(calls[index], value, error, attempts[index])
+                    self.tell(found[index])
+        finally:
+            self._stop()
+        return [found[index] for index in range(len(calls))]
+
+    def _start(self, slot: int) -> _Worker:
+        ours, theirs = _SPAWN.Pipe()
+        device = self.devices[slot % len(self.devices)] if self.devices else None
+        process = _SPAWN.Process(target=_serve, args=(theirs, environment_of(device) if device else {}), daemon=False)
+        process.start()
+        theirs.close()
+        return _Worker(process, ours, slot)
+
+    def _give(self, worker: _Worker, call: Call) -> None:
+        with suppress(OSError):  # it died while idle: its closed pipe is noticed by _ready
+            worker.pipe.send((call.target, call.arguments))
+
+    def _ready(self) -> list[_Worker]:
+        ready = set(connection.wait([worker.pipe for worker in self.workers]))
+        return [worker for worker in self.workers if worker.pipe in ready]
+
+    def _answer(self, worker: _Worker) -> Answer | None:
+        """The worker's answer, or None when it is dead; a dead one is replaced in its place."""
+        try:
+            answer: Answer = worker.pipe.recv()
+            worker.call = None
+            return answer
+        except (EOFError, OSError):
+            worker.process.join()
+            self.workers[self.workers.index(worker)] = self._start(worker.slot)
+            return None
+
+    def _stop(self) -> None:
+        for worker in self.workers:
+            worker.pipe.close()
+            if worker.call is not None:
+                worker.process.terminate()
+        for worker in self.workers:
+            worker.process.join(5)
+            if worker.process.is_alive():
+                worker.process.kill()
+
+
+def _died(attempts: int) -> WorkError:
+    return WorkError(f"the worker process died {attempts} time{'s' if attempts > 1 else ''}")
+
+
+def _serve(pipe: Any, environment: dict[str, str]) -> None:
+    """A worker's life: take a call, answer, until the pipe closes."""
+    end_with_parent()
+    os.environ.update(environment)
+    try:
+        while True:
+            target, arguments = pipe.recv()
+            pipe.send(_portable(_call(target, arguments)))
+    except (EOFError, KeyboardInterrupt, BrokenPipeError):
+        return
+
+
+def ray_remote(function: Callable[..., Any], *, retries: int, cpu: bool) -> Any:
+    """The function as a Ray task of one CPU, and of one GPU where the cluster has any. Joins the cluster, or starts one here."""
+    try:
+        import ray
+    except ImportError as missing:
+        raise MissingExtra("ray", "scale", "--engine ray") from missing
+    if not ray.is_initialized():
+        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level=logging.ERROR)
+    gpus = 1 if not cpu and ray.cluster_resources().get("GPU") else 0
+    return ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(function)
+
+
+def _call_in(folder: str, target: str, arguments: dict[str, Any]) -> Answer:
+    if not Path(folder).is_dir():
+        return None, FolderError(f"{folder} does not exist on {platform.node()}; start the command in a folder all machines see.")
+    with chdir(folder):
+        return _portable(_call(target, arguments))
+
+
+def _on_ray(calls: Sequence[Call], retries: int, tell: Callable[[Returned], None], *, cpu: bool) -> list[Returned]:
+    remote = ray_remote(_call_in, retries=retries, cpu=cpu)
+    import ray
+
+    pending = {remote.remote(str(Path.cwd()), call.target, call.arguments): index for index, call in enumerate(calls)}
+    found: dict[int, Returned] = {}
+    while pending:
+        done, _ = ray.wait(list(pending), num_returns=1)
+        index = pending.pop(done[0])
+        try:
+            value, error = ray.get(done[0])
+        except ray.exceptions.RayError as failure:
+            value, error = None, WorkError(f"{type(failure).__name__}: {str(failure).splitlines()[0]}")
+        found[index] = Returned(calls[index], value, error)
+        tell(found[index])
+    return [found[index] for index in range(len(calls))]

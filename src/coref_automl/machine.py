@@ -1,0 +1,112 @@
+"""The machine: its cores and devices, memory that ran out, calls that must hear Ctrl-C, processes that end with their parent."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from multiprocessing import connection, parent_process
+from typing import TypeVar
+
+from coref_automl.errors import ModelError, RecipeError
+
+T = TypeVar("T")
+
+
+def interruptible(call: Callable[[], T]) -> T:
+    """A long call of a library that hears Ctrl-C only when it returns. Interrupted, it is left, and ends with the process."""
+    answers: list[T] = []
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            answers.append(call())
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.2)
+    if errors:
+        raise errors[0]
+    return answers[0]
+
+
+def devices_here() -> list[str]:
+    """The devices that jobs can be spread over: every visible GPU, or the CPU once."""
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return [f"cuda:{index}" for index in range(count)] or ["cpu"]
+
+
+CORES = "COREF_AUTOML_CORES"
+"""How many cores a process may take for itself; what starts several side by side sets it for each of them."""
+
+
+def usable_cores() -> int:
+    """The cores this process may run on: its share of them if others run beside it.
+
+    Where the system keeps no such list (macOS), all of them.
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    share = os.environ.get(CORES)
+    if not share:
+        return allowed
+    if not share.isdecimal() or int(share) < 1:
+        raise RecipeError(f"{CORES} should be a whole number of cores, 1 or more, not {share!r}.")
+    return min(allowed, int(share))
+
+
+def environment_of(device: str) -> dict[str, str]:
+    """The environment in which a process sees this device alone. Numbers count among the GPUs visible here."""
+    if not device.startswith("cuda:"):
+        return {"CUDA_VISIBLE_DEVICES": "-1"}
+    number = int(device.removeprefix("cuda:"))
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return {"CUDA_VISIBLE_DEVICES": visible[number] if number < len(visible) else str(number)}
+
+
+def device_seen(device: str) -> str:
+    """The name that a device has in a process that sees this one alone."""
+    return "cuda:0" if device.startswith("cuda:") else device
+
+
+def pick_device(device: str) -> str:
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        wanted = torch.device(device)
+    except RuntimeError as error:
+        raise ModelError(f"Unknown device {device!r}; choose cpu, cuda, cuda:0 ... or auto.") from error
+    if wanted.type not in ("cpu", "cuda"):  # Apple's MPS among them: nothing here was ever run on it
+        raise ModelError(f"The device {device} is not supported; pass --device cpu, or cuda where there is an NVIDIA GPU.")
+    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
+        raise ModelError(f"This machine has no such CUDA device, so --device {device} cannot be used; pass --device cpu.")
+    return device
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Torch has an exception of its own on a GPU, and only a sentence on a CPU and for some CUDA libraries."""
+    if isinstance(error, RuntimeError):
+        return type(error).__name__ == "OutOfMemoryError" or any(said in str(error) for said in _MEMORY)
+    return isinstance(error, MemoryError)
+
+
+_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
+
+
+def end_with_parent() -> None:
+    """Watch the process that started this one; when it is gone, so is this, whatever it is doing."""
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(70)
+
+    threading.Thread(target=watch, daemon=True).start()
