@@ -10,7 +10,6 @@ import pytest
 
 from coref_automl.config import choose, from_mapping, read_recipe, read_yaml, to_yaml
 from coref_automl.errors import RecipeError
-from coref_automl.line import LineRecipe
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.training.recipe import TrainRecipe
 
@@ -85,16 +84,18 @@ def test_every_recipe_of_the_project_loads(path: Path) -> None:
 
         assert read_recipe(path, GridRecipe)
     elif path.stem.endswith("-study"):
-        from coref_automl.study.recipe import StudyRecipe
+        from coref_automl.experiment.recipe import ExperimentRecipe
 
-        assert from_mapping(StudyRecipe, {**data, "out": "study"}, str(path)).methods
+        assert from_mapping(ExperimentRecipe, {**data, "out": "study"}, str(path)).methods
     elif path.stem.startswith("coref"):
         from coref_automl.coreference.recipe import CoreferenceRecipe
 
         assert from_mapping(CoreferenceRecipe, data, str(path)).rank
-    elif "train" in data and "model" in data and "prepare" not in data:
+    elif "texts" in data:
+        from coref_automl.experiment.adapt import adapt_recipe
+
+        assert adapt_recipe(path, {"out": "smoke"}).texts
+    elif "train" in data and "model" in data:
         assert from_mapping(RelationRecipe, data, str(path)).scheme
-    elif "prepare" in data:
-        assert from_mapping(LineRecipe, data, str(path)).prepare.sources
     else:
         assert from_mapping(TrainRecipe, data, str(path)).dataset

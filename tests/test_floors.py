@@ -17,7 +17,7 @@ FLOORS = (
     "tuning", "report", "studio", "top",
 )  # fmt: skip
 """From the bottom up. A room that does not exist yet has its floor already."""
-TOP = {"api", "cli", "demo", "line", "study", "bench", "tune", "__init__"}
+TOP = {"api", "cli", "experiment", "bench", "tune", "__init__"}
 
 
 def floor_of(module: tuple[str, ...]) -> int:

@@ -16,9 +16,9 @@ from coref_automl.corpus.clean import too_little_hangul, too_short
 from coref_automl.drop_reasons import in_words, of_row
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.tasks.task import INSIDE_WORD, NO_CHOICE
+from coref_automl.experiment.recipe import Kind
 from coref_automl.progress import KOREAN, Progress, in_korean
 from coref_automl.say import VARIABLE, language, speaking
-from coref_automl.study.recipe import Kind
 from tests.comparison.conftest import Maker, Model, evaluated
 from tests.coreference.conftest import encoder_folder, tales, tales_file
 

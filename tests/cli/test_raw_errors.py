@@ -167,11 +167,11 @@ def test_keys_that_are_no_text(place: Path, said: Callable[..., str], command: s
         assert "unknown key" in said(*command.split(), "--recipe", "recipe.yaml", "--out", "out")
 
 
-@pytest.mark.parametrize("text", ["prepare: texts", "prepare: [1]", "prepare: null", "prepare: {sources: 3}", "train: 1"])
+@pytest.mark.parametrize("text", ["texts: texts", "texts: [1]", "texts: null", "texts: {sources: 3}", "train: 1"])
 def test_stages_that_are_none(place: Path, said: Callable[..., str], text: str) -> None:
     Path("recipe.yaml").write_text(f"model: {MODEL}\n{text}\n", "utf-8")
     options = ("--seq-len", "64", "--epochs", "1")
-    for line in ((), options) if text.startswith("prepare") else ((*options, "--source", "local:texts.jsonl"),):
+    for line in ((), options) if text.startswith("texts") else ((*options, "--source", "local:texts.jsonl"),):
         stage = text.partition(":")[0]
         wanted = "--source" if "null" in text else stage
         assert wanted in said("adapt", "--recipe", "recipe.yaml", "--out", "out", *line)
@@ -180,14 +180,14 @@ def test_stages_that_are_none(place: Path, said: Callable[..., str], text: str) 
 @pytest.mark.parametrize("seed", [-1, -(2**63), 2**63, 10**40])
 def test_seeds_of_recipes(place: Path, said: Callable[..., str], seed: int) -> None:
     recipes: dict[str, dict[str, Any]] = {
-        "adapt": {"model": MODEL, "prepare": {"sources": ["local:texts.jsonl"]}},
+        "adapt": {"model": MODEL, "texts": {"sources": ["local:texts.jsonl"]}},
         "tune": {"models": [MODEL], "datasets": ["data"], "eval_set": "set"},
         "train": {"model": MODEL, "dataset": "data"},
         "re train": {"model": MODEL, "train": "rows.json"},
         "coref train": {"model": MODEL, "data": "chains.jsonl"},
     }
     for command, recipe in recipes.items():
-        key = "first_seed" if " " in command else "seed"
+        key = "first_seed" if " " in command or command == "adapt" else "seed"
         Path("recipe.yaml").write_text(json.dumps({**recipe, key: seed}), "utf-8")
         assert f"{key} " in said(*command.split(), "--recipe", "recipe.yaml", "--out", "out")
         assert not Path("out").exists()

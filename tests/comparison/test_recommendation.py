@@ -12,7 +12,7 @@ from coref_automl.config import from_mapping
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import halves
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.line import EvaluateStage
+from coref_automl.experiment.recipe import EvaluateStage
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.printout import compare, recommend
 from coref_automl.training.recipe import TrainRecipe, check

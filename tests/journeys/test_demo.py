@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coref_automl.config import to_mapping
-from coref_automl.demo import RECIPE
+from coref_automl.experiment.demo import RECIPE
 from tests.browser import console, requests_of_files, show
 from tests.journeys import widgets
 from tests.journeys.shell import Screen, Shell
@@ -73,7 +73,8 @@ def test_the_demo_shows_that_adapting_beats_the_base(shell: Shell, browser: Any)
 def test_with_the_training_switched_off_nothing_is_shown(shell: Shell, browser: Any) -> None:
     """The demo's own recipe with a learning rate of 0."""
     recipe = to_mapping(RECIPE)
-    recipe["train"] |= {"learning_rate": 0.0, "objectives": ["mlm"]}
+    recipe["train"] |= {"learning_rate": 0.0}
+    recipe["methods"] = {"mlm": {}}
     recipe["relation"] = None
     (shell.folder / "off.yaml").write_text(json.dumps(recipe), "utf-8")
     said = shell("coref-automl adapt --recipe off.yaml --out off --lang en")

@@ -15,8 +15,10 @@ from tests.journeys.shell import Shell
 
 LINE = "coref-automl adapt --model {family} --source local:articles.jsonl --out out-{family} --recipe small.yaml --lang en"
 SMALL = """
-prepare: {seq_len: 128, near_duplicates: false}
-train: {objectives: [mlm, entity], epochs: 1, batch: 4, learning_rate: 1e-3, save_every: 0}
+lengths: [128]
+texts: {near_duplicates: false}
+methods: {mlm: {}, entity: {}}
+train: {epochs: 1, batch: 4, learning_rate: 1e-3, save_every: 0}
 evaluate: {tasks: [real], words: all}
 """
 
@@ -38,7 +40,7 @@ def check(shell: Shell, family: str) -> dict[str, Any]:
     assert "peak memory" in said.out
     with (out / "report" / "results.csv").open(encoding="utf-8") as handle:
         rows = list(csv.DictReader(handle))
-    assert {row["run"] for row in rows} >= {"mlm", "entity"}
+    assert {row["run"] for row in rows} >= {"mlm-128-s0", "entity-128-s0"}
     assert [row["name"] for row in rows if row["finding"] == ""] == [row["name"] for row in rows if row["tokens"] == ""]
     assert result["recommendation"].split(":")[0] in (out / "report" / "report.md").read_text("utf-8")
     chosen = Path(result["best_trained"])

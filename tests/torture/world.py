@@ -55,9 +55,11 @@ _RECIPES = {
     },
     "line.yaml": {
         "model": "model",
-        "prepare": {"sources": ["local:texts.jsonl"], "seq_len": 64, "holdout": 0.0, "near_duplicates": False},
-        "train": {"objectives": ["mlm"], "epochs": 1, "batch": 8},
-        "evaluate": {"set": "set", "words": "none"},
+        "texts": {"sources": ["local:texts.jsonl"], "holdout": 0.0, "near_duplicates": False},
+        "lengths": [64],
+        "methods": {"mlm": {}},
+        "train": {"epochs": 1, "batch": 8},
+        "evaluate": {"sets": ["set"], "words": "none"},
     },
     "tune.yaml": {
         "models": ["model"], "datasets": ["data"], "eval_set": "set", "max_tokens": 600, "settings": {"batch": 4},

@@ -10,16 +10,15 @@ import typer
 
 from coref_automl.cli.app import app
 from coref_automl.cli.options import AsJson, LangOption, OptionalOut, RecipeFile, options_from, print_json, speak
-from coref_automl.errors import RecipeError
-from coref_automl.line import LineRecipe
+from coref_automl.experiment.recipe import FLAGS, ExperimentRecipe
 from coref_automl.say import Say, language
 
 if TYPE_CHECKING:
     from coref_automl.coreference.predict import Resolved
-    from coref_automl.line import LineResult
+    from coref_automl.experiment.adapt import Adapted
 
 
-def _show(result: LineResult, since: float, as_json: bool, found: Resolved | None = None) -> None:
+def _show(result: Adapted, since: float, as_json: bool, found: Resolved | None = None) -> None:
     from coref_automl.progress import spent
     from coref_automl.report.terminal import in_colour
 
@@ -43,52 +42,57 @@ def demo(
 ) -> None:
     """Run the full pipeline on bundled data; ends with a verdict, the report's path, a text's chains, time and peak memory."""
     since = time.monotonic()
-    from coref_automl.demo import closing
-    from coref_automl.demo import demo as run_demo
+    from coref_automl.experiment.demo import closing
+    from coref_automl.experiment.demo import demo as run_demo
     from coref_automl.progress import Progress
 
     result = run_demo(out or Path("demo"), quick=quick, lang=language(lang), progress=Progress())
     _show(result, since, as_json, closing())
 
 
-ADAPT_HELP = {
+HELP = {
     "model": "Hub id, folder, or bundled:ko-mini.",
-    "prepare.sources": "local:PATH or a named source; repeatable.",
-    "prepare.seq_len": "Tokens per block and window.",
-    "train.epochs": "Epochs of each run.",
-    "train.objectives": "mlm, combined or entity; repeatable.",
-    "evaluate.set": "Evaluation set. Default: built from held-out documents of the sources.",
+    "out": "Output folder; must be empty or from the same command.",
+    "texts.sources": "local:PATH or a named source; repeatable.",
+    "evaluate.sets": "Evaluation set. Default: built from held-out documents of the sources.",
     "relation.train": "Relation rows to fine-tune the chosen checkpoint on.",
     "relation.dev": "Relation rows that are scored once at the end.",
-    "coref.data": "Annotated texts: coreference from the base and from the chosen checkpoint, as an outside check.",
-    "coref.seeds": "Seeds of the coreference runs.",
-    "coref.skip_bad": "Skip bad rows of the annotated texts; they are counted and listed.",
-    "seed": "Random seed.",
+    "coreference.data": "Annotated texts: coreference from the base and from the chosen checkpoint, as an outside check.",
+    "first_seed": "Random seed.",
 }
-_FLAGS = {
-    "prepare.sources": ("--source",),
-    "train.objectives": ("--objective",),
-    "evaluate.set": ("--eval-set",),
-    "relation.train": ("--re-train",),
-    "relation.dev": ("--re-dev",),
-    "coref.data": ("--coref",),
-    "coref.seeds": ("--coref-seeds",),
-    "coref.skip_bad": ("--coref-skip-bad",),
-}
+_FLAGS = {**FLAGS, "texts.sources": ("--source",), "first_seed": ("--seed",)}
 
 
 @app.command(epilog="Example: coref-automl adapt --model klue/roberta-base --source local:articles.jsonl --out adapted")
-@options_from(LineRecipe, ADAPT_HELP, _FLAGS)
+@options_from(ExperimentRecipe, HELP, _FLAGS)
 def adapt(
-    recipe: RecipeFile = None, out: OptionalOut = None, *, lang: LangOption = None, as_json: AsJson = False, **given: Any
+    recipe: RecipeFile = None,
+    *,
+    seq_len: Annotated[int | None, typer.Option("--seq-len", help="Tokens per block and window.  [default: 512]")] = None,
+    epochs: Annotated[float | None, typer.Option("--epochs", help="Epochs of each run.  [default: 1]")] = None,
+    objective: Annotated[
+        list[str] | None, typer.Option("--objective", help="mlm, combined or entity; repeatable.  [default: all three]")
+    ] = None,
+    coref_seeds: Annotated[int | None, typer.Option("--coref-seeds", min=1, help="Seeds of the coreference runs.")] = None,
+    coref_skip_bad: Annotated[
+        bool, typer.Option("--coref-skip-bad", help="Skip bad rows of the annotated texts; they are counted and listed.")
+    ] = False,
+    lang: LangOption = None,
+    as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """Run the full pipeline on your model and text: prepare, train, evaluate, recommend, report."""
     since = time.monotonic()
-    from coref_automl.line import line_recipe, run_line
+    from coref_automl.experiment.adapt import adapt as run_adapt
+    from coref_automl.experiment.adapt import adapt_recipe
     from coref_automl.progress import Progress
 
-    wanted = line_recipe(recipe, {**given, **({"lang": lang} if lang else {})})
+    given |= {"lengths": [seq_len]} if seq_len is not None else {}
+    given |= {"train": {"epochs": epochs}} if epochs is not None else {}
+    given |= {"methods": {name: {} for name in objective}} if objective else {}
+    if coref_seeds or coref_skip_bad:
+        given.setdefault("coreference", {}).update({"seeds": coref_seeds} if coref_seeds else {})
+        given["coreference"].update({"settings": {"skip_bad": True}} if coref_skip_bad else {})
+    wanted = adapt_recipe(recipe, {**given, **({"lang": lang} if lang else {})})
     speak(wanted.lang)
-    if out is None:
-        raise RecipeError("Name the output folder with --out.")
-    _show(run_line(wanted, out, progress=Progress()), since, as_json)
+    _show(run_adapt(wanted, progress=Progress()), since, as_json)

@@ -8,11 +8,11 @@ import typer
 
 from coref_automl.cli.app import app
 from coref_automl.cli.options import AsJson, RecipeFile, options_from, print_json, recipe_from, speak
-from coref_automl.study.recipe import FLAGS, HELP, KINDS, StudyRecipe, with_methods
+from coref_automl.experiment.recipe import FLAGS, HELP, KINDS, ExperimentRecipe, with_methods
 
 
 @app.command(epilog="Example: coref-automl study --recipe recipes/ko-mini-study.yaml --out studies/ko-mini --dry-run")
-@options_from(StudyRecipe, HELP, FLAGS)
+@options_from(ExperimentRecipe, HELP, FLAGS)
 def study(
     recipe: RecipeFile = None,
     *,
@@ -39,21 +39,21 @@ def study(
     named and the rest goes on. The same command resumes an interrupted study; nothing finished is run again.
     """
     from coref_automl.config import choose
+    from coref_automl.experiment.budget import budget
+    from coref_automl.experiment.run import run_experiment
     from coref_automl.progress import Progress
-    from coref_automl.study.budget import budget
-    from coref_automl.study.run import run_study
 
     for kind in only or ():
         choose(kind, dict.fromkeys((*KINDS, "report")), "kind of step")
     speak(given.get("lang"))
-    wanted = with_methods(recipe_from(StudyRecipe, given, "study", recipe), method or ())
+    wanted = with_methods(recipe_from(ExperimentRecipe, given, "study", recipe), method or ())
     speak(wanted.lang)
     progress = Progress(shown=not as_json)
     if dry_run:
         planned = budget(wanted, progress=progress)
         print_json(planned.to_json()) if as_json else print("\n".join(planned.lines()))
         return
-    result = run_study(wanted, only=only or (), max_minutes=max_minutes, progress=progress)
+    result = run_experiment(wanted, only=only or (), max_minutes=max_minutes, progress=progress)
     print_json(result.to_json()) if as_json else print("\n".join(result.lines()))
     if result.broken:
         raise typer.Exit(1)

@@ -16,19 +16,19 @@ from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.errors import ComparisonError, FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import find_evaluations
+from coref_automl.experiment.budget import budget
+from coref_automl.experiment.plan import open_plan
+from coref_automl.experiment.recipe import ExperimentRecipe
+from coref_automl.experiment.run import run_experiment
+from coref_automl.experiment.state import ExperimentResult
 from coref_automl.models.build import build_masked_lm
 from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import quiet
 from coref_automl.store import read_json, read_jsonl, write_json
-from coref_automl.study.budget import budget
-from coref_automl.study.recipe import StudyRecipe
-from coref_automl.study.run import run_study
-from coref_automl.study.state import StudyResult
-from coref_automl.study.steps import open_plan
-from tests.study.conftest import Bench
+from tests.experiment.conftest import Bench
 from tests.tuning.inline import DeadLauncher, InlineLauncher
 
-Make = Callable[..., StudyRecipe]
+Make = Callable[..., ExperimentRecipe]
 
 
 def names(launcher: InlineLauncher) -> list[str]:
@@ -39,7 +39,7 @@ def names(launcher: InlineLauncher) -> list[str]:
 def test_a_study_trains_judges_reports_and_archives_and_redoes_nothing(bench: Bench, recipe: Make) -> None:
     wanted = recipe(relation=bench.relation, coreference=bench.coreference)
     launcher, out = InlineLauncher(), Path(wanted.out)
-    result = run_study(wanted, launcher=launcher)
+    result = run_experiment(wanted, launcher=launcher)
     assert result.failures == ()
     assert result.steps == result.finished == {"train": 4, "evaluate": 5, "relation": 12, "coreference": 6}
     assert [str(arm) for arm in result.arms] == ["mlm 64: 2 of 2 seeds", "entity 64: 2 of 2 seeds"]
@@ -64,7 +64,7 @@ def test_a_study_trains_judges_reports_and_archives_and_redoes_nothing(bench: Be
     in_training = {("Real@1 strict", a, b): [2, 1 if b == "base" else 2] for a, b in pairs}
     assert told == in_training | {(outcome, a, b): [2, 2] for outcome in outside for a, b in pairs}
     again = InlineLauncher()
-    assert run_study(wanted, launcher=again) == result
+    assert run_experiment(wanted, launcher=again) == result
     assert names(again) == []
 
 
@@ -74,7 +74,7 @@ def test_a_base_that_was_evaluated_here_before_is_not_taken_twice(
     monkeypatch.chdir(tmp_path)
     named = ["--eval-set", str(bench.home / "evalset"), "--seq-len", "64", "--words", "none"]
     assert command(["evaluate", str(bench.home / "model"), *named]) == 0
-    result = run_study(recipe(seeds=1, lang="ko"), launcher=InlineLauncher())
+    result = run_experiment(recipe(seeds=1, lang="ko"), launcher=InlineLauncher())
     assert result.failures == ()
     assert len(find_evaluations([result.archive])) == 2 * 2 + 1
     assert "판정" in (Path(result.archive) / "verdicts.md").read_text("utf-8")  # the recipe's language
@@ -92,7 +92,7 @@ def test_a_seed_whose_loss_becomes_nan_is_named_and_the_others_are_judged(recipe
         return loss * float("nan") if "entity-64-s1" in self.args.output_dir else loss
 
     monkeypatch.setattr(trainer.MaskedTrainer, "compute_loss", broken)
-    result = run_study(wanted, launcher=InlineLauncher())
+    result = run_experiment(wanted, launcher=InlineLauncher())
     assert [failure.kind for failure in result.failures] == ["not a number"]
     assert not result.broken
     assert result.finished["evaluate"] == 6
@@ -103,7 +103,7 @@ def test_a_seed_whose_loss_becomes_nan_is_named_and_the_others_are_judged(recipe
     (verdict,) = (line for line in result.verdicts if line.startswith("Real@1 strict, entity 64 - mlm 64: "))
     assert verdict.endswith("(2 and 3 of 3 seeds)")
     again = InlineLauncher()
-    assert run_study(wanted, launcher=again) == result
+    assert run_experiment(wanted, launcher=again) == result
     assert names(again) == []  # it would become NaN again
 
 
@@ -121,13 +121,13 @@ def test_a_failed_step_leaves_out_what_needs_it_and_is_tried_by_the_next_call(
         return true(given, **options)
 
     monkeypatch.setattr(run, "train", failing)
-    result = run_study(wanted, launcher=InlineLauncher())
+    result = run_experiment(wanted, launcher=InlineLauncher())
     assert [str(failure) for failure in result.failures] == ["train entity-64-s0: the cable came loose"]
     assert result.broken
     assert result.finished == {"train": 1, "evaluate": 2}
     monkeypatch.undo()
     again = InlineLauncher()
-    assert run_study(wanted, launcher=again).failures == ()
+    assert run_experiment(wanted, launcher=again).failures == ()
     assert names(again) == ["train entity-64-s0", "evaluate entity-64-s0"]
 
 
@@ -137,7 +137,7 @@ def test_pieces_of_a_study_can_be_run_alone_and_weights_given_back(recipe: Make)
 
     def ran(only: list[str]) -> list[str]:
         launcher = InlineLauncher()
-        run_study(wanted, only=only, launcher=launcher)
+        run_experiment(wanted, only=only, launcher=launcher)
         return names(launcher)
 
     assert ran(["evaluate"]) == ["evaluate base-64"]  # nothing else is there to evaluate
@@ -152,23 +152,23 @@ def test_pieces_of_a_study_can_be_run_alone_and_weights_given_back(recipe: Make)
 
 
 def test_a_finished_study_gives_its_weights_back_and_keeps_its_report(recipe: Make) -> None:
-    result = run_study(recipe(seeds=1, methods={"mlm": {}}), launcher=InlineLauncher())
+    result = run_experiment(recipe(seeds=1, methods={"mlm": {}}), launcher=InlineLauncher())
     out = Path(result.out)
     assert list(out.glob("runs/*/checkpoint-*"))
-    after = run_study(recipe(seeds=1, methods={"mlm": {}}, keep_weights=False), only=["train"], launcher=InlineLauncher())
+    after = run_experiment(recipe(seeds=1, methods={"mlm": {}}, keep_weights=False), only=["train"], launcher=InlineLauncher())
     assert after.finished == result.finished
     assert not after.resumes
     assert not list(out.glob("runs/*/checkpoint-*"))
-    assert StudyResult.from_json(read_json(out / "result.json")) == result
+    assert ExperimentResult.from_json(read_json(out / "result.json")) == result
 
 
 def test_nothing_to_run_is_not_told_to_resume(recipe: Make) -> None:
     wanted, launcher = recipe(seeds=1), InlineLauncher()
     with pytest.raises(ComparisonError, match="no finished evaluation to report on"):
-        run_study(wanted, only=["report"], launcher=launcher)
+        run_experiment(wanted, only=["report"], launcher=launcher)
     with pytest.raises(RecipeError, match="no relation stage to run"):
-        run_study(wanted, only=["relation"], launcher=launcher)
-    result = run_study(wanted, only=["evaluate"], launcher=launcher)
+        run_experiment(wanted, only=["relation"], launcher=launcher)
+    result = run_experiment(wanted, only=["evaluate"], launcher=launcher)
     assert names(launcher) == ["evaluate base-64"]
     assert "The same command resumes." not in result.lines()  # the rest is not trained
 
@@ -176,10 +176,10 @@ def test_nothing_to_run_is_not_told_to_resume(recipe: Make) -> None:
 def test_another_first_seed_is_refused_where_it_would_repeat_the_seeds_of_tuning(bench: Bench, recipe: Make) -> None:
     only = {"methods": {"mlm": {}}, "relation": {**bench.relation, "shares": [1.0]}}
     launcher = InlineLauncher()
-    run_study(recipe(seeds=1, first_seed=3, **only), only=["relation"], launcher=launcher)
+    run_experiment(recipe(seeds=1, first_seed=3, **only), only=["relation"], launcher=launcher)
     with pytest.raises(FolderError, match="was begun with first_seed 3, and this command has first_seed 4"):
-        run_study(recipe(seeds=1, first_seed=4, **only), only=["relation"], launcher=launcher)
-    run_study(recipe(seeds=2, first_seed=3, **only), only=["relation"], launcher=launcher)
+        run_experiment(recipe(seeds=1, first_seed=4, **only), only=["relation"], launcher=launcher)
+    run_experiment(recipe(seeds=2, first_seed=3, **only), only=["relation"], launcher=launcher)
     assert [(job.key, job.recipe["settings"]["first_seed"]) for job in launcher.jobs] == [
         ("100pct-base-s3", 0), ("100pct-base-s4", 1000),
     ]  # fmt: skip
@@ -187,28 +187,28 @@ def test_another_first_seed_is_refused_where_it_would_repeat_the_seeds_of_tuning
 
 @pytest.mark.journey
 def test_weights_that_are_gone_are_trained_again_only_for_what_still_needs_them(bench: Bench, recipe: Make) -> None:
-    run_study(recipe(seeds=1, keep_weights=False), launcher=InlineLauncher())
+    run_experiment(recipe(seeds=1, keep_weights=False), launcher=InlineLauncher())
     launcher = InlineLauncher()
     more = recipe(seeds=1, keep_weights=False, methods={"mlm": {}}, coreference=bench.coreference)
-    run_study(more, only=["coreference"], launcher=launcher)
+    run_experiment(more, only=["coreference"], launcher=launcher)
     assert names(launcher) == ["coreference base-s0"]
     launcher = InlineLauncher()
-    assert run_study(more, launcher=launcher).failures == ()
+    assert run_experiment(more, launcher=launcher).failures == ()
     assert names(launcher) == ["train mlm-64-s0", "coreference mlm-64-s0"]
 
 
 def test_further_seeds_and_methods_join_a_study_and_other_settings_are_refused(recipe: Make) -> None:
-    run_study(recipe(seeds=1, methods={"mlm": {}}), launcher=InlineLauncher())
+    run_experiment(recipe(seeds=1, methods={"mlm": {}}), launcher=InlineLauncher())
     launcher = InlineLauncher()
-    run_study(recipe(seeds=2, methods={"mlm": {}}), launcher=launcher)
+    run_experiment(recipe(seeds=2, methods={"mlm": {}}), launcher=launcher)
     assert names(launcher) == ["train mlm-64-s1", "evaluate mlm-64-s1"]
     with pytest.raises(FolderError, match=r"was begun with whole_word False, and this command has whole_word True"):
-        run_study(recipe(seeds=2, methods={"mlm": {"whole_word": True}}), launcher=launcher)
+        run_experiment(recipe(seeds=2, methods={"mlm": {"whole_word": True}}), launcher=launcher)
 
 
 def test_what_is_left_is_estimated_from_finished_steps_of_its_size(bench: Bench, recipe: Make) -> None:
     """A tenth of the rows says nothing about all of them, and one checkpoint nothing about two."""
-    run_study(recipe(seeds=1, methods={"mlm": {}}, relation=bench.relation), launcher=InlineLauncher())
+    run_experiment(recipe(seeds=1, methods={"mlm": {}}, relation=bench.relation), launcher=InlineLauncher())
     more = recipe(seeds=2, methods={"mlm": {}}, relation=bench.relation)
     seconds = {label: facts["seconds"] for label, facts in read_json(Path(more.out) / "costs.json").items()}
     told = {share.kind: (share.left, share.seconds) for share in budget(more).shares}
@@ -220,7 +220,7 @@ def test_what_is_left_is_estimated_from_finished_steps_of_its_size(bench: Bench,
 def test_a_step_whose_further_seeds_were_not_run_is_not_taken_for_done(bench: Bench, recipe: Make) -> None:
     """Killed when more seeds had been written down and the outcome of the fewer still lay there."""
     only = {"seeds": 1, "methods": {"mlm": {}}}
-    run_study(recipe(**only, relation=bench.relation), only=["relation"], launcher=InlineLauncher())
+    run_experiment(recipe(**only, relation=bench.relation), only=["relation"], launcher=InlineLauncher())
     more = recipe(**only, relation={**bench.relation, "seeds": 2})
     plan = open_plan(more, Path(more.out), quiet())
     step = next(step for step in plan.steps if step.name == "50pct-base-s0")
@@ -232,16 +232,16 @@ def test_a_step_whose_further_seeds_were_not_run_is_not_taken_for_done(bench: Be
 def test_a_step_that_dies_at_its_start_is_not_taken_for_done(bench: Bench, recipe: Make) -> None:
     """The outcome of its fewer seeds lies in its folder."""
     only = {"seeds": 1, "methods": {"mlm": {}}}
-    run_study(recipe(**only, relation=bench.relation), only=["relation"], launcher=InlineLauncher())
+    run_experiment(recipe(**only, relation=bench.relation), only=["relation"], launcher=InlineLauncher())
     more = recipe(**only, relation={**bench.relation, "seeds": 2})
-    result = run_study(more, only=["relation"], launcher=DeadLauncher())
+    result = run_experiment(more, only=["relation"], launcher=DeadLauncher())
     assert result.finished["relation"] == 0
     assert [failure.kind for failure in result.failures] == ["no outcome"] * 2
 
 
 def test_a_study_stops_when_its_minutes_are_over(recipe: Make) -> None:
     wanted, launcher = recipe(), InlineLauncher()
-    result = run_study(wanted, max_minutes=1e-9, launcher=launcher)
+    result = run_experiment(wanted, max_minutes=1e-9, launcher=launcher)
     assert names(launcher) == []
     assert "The same command resumes." in result.lines()
     assert not (Path(wanted.out) / "report").exists()
@@ -254,7 +254,7 @@ def test_screening_sees_one_half_and_the_dev_documents_alone(bench: Bench, recip
     judge = {**bench.coreference, "documents": "dev", "split": str(tmp_path / "split.json")}
     stage = {"sets": [str(bench.home / "evalset")], "half": "select", "words": "none"}
     wanted = recipe(seeds=2, methods={"mlm": {}}, coreference=judge, evaluate=stage)
-    assert run_study(wanted, launcher=InlineLauncher()).failures == ()
+    assert run_experiment(wanted, launcher=InlineLauncher()).failures == ()
     out = Path(wanted.out)
     halves = {one.evaluation.half for one in find_evaluations([out / "evaluations"])}
     assert halves == {"select"}
@@ -267,31 +267,31 @@ def test_the_steps_of_a_base_are_those_of_its_weights(bench: Bench, recipe: Make
     other = tmp_path / "other"
     shutil.copytree(bench.home / "model", other)
     build_masked_lm("tiny", load_tokenizer(str(other)), seq_len=128, seed=1).save_pretrained(other)
-    run_study(recipe(seeds=1, relation=bench.relation), only=["evaluate", "relation"], launcher=InlineLauncher())
+    run_experiment(recipe(seeds=1, relation=bench.relation), only=["evaluate", "relation"], launcher=InlineLauncher())
     for named in ({}, {"relation": bench.relation}):
         with pytest.raises(FolderError, match=r"base-64 was begun with bytes of the weights"):
-            run_study(recipe(seeds=1, model=str(other), **named), launcher=InlineLauncher())
+            run_experiment(recipe(seeds=1, model=str(other), **named), launcher=InlineLauncher())
     held = Path(recipe().out) / "steps" / "evaluate" / "base-64" / "job.json"
     job = read_json(held)
     del job["recipe"]["binding"]["bytes of the weights"]  # as earlier versions wrote it
     write_json(held, job)
     launcher = InlineLauncher()
-    run_study(recipe(seeds=1), only=["evaluate"], launcher=launcher)
+    run_experiment(recipe(seeds=1), only=["evaluate"], launcher=launcher)
     assert names(launcher) == []
 
 
 def test_a_base_of_a_run_with_the_name_of_a_run_of_the_study_is_refused(bench: Bench, recipe: Make, tmp_path: Path) -> None:
     shared = {"seeds": 1, "methods": {"mlm": {}}, "train": {"max_tokens": 1_500, "batch": 8, "checkpoints": 1}}
-    first = run_study(recipe(**shared), only=["train"], launcher=InlineLauncher())
+    first = run_experiment(recipe(**shared), only=["train"], launcher=InlineLauncher())
     base = str(Path(first.out) / "runs" / "mlm-64-s0")
     with pytest.raises(RecipeError, match=r"is step \d+ of a run named mlm-64-s0, .* pass another --first-seed"):
-        run_study(bench.recipe(tmp_path / "next", model=base, **shared), launcher=InlineLauncher())
+        run_experiment(bench.recipe(tmp_path / "next", model=base, **shared), launcher=InlineLauncher())
     assert not (tmp_path / "next").exists()
-    result = run_study(bench.recipe(tmp_path / "next", model=base, first_seed=1, **shared), launcher=InlineLauncher())
+    result = run_experiment(bench.recipe(tmp_path / "next", model=base, first_seed=1, **shared), launcher=InlineLauncher())
     assert [one for one in result.verdicts if one.startswith("Real@1 strict, mlm 64 - base: ")]
 
 
-def texts(bench: Bench, out: Path, *sets: str) -> StudyRecipe:
+def texts(bench: Bench, out: Path, *sets: str) -> ExperimentRecipe:
     """A study that prepares its texts, and its evaluation set where none is named."""
     named = {"sources": ["bundled:synthetic"], "limit": 16, "holdout": 0.4, "near_duplicates": False}
     return bench.recipe(out, datasets=[], texts=named, evaluate={"sets": list(sets), "tasks": ["real"], "words": "none"})

@@ -13,15 +13,15 @@ from coref_automl.cli.app import run as command
 from coref_automl.cli.options import recipe_from
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.experiment.plan import open_plan
+from coref_automl.experiment.recipe import ExperimentRecipe, with_methods
 from coref_automl.progress import quiet
-from coref_automl.study.recipe import StudyRecipe, with_methods
-from coref_automl.study.steps import open_plan
 from coref_automl.training.folder import best_of
 from coref_automl.training.masking import Objective
-from tests.study.conftest import LENGTH, Bench
+from tests.experiment.conftest import LENGTH, Bench
 
 ROOT = Path(__file__).parents[2]
-Make = Callable[..., StudyRecipe]
+Make = Callable[..., ExperimentRecipe]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ Make = Callable[..., StudyRecipe]
         ({"methods": {"mlm": {"epoch": 1}}}, "Did you mean 'epochs'"),
         ({"methods": {"entiti": {}}}, "methods: entiti: objective"),
         ({"train": {"seed": 1}}, "train: seed is set by the study; give seeds and first_seed"),
-        ({"model": "new:tiny"}, "starts from one trained base"),
+        ({"model": "new:tiny"}, "starts from a trained base"),
         ({"datasets": []}, "A study needs data"),
         ({"lengths": [96]}, "No dataset has blocks that 96 tokens divide"),
         ({"lengths": [64, 64]}, "different numbers of tokens"),
@@ -125,19 +125,19 @@ def test_halves_of_sets_of_one_name_are_kept_apart(bench: Bench, recipe: Make, t
 
 @pytest.mark.parametrize("name", ["ko-mini-study", "kf-deberta-study"])
 def test_a_published_recipe_reads_and_names_objectives_that_exist(name: str) -> None:
-    made = recipe_from(StudyRecipe, {"out": "studies/a"}, "test", ROOT / "recipes" / f"{name}.yaml")
+    made = recipe_from(ExperimentRecipe, {"out": "studies/a"}, "test", ROOT / "recipes" / f"{name}.yaml")
     assert {made.settings(method)["objective"] for method in made.methods} <= set(get_args(Objective))
     assert made.seeds == 8
 
 
 def test_the_two_published_recipes_differ_in_base_rates_and_jobs_alone() -> None:
     small, large = (
-        recipe_from(StudyRecipe, {"out": "a", "model": "a", "jobs": 1}, "test", ROOT / "recipes" / f"{name}-study.yaml")
+        recipe_from(ExperimentRecipe, {"out": "a", "model": "a", "jobs": 1}, "test", ROOT / "recipes" / f"{name}-study.yaml")
         for name in ("ko-mini", "kf-deberta")
     )
     rates = {"batch", "micro_batch", "learning_rate", "weight_decay", "warmup"}
     assert {key for key in {*small.train, *large.train} if small.train.get(key) != large.train.get(key)} == rates
-    alike = {name: getattr(small, name) for name in StudyRecipe.__dataclass_fields__ if name != "train"}
+    alike = {name: getattr(small, name) for name in ExperimentRecipe.__dataclass_fields__ if name != "train"}
     assert alike == {name: getattr(large, name) for name in alike}
 
 

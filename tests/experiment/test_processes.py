@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.experiment.recipe import ExperimentRecipe
+from coref_automl.experiment.run import run_experiment
 from coref_automl.store import read_json
-from coref_automl.study.recipe import StudyRecipe
-from coref_automl.study.run import run_study
+from tests.experiment.conftest import Bench
 from tests.processes import WAIT, until
-from tests.study.conftest import Bench
 
 
 def finished(out: Path) -> dict[Path, int]:
@@ -53,8 +53,8 @@ def test_a_study_that_is_killed_and_then_interrupted_ends_as_one_that_was_not(be
 
 @pytest.mark.journey
 @pytest.mark.usefixtures("ray_cluster")
-def test_the_steps_of_a_study_run_as_tasks_of_ray(recipe: Callable[..., StudyRecipe]) -> None:
+def test_the_steps_of_a_study_run_as_tasks_of_ray(recipe: Callable[..., ExperimentRecipe]) -> None:
     wanted = recipe(engine="ray", jobs=2, seeds=1, methods={"mlm": {}})
-    result = run_study(wanted)
+    result = run_experiment(wanted)
     assert result.failures == ()
     assert result.finished == {"train": 1, "evaluate": 2}

@@ -1,4 +1,4 @@
-"""A whole study. In: a StudyRecipe. Out: StudyResult, and a folder of runs and all that judges them, a report and an archive.
+"""A whole experiment. In: its recipe. Out: ExperimentResult, and a folder of runs, all that judges them, a report and an archive.
 
 Killed or interrupted at any moment, the same command resumes: finished steps are recognised by their outcome, the others resume
 in their own folders. A step that fails is named and what needs it is left out; the rest goes on.
@@ -7,37 +7,41 @@ in their own folders. A step that fails is named and what needs it is left out; 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from coref_automl.engine.job import NAN
 from coref_automl.engine.launch import Launcher, launcher_of
 from coref_automl.engine.run import End, run_steps, wait_a_little
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.experiment.plan import BASE, COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan
+from coref_automl.experiment.recipe import KINDS, ExperimentRecipe
+from coref_automl.experiment.state import ExperimentResult, Failure, State
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, duration, in_korean, quiet
 from coref_automl.say import speaking
 from coref_automl.store import claim_folder, remove, write_json, write_text
-from coref_automl.study.recipe import KINDS, StudyRecipe
-from coref_automl.study.state import Failure, State, StudyResult
-from coref_automl.study.steps import BASE, COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 from coref_automl.tuning.reasons import reason_words
+
+if TYPE_CHECKING:
+    from coref_automl.report.printout import PrintedRecommendation
 
 KIND = "experiment"
 
 
-def run_study(
-    recipe: StudyRecipe,
+def run_experiment(
+    recipe: ExperimentRecipe,
     *,
     only: Sequence[str] = (),
     max_minutes: float | None = None,
     progress: Progress | None = None,
     launcher: Launcher | None = None,
     wait: Callable[[], None] = wait_a_little,
-) -> StudyResult:
+) -> ExperimentResult:
     """Run what is not finished, then write report and archive. `only` names the kinds of steps to run, or `report`.
 
     After `max_minutes` no step is begun and those under way are stopped; the next call resumes them.
@@ -53,31 +57,48 @@ def run_study(
         plan = open_plan(recipe, out, progress)
         state = State.of(plan)
         give_back(plan, state, plan.steps)
-        if todo := state.needed(only or KINDS):
-            claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
-            launcher = launcher or launcher_of(recipe.engine, recipe.jobs, recipe.device)
-            Runner(plan, state, progress).run(todo, launcher, ends, wait)
+        claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
+        runner = Runner(plan, state, progress, launcher, ends, wait)
+        ran = runner.run(only or KINDS)
+        if plan.waits_for_choice and state.judged and state.finished("evaluate"):
+            state.add(plan.after_choice(recommended(plan).chosen))
+            ran |= runner.run(only or KINDS)
         result = state.result(only or KINDS)
-        report = "report" in only or (not only and all(state.closed(step) for step in plan.steps))
+        report = "report" in only or (not only and all(state.closed(step) for step in state.steps))
         if report:
-            result = _finish(plan, result, progress)
-        if report or todo or not (out / "result.json").is_file():  # else what it says of the report still holds
+            result = _finish(plan, state, result, progress)
+        if report or ran or not (out / "result.json").is_file():  # else what it says of the report still holds
             write_json(out / "result.json", result.to_json())
     return result
 
 
+def recommended(plan: Plan) -> PrintedRecommendation:
+    """What the evaluations of the first set recommend."""
+    from coref_automl.report.printout import recommend
+
+    stage, items = plan.recipe.evaluate, EvalSet.open(plan.sets[0]).fingerprint
+    return recommend(plan.out / EVALUATIONS, metric=stage.metric, margin=stage.margin, eval_set=items, lang=plan.recipe.lang)
+
+
 @dataclass(slots=True)
 class Runner:
-    """Runs the steps of a study; one that fails is tried once more, when its neighbours on the GPU are others."""
+    """Runs steps; one that fails is tried once more, when its neighbours on the GPU are others."""
 
     plan: Plan
     state: State
     progress: Progress
+    launcher: Launcher | None
+    ends: float | None
+    wait: Callable[[], None]
 
-    def run(self, steps: Sequence[Step], launcher: Launcher, ends: float | None, wait: Callable[[], None]) -> None:
-        say = self.progress.say
-        with self.progress.stage("study", len(self.plan.steps), "steps") as stage:
-            stage.skip(len(self.plan.steps) - len(steps))
+    def run(self, kinds: Collection[str]) -> bool:
+        """Run what of these kinds is left; False: nothing was."""
+        say, recipe, steps = self.progress.say, self.plan.recipe, self.state.needed(kinds)
+        if not steps:
+            return False
+        self.launcher = self.launcher or launcher_of(recipe.engine, recipe.jobs, recipe.device)
+        with self.progress.stage("study", len(self.state.steps), "steps") as stage:
+            stage.skip(len(self.state.steps) - len(steps))
 
             def ended(end: End[Step]) -> bool:
                 if closed := self._close(end):
@@ -86,13 +107,13 @@ class Runner:
 
             left = run_steps(
                 steps,
-                launcher,
+                self.launcher,
                 lambda step: step.job(self.plan.out, self.plan.recipe.model),
                 ended,
                 ready=self.state.ready,
                 lost=self.state.lost,
-                over=lambda: ends is not None and time.monotonic() > ends,
-                wait=wait,
+                over=lambda: self.ends is not None and time.monotonic() > self.ends,
+                wait=self.wait,
             )
         if left:
             self.progress.note(
@@ -101,6 +122,7 @@ class Runner:
                     f"The time is up: {left} steps are left; the same command resumes.",
                 )
             )
+        return True
 
     def _close(self, end: End[Step]) -> bool:
         """Take in how an attempt ended; False: it is tried again."""
@@ -132,11 +154,11 @@ def give_back(plan: Plan, state: State, steps: Iterable[Step]) -> None:
                 remove_checkpoint(checkpoint)
 
 
-def _finish(plan: Plan, result: StudyResult, progress: Progress) -> StudyResult:
+def _finish(plan: Plan, state: State, result: ExperimentResult, progress: Progress) -> ExperimentResult:
     """Verdicts, report and archive of what is finished."""
     from coref_automl.comparison.archive import archive
+    from coref_automl.experiment.verdicts import markdown, verdicts
     from coref_automl.report.checkpoint_report import report
-    from coref_automl.study.verdicts import markdown, verdicts
 
     recipe, out = plan.recipe, plan.out
     if not result.finished["evaluate"]:
@@ -146,10 +168,11 @@ def _finish(plan: Plan, result: StudyResult, progress: Progress) -> StudyResult:
     progress.note(progress.say("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive"))
     paths = [str(folder) for name in (EVALUATIONS, RELATION, COREFERENCE) if (folder := out / name).is_dir()]
     found = verdicts(plan)
-    costs = {step.label: outcome.facts for step in plan.steps if (outcome := step.outcome(out)) and outcome.done}
+    costs = {step.label: outcome.facts for step in state.steps if (outcome := step.outcome(out)) and outcome.done}
     items = EvalSet.open(plan.sets[0]).fingerprint
-    metric = recipe.evaluate.metric
-    made = report(*paths, out=out / "report", eval_set=items, metric=metric, lang=recipe.lang, title=recipe.title)
+    stage = recipe.evaluate
+    options: dict[str, Any] = {"metric": stage.metric, "margin": stage.margin, "lang": recipe.lang, "title": recipe.title}
+    made = report(*paths, out=out / "report", eval_set=items, **options)
     kept = archive(*paths, out=out / "archive")
     for folder in (out, Path(kept.folder)):
         write_json(folder / "verdicts.json", [one.to_json() for one in found])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +13,18 @@ import pytest
 
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.coreference_runs import find_coreference
-from coref_automl.config import read_recipe
 from coref_automl.coreference.data import write_documents
 from coref_automl.corpus.synthetic.writer import documents
 from coref_automl.errors import CorefError, FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.line import (
-    CoreferenceStage,
-    EvaluateStage,
-    LineRecipe,
-    PrepareStage,
-    RelationStage,
-    TrainStage,
-    line_recipe,
-    run_line,
-)
+from coref_automl.experiment.adapt import Adapted, adapt, adapt_recipe
+from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.progress import Progress
 from coref_automl.report.printout import compare
 from tests.coreference.conftest import tale
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +36,25 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+def values(model: str, **changes: Any) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "model": model,
+        "lengths": [128],
+        "texts": {"sources": ["bundled:synthetic"], "limit": 8, "near_duplicates": False},
+        "methods": {"mlm": {}, "entity": {}},
+        "train": {"batch": 16, "learning_rate": 1e-3, "epochs": 1},
+        "evaluate": {"words": "none", "per_source": 12},
+        "relation": {"rows": 60, "settings": {"epochs": 1, "scheme": "typed"}},
+    }
+    return told | changes
+
+
+Make = Callable[..., ExperimentRecipe]
+
+
 @pytest.fixture
-def recipe(model: str) -> LineRecipe:
-    return LineRecipe(
-        model=model,
-        prepare=PrepareStage(("bundled:synthetic",), seq_len=128, limit=8, near_duplicates=False),
-        train=TrainStage(objectives=("mlm", "entity"), batch=16, learning_rate=1e-3),
-        evaluate=EvaluateStage(words="none", per_source=12),
-        relation=RelationStage(rows=60, epochs=1, scheme="typed"),
-    )
+def recipe(model: str, tmp_path: Path) -> Make:
+    return lambda **changes: adapt_recipe(None, {**values(model), "out": str(tmp_path / "line"), **changes})
 
 
 def state(folder: Path) -> dict[str, bytes]:
@@ -63,16 +65,17 @@ def state(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_the_line_ends_with_a_recommendation_and_redoes_nothing(
-    recipe: LineRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    recipe: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    out = tmp_path / "line"
-    result = run_line(recipe, out, progress=Progress())
+    wanted = recipe()
+    out = Path(wanted.out)
+    result = adapt(wanted, progress=Progress())
     assert result.recommendation not in capsys.readouterr().err  # printed once, at the end
     assert Path(result.best_trained).is_dir()
     keep_the_base = "Nothing here is shown to beat the base model" in result.recommendation
-    assert result.chosen == (recipe.model if keep_the_base else result.best_trained)
-    assert (f"Chosen: the base {recipe.model}" in str(result)) == keep_the_base
+    assert result.chosen == (wanted.model if keep_the_base else result.best_trained)
+    assert (f"Chosen: the base {wanted.model}" in str(result)) == keep_the_base
     assert Path(result.report).read_text("utf-8").startswith("<!")
     assert {path.name for path in (out / "report").iterdir()} >= {"report.html", "report.md", "results.csv"}
     page = Path(result.report).read_text("utf-8")
@@ -91,10 +94,11 @@ def test_the_line_ends_with_a_recommendation_and_redoes_nothing(
     assert "coref-automl adapt" not in shown
     for step in result.next_steps[-1].split(" && "):
         assert command(step.split()[1:]) == 0
-    assert "-s1/checkpoint" in str(compare(out / "runs"))
+    assert "-s1/checkpoint" in str(compare(out / "evaluations"))
+    assert not (tmp_path / "evaluations").exists()  # nothing lies beside the folder
     before, stamps = state(out), {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
-    again = run_line(recipe, out)
-    assert again == result
+    again = adapt(wanted)
+    assert dataclasses.replace(again, recommendation="") == dataclasses.replace(result, recommendation="")  # a seed more is known
     assert state(out) == before
     assert {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")} == stamps
 
@@ -106,12 +110,8 @@ def test_annotated_texts_send_the_base_and_the_chosen_checkpoint_through_corefer
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_documents(tmp_path / "tales.jsonl", [tale(number) for number in range(4)])
-    stages = {
-        "prepare": {"sources": ["bundled:synthetic"], "seq_len": 128, "limit": 8, "near_duplicates": False},
-        "train": {"objectives": ["entity"], "batch": 16, "learning_rate": 1e-3},
-        "evaluate": {"words": "none", "per_source": 12},
-        "coref": {"data": "none.jsonl", "epochs": 1},
-    }
+    stages = values(model, methods={"entity": {}}, coreference={"data": "none.jsonl", "settings": {"epochs": 1}})
+    stages = {key: value for key, value in stages.items() if key not in ("model", "relation")}
     (tmp_path / "line.yaml").write_text(json.dumps(stages), "utf-8")
     asked = ["adapt", "--recipe", "line.yaml", "--model", model, "--out", "line", "--lang", "en", "--json"]
     assert command(asked) == 2  # before anything is trained
@@ -120,9 +120,10 @@ def test_annotated_texts_send_the_base_and_the_chosen_checkpoint_through_corefer
     assert command([*asked, "--coref", "tales.jsonl"]) == 0
     result = json.loads(capsys.readouterr().out)
     runs = {run.name: run for run in find_coreference(["line/coreference"])}
-    assert [runs[name].seeds for name in ("base", "chosen")] == [[0, 1], [0, 1]]
+    (chosen,) = (run for name, run in runs.items() if name != "base")
+    assert [run.seeds for run in (runs["base"], chosen)] == [[0, 1], [0, 1]]
     assert runs["base"].conditions["folds"] == 4  # as many as there are documents
-    made = runs["chosen"].pretraining
+    made = chosen.pretraining
     assert made is not None
     assert (made.objective, made.base_bytes) == ("entity", runs["base"].weights)
     assert result["coreference"].startswith("Outside check, coreference (gold-mention CoNLL, 4 documents): entity 128 - ")
@@ -137,12 +138,13 @@ def test_annotated_texts_send_the_base_and_the_chosen_checkpoint_through_corefer
 
 @pytest.mark.journey
 @pytest.mark.slow
-def test_an_interrupted_line_ends_with_the_same_numbers(
-    recipe: LineRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_line_ends_with_the_same_numbers(recipe: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    short = dataclasses.replace(recipe, relation=None)
-    whole = run_line(short, tmp_path / "whole")
+
+    def run(name: str) -> Adapted:
+        return adapt(recipe(relation=None, out=str(tmp_path / name)))
+
+    whole = run("whole")
     from coref_automl.training import trainer
 
     saved = trainer.MaskedTrainer._save_checkpoint
@@ -156,9 +158,9 @@ def test_an_interrupted_line_ends_with_the_same_numbers(
 
     monkeypatch.setattr(trainer.MaskedTrainer, "_save_checkpoint", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_line(short, tmp_path / "broken")
+        run("broken")
     monkeypatch.setattr(trainer.MaskedTrainer, "_save_checkpoint", saved)
-    mended = run_line(short, tmp_path / "broken")
+    mended = run("broken")
     assert mended.recommendation == whole.recommendation
     weights = {name: data for name, data in state(tmp_path / "whole").items() if name.endswith("safetensors")}
     assert weights == {name: data for name, data in state(tmp_path / "broken").items() if name.endswith("safetensors")}
@@ -166,16 +168,15 @@ def test_an_interrupted_line_ends_with_the_same_numbers(
 
 @pytest.mark.journey
 def test_last_checkpoints_are_judged_on_all_documents_and_without_training_nothing_is_shown(
-    recipe: LineRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipe: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Training switched off: the runs end with the weights of the base, and the line says that nothing beats it."""
     monkeypatch.chdir(tmp_path)
-    train = dataclasses.replace(recipe.train, learning_rate=0.0, save_every=0)
-    off = dataclasses.replace(recipe, train=train, relation=None, lang="en")
-    result = run_line(off, tmp_path / "line")
+    train = {"batch": 16, "learning_rate": 0.0, "epochs": 1, "save_every": 0}
+    result = adapt(recipe(train=train, relation=None, lang="en"))
     assert result.recommendation.startswith("Nothing here is shown to beat the base model")
     assert result.recommendation.count("the same on every item") == 2
-    table = compare(tmp_path / "line" / "runs")
+    table = compare(tmp_path / "line" / "evaluations")
     real = len(EvalSet.open(tmp_path / "line" / "evalset").items["real"])
     assert (table.half, table.items) == ("all", real)
     page = Path(result.report).read_text("utf-8")
@@ -183,59 +184,52 @@ def test_last_checkpoints_are_judged_on_all_documents_and_without_training_nothi
 
 
 @pytest.mark.slow
-def test_other_relation_rows_are_refused_and_another_choice_is_tuned_beside_the_first(recipe: LineRecipe, tmp_path: Path) -> None:
+def test_another_choice_and_other_rows_are_tuned_beside_the_first(recipe: Make, tmp_path: Path) -> None:
     write_documents(tmp_path / "tales.jsonl", [tale(number) for number in range(4)])
-    coref = CoreferenceStage(str(tmp_path / "tales.jsonl"), folds=2, seeds=1, epochs=1)
-    out, shared = tmp_path / "line", dataclasses.replace(recipe, coref=coref)
-    mlm, entity = (
-        dataclasses.replace(shared, train=dataclasses.replace(recipe.train, objectives=(name,))) for name in ("mlm", "entity")
-    )
-    run_line(mlm, out)
-    with pytest.raises(FolderError, match="relation was begun with train "):
-        run_line(dataclasses.replace(mlm, relation=RelationStage(rows=80, epochs=1)), out)
-    result = run_line(entity, out)
-    step = Path(result.best_trained).name
-    assert {path.name for path in out.glob("relation*")} == {"relation", f"relation-entity-{step}", "relation-rows"}
-    assert {path.name for path in (out / "coreference").iterdir() if path.is_dir()} == {"base", "chosen", f"chosen-entity-{step}"}
-    assert "mlm" not in str(result.coreference)
-    assert run_line(entity, out) == result
+    coref = {"data": str(tmp_path / "tales.jsonl"), "folds": 2, "seeds": 1, "settings": {"epochs": 1}}
+    out = tmp_path / "line"
+    first = adapt(recipe(methods={"mlm": {}}, coreference=coref))
+    with pytest.raises(FolderError, match="was begun with"):
+        adapt(recipe(methods={"mlm": {}}, coreference=coref, relation={"rows": 80, "settings": {"epochs": 1}}))
+    wanted = recipe(methods={"entity": {}}, coreference=coref)
+    second = adapt(wanted)
+    starts = [f"{Path(one.best_trained).parent.name}-{Path(one.best_trained).name}" for one in (first, second)]
+    assert {path.name for path in (out / "relation").iterdir() if path.is_dir()} >= {f"100pct-{name}" for name in starts}
+    assert {path.name for path in (out / "coreference").iterdir() if path.is_dir()} == {"base", *starts}
+    assert adapt(wanted) == second
 
 
-@pytest.mark.slow
-def test_random_weights_are_not_suggested_for_filling(recipe: LineRecipe, tmp_path: Path) -> None:
-    train = dataclasses.replace(recipe.train, objectives=("mlm",))
-    fresh = dataclasses.replace(recipe, model="new:tiny", tokenizer=recipe.model, train=train, relation=None)
-    result = run_line(fresh, tmp_path / "line")
-    (fill,) = (step for step in result.next_steps if "coref-automl fill" in step)
-    assert fill.endswith(f'수도이다." --model {result.best_trained}')
-
-
-def test_a_folder_that_holds_something_else_is_refused(recipe: LineRecipe, tmp_path: Path) -> None:
+def test_a_folder_that_holds_something_else_is_refused(recipe: Make, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine", "utf-8")
     with pytest.raises(FolderError, match="choose another --out"):
-        run_line(recipe, tmp_path)
+        adapt(recipe(out=str(tmp_path)))
     assert (tmp_path / "thesis.txt").read_text("utf-8") == "mine"
 
 
-def test_a_model_that_cannot_be_read_leaves_nothing_behind(recipe: LineRecipe, tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_read_leaves_nothing_behind(recipe: Make, tmp_path: Path) -> None:
     with pytest.raises(CorefError):
-        run_line(dataclasses.replace(recipe, model=str(tmp_path / "none")), tmp_path / "out")
+        adapt(recipe(model=str(tmp_path / "none"), out=str(tmp_path / "out")))
     assert not (tmp_path / "out").exists()
 
 
 def test_options_win_over_the_file_and_what_is_missing_is_named(tmp_path: Path) -> None:
     smoke = ROOT / "recipes" / "smoke.yaml"
-    chosen = line_recipe(smoke, {"model": "other", "prepare": {"seq_len": 64, "sources": None}})
-    assert (chosen.model, chosen.prepare.seq_len) == ("other", 64)
-    assert chosen.prepare.sources == ("bundled:synthetic",)
+    chosen = adapt_recipe(smoke, {"model": "other", "lengths": [64], "out": "out"})
+    assert (chosen.model, chosen.lengths) == ("other", (64,))
+    assert chosen.texts
+    assert chosen.texts.sources == ("bundled:synthetic",)
+    assert chosen.relation
+    assert (chosen.relation.start, chosen.relation.settings["batch_size"]) == ("chosen", 16)
     spoken = tmp_path / "spoken.yaml"
-    spoken.write_text("model: m\nlang: en\nseed: 5\nprepare: {sources: [local:a]}\n", "utf-8")
-    kept, changed = line_recipe(spoken, {"lang": None, "seed": None}), line_recipe(spoken, {"lang": "ko", "seed": 0})
-    assert (kept.lang, kept.seed, changed.lang, changed.seed) == ("en", 5, "ko", 0)
+    spoken.write_text("model: m\nlang: en\nout: o\nfirst_seed: 5\ntexts: {sources: [local:a]}\n", "utf-8")
+    kept, changed = adapt_recipe(spoken, {}), adapt_recipe(spoken, {"lang": "ko", "first_seed": 0})
+    assert (kept.lang, kept.first_seed, changed.lang, changed.first_seed) == ("en", 5, "ko", 0)
     with pytest.raises(RecipeError, match="--model"):
-        line_recipe(None, {"prepare": {"sources": ["local:a"]}})
+        adapt_recipe(None, {"texts": {"sources": ["local:a"]}, "out": "o"})
     with pytest.raises(RecipeError, match="--source"):
-        line_recipe(None, {"model": "m"})
+        adapt_recipe(None, {"model": "m", "out": "o"})
+    with pytest.raises(RecipeError, match="--out"):
+        adapt_recipe(None, {"model": "m", "texts": {"sources": ["local:a"]}})
 
 
 def test_rows_to_score_need_rows_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,9 +241,6 @@ def test_rows_to_score_need_rows_to_train_on(tmp_path: Path, capsys: pytest.Capt
 
 def test_an_unknown_key_names_the_nearest(tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
-    path.write_text("model: m\nprepare: {sources: [local:a], seq_length: 5}\n", "utf-8")
-    with pytest.raises(RecipeError, match="seq_len"):
-        read_recipe(path, LineRecipe)
-    path.write_text("modell: m\n", "utf-8")
-    with pytest.raises(RecipeError, match="unknown key 'modell'"):
-        line_recipe(path, {})
+    path.write_text("model: m\nout: o\ntexts: {sources: [local:a], hold_out: 0.5}\n", "utf-8")
+    with pytest.raises(RecipeError, match="holdout"):
+        adapt_recipe(path, {})

@@ -1,4 +1,4 @@
-"""The steps of a study. In: a StudyRecipe. Out: one step per command of this tool, with what decides its numbers.
+"""The steps of an experiment. In: an ExperimentRecipe. Out: one step per command of this tool, with what decides its numbers.
 
 OUT/steps/<kind>/<name>/{job.json, log.txt, outcome.json}     outcome.json marks the end of a step
 OUT/runs/<method>-<length>-s<seed>                            train
@@ -7,7 +7,8 @@ OUT/evaluations, OUT/relation, OUT/coreference                evaluate, re train
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -17,26 +18,25 @@ from typing import TYPE_CHECKING, Any
 from coref_automl.comparison.scores import is_equal_training
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.coreference.recipe import CoreferenceRecipe
-from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.engine.job import Job, Outcome, read_outcome
 from coref_automl.errors import FolderError, RecipeError
-from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
+from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import target_of
 from coref_automl.evaluation.run import EvaluateRecipe
-from coref_automl.line import EvaluateStage, LineRecipe, PrepareStage, dataset_of, eval_set_of
+from coref_automl.experiment.data import datasets, evaluation_sets
+from coref_automl.experiment.recipe import BUNDLED, CHOSEN, CoreferenceStage, ExperimentRecipe, Kind, RelationStage
 from coref_automl.machine import device_seen
+from coref_automl.models.load import weights_fingerprint
 from coref_automl.progress import Progress
 from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.store import read_json, short_names, write_json
-from coref_automl.study.recipe import CoreferenceStage, Kind, RelationStage, StudyRecipe
+from coref_automl.store import read_json, write_json
 from coref_automl.training.folder import binding_of, check_binding, checkpoint_meant
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.tuning.halves import half_set
 
 if TYPE_CHECKING:
     from coref_automl.training.setup import Prepared
 
-TASK = "coref_automl.study.work:run_step"
+TASK = "coref_automl.experiment.work:run_step"
 BASE = "base"
 WEIGHTS = "bytes of the weights"
 _APART = 1_000
@@ -62,7 +62,8 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command. `run` names the training run that it makes or whose checkpoints it needs; None: it starts from the base.
+    """One command. `run` names the training run that it makes or whose checkpoints it needs; None: it starts from `start`, or
+    else from the base.
 
     `recipe` says what to do, `binding` what decides its numbers: settings by value, data by their bytes. More `seeds` than an
     earlier call asked for are added to those.
@@ -73,6 +74,7 @@ class Step:
     run: str | None
     recipe: Recipe
     binding: Mapping[str, Any]
+    start: str | None = None
 
     @property
     def label(self) -> str:
@@ -84,7 +86,7 @@ class Step:
 
     def job(self, out: Path, base: str) -> Job:
         settings = {key: _plain(value) for key, value in to_mapping(self.recipe).items()}
-        start = str(out / RUNS / self.run) if self.run else base
+        start = str(out / RUNS / self.run) if self.run else self.start or base
         told = {"kind": self.kind, "start": start, "seeds": self.seeds, "settings": settings, "binding": dict(self.binding)}
         return Job(TASK, self.name, str(out / "steps" / self.kind / self.name), told)
 
@@ -111,7 +113,7 @@ def _plain(value: Any) -> Any:
 class Plan:
     """A recipe with what it names opened. `sets` are evaluation sets, `datasets` folders by length."""
 
-    recipe: StudyRecipe
+    recipe: ExperimentRecipe
     out: Path
     sets: tuple[Path, ...]
     datasets: Mapping[int, Path]
@@ -132,6 +134,8 @@ class Plan:
     def steps(self) -> list[Step]:
         """Seed by seed, the base first, all that belongs to a run together: a study that is cut short has whole seeds."""
         found = [self._evaluation(f"{BASE}-{length}", None, seq_len=length) for length in self.recipe.lengths]
+        if (stage := self.recipe.coreference) and stage.start == CHOSEN:
+            found.append(self._coreference(stage, BASE, None, self.recipe.first_seed))
         for number, seed in enumerate(self.seeds):
             found += self._tasks(self.run_name(None, seed), None, number)
             for arm in self.arms:
@@ -146,10 +150,26 @@ class Plan:
         yield from self._tasks(name, name, number)
 
     def _tasks(self, name: str, run: str | None, number: int) -> Iterator[Step]:
-        if self.recipe.relation:
-            yield from self._relation(self.recipe.relation, name, run, number)
-        if self.recipe.coreference:
-            yield self._coreference(self.recipe.coreference, name, run, number)
+        if (stage := self.recipe.relation) and stage.start == "every":
+            yield from self._relation(stage, name, run, number * _APART)
+        if (texts := self.recipe.coreference) and texts.start == "every":
+            yield self._coreference(texts, name, run, number * _APART)
+
+    @property
+    def waits_for_choice(self) -> bool:
+        return any(stage and stage.start == CHOSEN for stage in (self.recipe.relation, self.recipe.coreference))
+
+    def after_choice(self, model: str) -> list[Step]:
+        """What starts from the model that the evaluations recommend, in folders named by it: another choice lies beside it."""
+        at = Path(model)
+        name = at.name if at.parent.name in ("", ".") else f"{at.resolve().parent.name}-{at.name}"
+        found: list[Step] = []
+        if (stage := self.recipe.relation) and stage.start == CHOSEN:
+            found += self._relation(stage, re.sub(r"[^\w.+-]", "-", name), None, self.recipe.first_seed)
+        if (texts := self.recipe.coreference) and texts.start == CHOSEN and model != self.recipe.model:
+            found.append(self._coreference(texts, name, None, self.recipe.first_seed))
+        prints = {WEIGHTS: weights_fingerprint(model)}
+        return [replace(step, start=model, binding={**step.binding, **prints}) for step in found]
 
     def training(self, arm: Arm, seed: int) -> TrainRecipe:
         decided = {
@@ -204,23 +224,40 @@ class Plan:
     def _set_prints(self) -> list[str]:
         return [EvalSet.open(folder).fingerprint for folder in self.sets]
 
-    def _relation(self, stage: RelationStage, name: str, run: str | None, number: int) -> Iterator[Step]:
+    def _relation(self, stage: RelationStage, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
         """The k-th run of every method and the k-th tuning of the base have the same relation seeds, which no other k has."""
         for share in stage.shares:
             mark = f"{100 * share:g}pct-{name}"
             decided = {
                 "model": self.recipe.model,
-                "train": stage.train,
-                "dev": stage.dev,
+                "train": self._row_files[0],
+                "dev": self._row_files[1],
                 "out": str(self.out / RELATION / mark),
                 "seeds": stage.seeds,
-                "first_seed": number * _APART,
+                "first_seed": first_seed,
                 "max_rows": None if share == 1 else max(2, round(share * self.rows[0])),
                 "device": self.recipe.device,
             }
             settings = {"keep_weights": False, **stage.settings}
             recipe = from_mapping(RelationRecipe, {**settings, **decided}, "relation: settings")
             yield Step("relation", mark, run, recipe, _bound(recipe, ("train", "dev"), self.rows[2] | self._start(run)))
+
+    @cached_property
+    def _row_files(self) -> tuple[str, str | None]:
+        """The relation rows to train on and to score; generated ones are written to OUT/relation-rows."""
+        from coref_automl.corpus.synthetic.statements import relation_rows
+
+        stage = self.recipe.relation
+        assert stage is not None
+        if stage.train != BUNDLED:
+            return stage.train, stage.dev
+        seed = self.recipe.first_seed
+        folder = self.out / "relation-rows" / f"{stage.rows}-s{seed}"
+        train, dev = folder / "train.json", folder / "dev.json"
+        if not (train.is_file() and dev.is_file()):
+            write_json(train, relation_rows(stage.rows, seed))
+            write_json(dev, relation_rows(max(200, stage.rows // 4), seed + 1))
+        return str(train), str(dev)
 
     @cached_property
     def rows(self) -> tuple[int, int, dict[str, str]]:
@@ -231,38 +268,43 @@ class Plan:
         stage = self.recipe.relation
         assert stage is not None
         skip = bool(stage.settings.get("skip_bad", False))
-        read = {"train": read_relations(stage.train, skip_bad=skip).rows}
-        if stage.dev:
-            read["dev"] = read_relations(stage.dev, skip_bad=skip).rows
+        files = {name: path for name, path in zip(("train", "dev"), self._row_files, strict=True) if path}
+        read = {name: read_relations(path, skip_bad=skip).rows for name, path in files.items()}
         return len(read["train"]), len(read.get("dev", ())), {name: rows_fingerprint(rows) for name, rows in read.items()}
 
-    def _coreference(self, stage: CoreferenceStage, name: str, run: str | None, number: int) -> Step:
+    def _coreference(self, stage: CoreferenceStage, name: str, run: str | None, first_seed: int) -> Step:
         """Seeds as for relation extraction."""
-        data, split, prints = self._annotated
+        data, split, folds, prints = self._annotated
         decided = {
             "model": self.recipe.model,
             "data": data,
             "out": str(self.out / COREFERENCE / name),
             "split": split,
-            "folds": 0 if split else stage.folds,
+            "folds": folds,
             "seeds": stage.seeds,
-            "first_seed": number * _APART,
+            "first_seed": first_seed,
             "device": self.recipe.device,
         }
         recipe = from_mapping(CoreferenceRecipe, {**stage.settings, **decided}, "coreference: settings")
         return Step("coreference", name, run, recipe, _bound(recipe, ("data", "split"), prints | self._start(run)))
 
     @cached_property
-    def _annotated(self) -> tuple[str, str | None, dict[str, str]]:
-        """The file and the split that a head is trained with, and their bytes; for dev documents both are written to OUT/data."""
+    def _annotated(self) -> tuple[str, str | None, int, dict[str, str]]:
+        """The file, the split or folds that a head is trained with, and their bytes; for dev documents both files are written to
+        OUT/data."""
         from coref_automl.coreference.data import read_coref, write_documents
         from coref_automl.coreference.split import Split, documents_fingerprint, named_split
 
         stage = self.recipe.coreference
         assert stage is not None
         read = read_coref(stage.data, skip_bad=bool(stage.settings.get("skip_bad", False)))
+        if len(read.documents) < 2:
+            raise RecipeError(
+                f"{stage.data} has {len(read.documents)} documents; coreference needs two: one to train on, one to test."
+            )
         if stage.documents == "all":
-            return stage.data, None, {"documents": documents_fingerprint(read.documents)}
+            folds = min(stage.folds, len(read.documents))
+            return stage.data, None, folds, {"documents": documents_fingerprint(read.documents)}
         sides = named_split(stage.split)
         without = "test" if stage.documents == "dev" else "dev"
         kept = [document for document in read.documents if document.id not in getattr(sides, without)]
@@ -270,9 +312,9 @@ class Plan:
         write_documents(path, kept)
         prints = {"documents": documents_fingerprint(kept)}
         if stage.documents == "not-dev":
-            return str(path), None, prints
+            return str(path), None, min(stage.folds, len(kept)), prints
         write_json(path.with_suffix(".split.json"), Split(sides.train, (), sides.dev).to_json())
-        return str(path), str(path.with_suffix(".split.json")), prints
+        return str(path), str(path.with_suffix(".split.json")), 0, prints
 
 
 def _bound(recipe: Any, named: tuple[str, ...], prints: Mapping[str, str]) -> dict[str, Any]:
@@ -289,9 +331,9 @@ def _refuse_unequal(tokens: Mapping[Arm, int]) -> None:
         )
 
 
-def _refuse_other_first_seed(recipe: StudyRecipe, out: Path) -> None:
+def _refuse_other_first_seed(recipe: ExperimentRecipe, out: Path) -> None:
     """Fine-tuning seeds count from the first seed: counted from another one, two runs would share theirs."""
-    kinds = [kind for kind in ("relation", "coreference") if getattr(recipe, kind)]
+    kinds = [kind for kind in ("relation", "coreference") if (stage := getattr(recipe, kind)) and stage.start == "every"]
     begun = set()
     for held in (path for kind in kinds for path in (out / "steps" / kind).glob("*/job.json")):
         job = Job.from_json(read_json(held))
@@ -303,46 +345,9 @@ def _refuse_other_first_seed(recipe: StudyRecipe, out: Path) -> None:
         )
 
 
-def open_plan(recipe: StudyRecipe, out: Path, progress: Progress) -> Plan:
+def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it."""
     recipe = replace(recipe, model=checkpoint_meant(recipe.model, "--model") or recipe.model)
     _refuse_other_first_seed(recipe, out)
-    sets = _sets(recipe, out, progress)
-    return Plan(replace(recipe, device=device_seen(recipe.device)), out, sets, _datasets(recipe, out, sets, progress))
-
-
-def _sets(recipe: StudyRecipe, out: Path, progress: Progress) -> tuple[Path, ...]:
-    stage = recipe.evaluate
-    named = tuple(bundled_eval_set() if name == "bundled" else Path(name) for name in stage.sets)
-    if not named:
-        named = (eval_set_of(_line(recipe), out, progress) if recipe.texts else bundled_eval_set(),)
-    if stage.half is None:
-        return named
-    names = short_names([folder.resolve() for folder in named])
-    places = [out / "evalsets" / f"{names[folder.resolve()]}-{stage.half}" for folder in named]
-    return tuple(half_set(EvalSet.open(folder), place, stage.half).folder for folder, place in zip(named, places, strict=True))
-
-
-def _datasets(recipe: StudyRecipe, out: Path, sets: Sequence[Path], progress: Progress) -> dict[int, Path]:
-    """A dataset for each length: the one prepared for it, or one whose blocks it divides."""
-    if not recipe.datasets and recipe.texts:
-        return {n: dataset_of(_line(recipe, n), sets, out / "datasets" / str(n), progress) for n in recipe.lengths}
-    held = {folder: PackedDataset.open(Path(folder)).seq_len for folder in recipe.datasets}
-    found = {}
-    for length in recipe.lengths:
-        able = [folder for folder, has in held.items() if has % length == 0]
-        if not able:
-            told = ", ".join(f"{folder} ({has:,})" for folder, has in held.items())
-            raise RecipeError(
-                f"No dataset has blocks that {length:,} tokens divide: {told}; prepare one with --seq-len {length}."
-            )
-        found[length] = Path(min(able, key=lambda folder: held[folder]))
-    return found
-
-
-def _line(recipe: StudyRecipe, seq_len: int = 512) -> LineRecipe:
-    """The texts of a study as `adapt` prepares them."""
-    texts = recipe.texts
-    assert texts is not None
-    prepared = PrepareStage(texts.sources, seq_len, texts.limit, texts.holdout, texts.near_duplicates)
-    return LineRecipe(model=recipe.model, prepare=prepared, evaluate=EvaluateStage(tasks=recipe.evaluate.tasks))
+    sets = evaluation_sets(recipe, out, progress)
+    return Plan(replace(recipe, device=device_seen(recipe.device)), out, sets, datasets(recipe, out, sets, progress))

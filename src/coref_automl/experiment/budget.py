@@ -1,4 +1,4 @@
-"""What a study will take. In: a StudyRecipe. Out: steps, hours, disk and memory, from steps that are finished or from a probe.
+"""What an experiment will take. In: its recipe. Out: steps, hours, disk and memory, from steps that are finished or from a probe.
 
 The probe does a little of everything for real, from the base: training steps of every arm, a sample of items, a few hundred
 relation rows, a few annotated documents. Nothing of it is kept; texts that must be prepared first stay in the study's folder.
@@ -17,6 +17,11 @@ from pathlib import Path
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.errors import OutOfMemory
 from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.experiment.plan import Arm, Plan, Step, open_plan
+from coref_automl.experiment.recipe import KINDS, ExperimentRecipe, Kind
+from coref_automl.experiment.run import KIND
+from coref_automl.experiment.state import STEPS, State
+from coref_automl.experiment.work import peak_gigabytes
 from coref_automl.locks import claimed
 from coref_automl.models.model_files import folder_of, weight_shapes
 from coref_automl.progress import Progress, duration, quiet
@@ -24,11 +29,6 @@ from coref_automl.records import Record
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.say import language, say
 from coref_automl.store import check_folder
-from coref_automl.study.recipe import KINDS, Kind, StudyRecipe
-from coref_automl.study.run import KIND
-from coref_automl.study.state import STEPS, State
-from coref_automl.study.steps import Arm, Plan, Step, open_plan
-from coref_automl.study.work import peak_gigabytes
 from coref_automl.tabular import align
 from coref_automl.tuning.probe import Size, probe
 
@@ -92,7 +92,7 @@ class Budget(Record):
         ]
 
 
-def budget(recipe: StudyRecipe, *, progress: Progress | None = None) -> Budget:
+def budget(recipe: ExperimentRecipe, *, progress: Progress | None = None) -> Budget:
     """Open everything that the study names, measure, and add up. A recipe that the study would refuse is refused here."""
     progress = progress or quiet()
     with _opened(recipe, progress) as plan:
@@ -111,7 +111,7 @@ def budget(recipe: StudyRecipe, *, progress: Progress | None = None) -> Budget:
 
 
 @contextmanager
-def _opened(recipe: StudyRecipe, progress: Progress) -> Iterator[Plan]:
+def _opened(recipe: ExperimentRecipe, progress: Progress) -> Iterator[Plan]:
     """The plan, in a folder that vanishes unless the study has begun or has texts to prepare."""
     out = Path(recipe.out)
     check_folder(out, KIND)

@@ -15,9 +15,9 @@ from coref_automl.config import from_mapping
 from coref_automl.coreference.data import write_documents
 from coref_automl.corpus.synthetic.statements import relation_rows
 from coref_automl.corpus.synthetic.writer import documents
+from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.store import write_json
-from coref_automl.study.recipe import StudyRecipe
 from tests.coreference.conftest import tale
 
 LENGTH = 64
@@ -44,8 +44,8 @@ class Bench:
         }
         return told | changes
 
-    def recipe(self, out: Path, **changes: Any) -> StudyRecipe:
-        return from_mapping(StudyRecipe, self.values(out, **changes), "test")
+    def recipe(self, out: Path, **changes: Any) -> ExperimentRecipe:
+        return from_mapping(ExperimentRecipe, self.values(out, **changes), "test")
 
     def file(self, path: Path, out: Path, **changes: Any) -> Path:
         path.write_text(yaml.safe_dump(self.values(out, **changes)), "utf-8")
@@ -79,5 +79,5 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 
 @pytest.fixture
-def recipe(bench: Bench, tmp_path: Path) -> Callable[..., StudyRecipe]:
+def recipe(bench: Bench, tmp_path: Path) -> Callable[..., ExperimentRecipe]:
     return lambda **changes: bench.recipe(tmp_path / "study", **changes)

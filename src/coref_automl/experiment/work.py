@@ -12,10 +12,11 @@ from coref_automl.config import from_mapping
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.engine.job import Job
 from coref_automl.evaluation.run import EvaluateRecipe
+from coref_automl.experiment.recipe import Kind
+from coref_automl.models.memory import release
 from coref_automl.progress import Progress, spent
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.store import DONE, is_done
-from coref_automl.study.recipe import Kind
 from coref_automl.training.folder import checkpoints_of
 from coref_automl.training.recipe import TrainRecipe
 
@@ -24,6 +25,7 @@ def run_step(job: Job) -> dict[str, Any]:
     """Do a step in the present process; what it cost is kept with its outcome."""
     began = time.monotonic()
     facts = _WORK[job.recipe["kind"]](job.recipe["settings"], job.recipe["start"], Progress())
+    release()
     seconds = round(time.monotonic() - began, 2)
     return {"seconds": seconds, "peak_gigabytes": peak_gigabytes(), "seeds": job.recipe["seeds"], **facts}
 
@@ -41,27 +43,27 @@ def _train(settings: dict[str, Any], start: str, progress: Progress) -> dict[str
 
     if is_done(Path(start)) and not checkpoints_of(Path(start)):
         (Path(start) / DONE).unlink()  # its weights were removed, and are needed again
-    result = train(from_mapping(TrainRecipe, settings, "study"), progress=progress)
+    result = train(from_mapping(TrainRecipe, settings, "step"), progress=progress)
     return {"tokens": result.tokens, "steps": result.steps, "loss": result.loss}
 
 
 def _evaluate(settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
     from coref_automl.evaluation.run import evaluate
 
-    return {"evaluations": len(evaluate([start], from_mapping(EvaluateRecipe, settings, "study"), progress=progress))}
+    return {"evaluations": len(evaluate([start], from_mapping(EvaluateRecipe, settings, "step"), progress=progress))}
 
 
 def _relation(settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
     from coref_automl.relation.train import train_relation
 
-    result = train_relation(from_mapping(RelationRecipe, settings | {"model": _last(start)}, "study"), progress=progress)
-    return {"micro_f1": result.micro_f1}
+    result = train_relation(from_mapping(RelationRecipe, settings | {"model": _last(start)}, "step"), progress=progress)
+    return {name: getattr(result, name) for name in ("split", "n", "micro_f1", "auprc", "accuracy", "scheme", "run")}
 
 
 def _coreference(settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
     from coref_automl.coreference.train import train_coreference
 
-    result = train_coreference(from_mapping(CoreferenceRecipe, settings | {"model": _last(start)}, "study"), progress=progress)
+    result = train_coreference(from_mapping(CoreferenceRecipe, settings | {"model": _last(start)}, "step"), progress=progress)
     return {"conll": result.estimates["gold"]["conll"].value}
 
 

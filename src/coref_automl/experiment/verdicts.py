@@ -20,13 +20,13 @@ from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.relation_runs import find_relation, over_pairs, shared
 from coref_automl.comparison.scores import Entry, Group, runs_of
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
+from coref_automl.experiment.plan import BASE, COREFERENCE, EVALUATIONS, RELATION, Arm, Plan
 from coref_automl.records import Estimate, Record
 from coref_automl.report.language import Say, language, p_text
 from coref_automl.report.verdicts import before_correction, phrase
 from coref_automl.say import say
 from coref_automl.statistics.ratios import ratio_verdict
 from coref_automl.statistics.resampling import Floats
-from coref_automl.study.steps import BASE, COREFERENCE, EVALUATIONS, RELATION, Arm, Plan
 
 _OUTCOMES = (PRIMARY, "real_far1_strict", "lambada_top1_strict")
 Pair = tuple[Arm, Arm | None]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.demo import ITEMS, RECIPE, closing
 from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
+from coref_automl.experiment.demo import ITEMS, RECIPE, closing
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.vocabulary import entry_words
 
@@ -15,12 +15,13 @@ from coref_automl.models.vocabulary import entry_words
 @pytest.mark.journey
 def test_the_demo_asks_as_many_answerable_items_as_its_verdict_needs(tmp_path: Path) -> None:
     stage = RECIPE.evaluate
+    assert RECIPE.texts
     built = prepare_eval(
         EvalRecipe(
             models=(RECIPE.model,),
             tasks=("real",),
-            sources=RECIPE.prepare.sources,
-            limit=RECIPE.prepare.limit,
+            sources=RECIPE.texts.sources,
+            limit=RECIPE.texts.limit,
             per_source=stage.per_source,
             per_document=stage.per_document,
             single_entry=stage.single_entry,
@@ -30,7 +31,7 @@ def test_the_demo_asks_as_many_answerable_items_as_its_verdict_needs(tmp_path: P
     items = built.items["real"]
     assert ITEMS <= len(items) < 1.1 * ITEMS
     assert {item.answer for item in items} <= set(entry_words(load_tokenizer(RECIPE.model)))
-    assert RECIPE.train.save_every == 0  # one checkpoint per run: nothing to choose, all documents judge
+    assert RECIPE.train["save_every"] == 0  # one checkpoint per run: nothing to choose, all documents judge
 
 
 def test_the_demo_ends_with_the_chains_of_a_text() -> None:

@@ -1,15 +1,15 @@
-"""How far a study has come. In: a plan and the outcomes of its steps. Out: what is finished, failed or left, seed by seed."""
+"""How far an experiment has come. In: a plan and the outcomes of its steps. Out: what is finished, failed or left."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from coref_automl.engine.job import NAN
+from coref_automl.experiment.plan import RUNS, Arm, Plan, Step
+from coref_automl.experiment.recipe import KINDS
 from coref_automl.records import Record
 from coref_automl.say import say
-from coref_automl.study.recipe import KINDS
-from coref_automl.study.steps import RUNS, Arm, Plan, Step
 from coref_automl.training.folder import checkpoints_of
 
 STEPS = {"train": "학습", "evaluate": "평가", "relation": "관계 추출", "coreference": "상호참조"}
@@ -42,7 +42,7 @@ class ArmSeeds(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class StudyResult(Record):
+class ExperimentResult(Record):
     """What a call left behind. `steps` counts all steps of the study, `finished` those that are done, by kind.
 
     `resumes` says whether the same call would find work left.
@@ -84,28 +84,34 @@ class State:
     """Which steps are finished, and which failed."""
 
     plan: Plan
+    steps: list[Step] = field(default_factory=list)
     done: set[str] = field(default_factory=set)
     failures: dict[str, Failure] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan) -> State:
         state = cls(plan)
-        for step in plan.steps:
-            outcome = step.outcome(plan.out)
-            if outcome is not None and outcome.done:
-                state.done.add(step.label)
-            elif outcome is not None and outcome.kind == NAN:
-                state.failures[step.label] = Failure(step.label, NAN, outcome.reason)
+        state.add(plan.steps)
         return state
+
+    def add(self, steps: Sequence[Step]) -> None:
+        """Take in steps, with how they ended in earlier calls."""
+        for step in steps:
+            outcome = step.outcome(self.plan.out)
+            if outcome is not None and outcome.done:
+                self.done.add(step.label)
+            elif outcome is not None and outcome.kind == NAN:
+                self.failures[step.label] = Failure(step.label, NAN, outcome.reason)
+        self.steps += steps
 
     def needed(self, kinds: Collection[str]) -> list[Step]:
         """What of these kinds is left to do. A finished training is repeated if its weights are gone and something needs them."""
-        left = [step for step in self.plan.steps if step.kind in kinds and not self.closed(step)]
+        left = [step for step in self.steps if step.kind in kinds and not self.closed(step)]
         absent = {step.run for step in left if step.kind != "train" and step.run and not self._trained(step.run)}
         if "train" not in kinds:
             return [step for step in left if step.run not in absent]
         self.done -= {f"train {run}" for run in absent}
-        return [step for step in self.plan.steps if step in left or (step.kind == "train" and step.run in absent)]
+        return [step for step in self.steps if step in left or (step.kind == "train" and step.run in absent)]
 
     def closed(self, step: Step) -> bool:
         """Would a further call leave this step alone? It is done, its loss became NaN, or the training it needs failed."""
@@ -121,17 +127,25 @@ class State:
     def ready(self, step: Step) -> bool:
         return step.kind == "train" or step.run is None or f"train {step.run}" in self.done
 
+    @property
+    def judged(self) -> bool:
+        """Is all that chooses over: is every training and evaluation closed?"""
+        return all(self.closed(step) for step in self.steps if step.kind in ("train", "evaluate"))
+
+    def finished(self, kind: str) -> int:
+        return sum(step.label in self.done for step in self.steps if step.kind == kind)
+
     def of_run(self, run: str) -> list[Step]:
-        return [step for step in self.plan.steps if step.run == run]
+        return [step for step in self.steps if step.run == run]
 
     def resumes(self, kinds: Collection[str]) -> bool:
         """Would a further call for these kinds run anything? It tries failures anew, but for a loss that became NaN."""
         final = {label: failure for label, failure in self.failures.items() if failure.kind == NAN}
-        return bool(State(self.plan, set(self.done), final).needed(kinds))
+        return bool(State(self.plan, self.steps, set(self.done), final).needed(kinds))
 
-    def result(self, kinds: Collection[str]) -> StudyResult:
-        counted = {kind: [step for step in self.plan.steps if step.kind == kind] for kind in KINDS}
-        return StudyResult(
+    def result(self, kinds: Collection[str]) -> ExperimentResult:
+        counted = {kind: [step for step in self.steps if step.kind == kind] for kind in KINDS}
+        return ExperimentResult(
             out=str(self.plan.out),
             steps={kind: len(steps) for kind, steps in counted.items() if steps},
             finished={kind: sum(step.label in self.done for step in steps) for kind, steps in counted.items() if steps},

@@ -1,4 +1,4 @@
-"""The recipe of a study. In: YAML or options. Out: a frozen StudyRecipe whose values are possible together."""
+"""The recipe of an experiment (`study`, `adapt`, `demo`). In: YAML or options. Out: an ExperimentRecipe, possible as a whole."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from coref_automl.say import LANGUAGE
 Kind = Literal["train", "evaluate", "relation", "coreference"]
 KINDS: tuple[Kind, ...] = ("train", "evaluate", "relation", "coreference")
 Documents = Literal["all", "dev", "not-dev"]
+Start = Literal["every", "chosen"]
+BUNDLED, CHOSEN = "bundled", "chosen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,8 @@ class EvaluateStage:
     """Every checkpoint is scored on `sets`: folders, or "bundled". `half` keeps one half of each.
 
     `half: select` is for screening; what was screened there is judged with `confirm`. Without a set, one is built from the
-    held-out documents of the texts, with these `tasks`; without texts it is the bundled one.
-    `metric` is that of the report's verdicts, on the first set.
+    held-out documents of the texts, with these `tasks` and the limits of `prepare eval`; without texts it is the bundled one.
+    `metric` is that of the report's verdicts, on the first set; `margin` is in points.
     """
 
     sets: tuple[str, ...] = ()
@@ -42,17 +44,32 @@ class EvaluateStage:
     tasks: tuple[Task, ...] = ("real", "lambada")
     words: Literal["all", "gold", "sample", "none"] = "all"
     metric: str | None = None
+    margin: float = 2.0
+    per_source: int = 1_600
+    per_document: int = 3
+    single_entry: bool = False
+
+    def __post_init__(self) -> None:
+        from coref_automl.comparison.recommendation import checked_margin
+        from coref_automl.evaluation.tasks import TASKS
+
+        for task in self.tasks:
+            choose(task, TASKS, "task")
+        checked_margin(self.margin)
 
 
 @dataclass(frozen=True, slots=True)
 class RelationStage:
     """Relation extraction from the last checkpoint of every run, and from the base, once for each share of `train`.
 
-    `seeds` are those of fine-tuning from one checkpoint. `settings` are the same for all, in the words of `re train`.
+    `start: chosen` is from the recommended model alone. `train` is a file, or "bundled": as many generated `rows`. `seeds` are
+    those of fine-tuning from one checkpoint. `settings` are the same for all, in the words of `re train`.
     """
 
-    train: str
+    train: str = BUNDLED
     dev: str | None = None
+    rows: int = 1_000
+    start: Start = "every"
     shares: tuple[float, ...] = (0.1, 1.0)
     seeds: int = 3
     settings: dict[str, Any] = field(default_factory=dict)
@@ -61,6 +78,8 @@ class RelationStage:
         if not self.shares or any(not 0 < share <= 1 for share in self.shares) or len(set(self.shares)) < len(self.shares):
             raise RecipeError(f"relation: shares are different numbers above 0 and up to 1, not {list(self.shares)}.")
         _at_least_one("relation: seeds", self.seeds)
+        if self.dev is not None and self.train == BUNDLED:
+            raise RecipeError("relation: dev (--re-dev) needs rows to train on; name them with --re-train, or leave it out.")
         _refuse("relation: settings", self.settings, _OF_RELATION)
 
 
@@ -69,12 +88,14 @@ class CoreferenceStage:
     """Coreference from the last checkpoint of every run, and from the base; the last epoch counts, nothing is chosen.
 
     `documents` are those that judge: `all` of them or all but the split's dev documents (`not-dev`), each tested once in `folds`
-    folds; or its `dev` documents alone, tested by a head trained on its train documents, for screening. `settings` are in the
-    words of `coref train`.
+    folds (no more than there are documents); or its `dev` documents alone, tested by a head trained on its train documents, for
+    screening. `start: chosen` is from the base and from the recommended model alone. `settings` are in the words of
+    `coref train`.
     """
 
     data: str
     documents: Documents = "all"
+    start: Start = "every"
     split: str = "koconovel"
     folds: int = 5
     seeds: int = 1
@@ -86,7 +107,7 @@ class CoreferenceStage:
 
 
 @dataclass(frozen=True, slots=True)
-class StudyRecipe:
+class ExperimentRecipe:
     """Every method is trained from `model` at every length with every seed; a method is a name and the settings that make it.
 
     `seeds` is how many, from `first_seed` on. `train` holds what all runs share, in the words of `train`, with a budget in tokens
@@ -116,7 +137,7 @@ class StudyRecipe:
 
     def __post_init__(self) -> None:
         if self.model.startswith(NEW):
-            raise RecipeError(f"A study starts from one trained base, and {self.model} has random weights; train it first.")
+            raise RecipeError(f"An experiment starts from a trained base, and {self.model} has random weights; train it first.")
         if not self.methods:
             raise RecipeError("A study needs methods, for example `methods: {mlm: {}, entity: {}}`.")
         if not self.lengths or len(set(self.lengths)) < len(self.lengths):
@@ -138,7 +159,7 @@ class StudyRecipe:
         return {"objective": method, **self.train, **self.methods[method]}
 
 
-def with_methods(recipe: StudyRecipe, names: Sequence[str]) -> StudyRecipe:
+def with_methods(recipe: ExperimentRecipe, names: Sequence[str]) -> ExperimentRecipe:
     """The recipe with these of its methods alone, in its own order; all where none is named."""
     for name in names:
         choose(name, recipe.methods, "method")

@@ -1,4 +1,4 @@
-"""The demonstration. In: nothing but what is bundled. Out: the whole line in a few minutes on a laptop, ending with a report.
+"""The demonstration. In: nothing but what is bundled. Out: the full pipeline in a few minutes on a laptop, ending with a report.
 
 Three runs of one base, each judged by its last checkpoint against that base on all held-out documents. Nothing is chosen before
 the verdict, so no half of the items is spent on choosing.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coref_automl.corpus.synthetic.phrasebook import REGISTERS
-from coref_automl.line import EvaluateStage, LineRecipe, LineResult, PrepareStage, RelationStage, TrainStage, run_line
+from coref_automl.experiment.adapt import Adapted, adapt
+from coref_automl.experiment.recipe import EvaluateStage, ExperimentRecipe, RelationStage, Texts
 from coref_automl.progress import Progress
 from coref_automl.say import language
 from coref_automl.statistics.closed_forms import items_needed
@@ -19,10 +20,10 @@ from coref_automl.statistics.closed_forms import items_needed
 if TYPE_CHECKING:
     from coref_automl.coreference.predict import Resolved
 
-BASE = "bundled:ko-mini"
-TRAIN = TrainStage(epochs=1.0, batch=8, micro_batch=4, learning_rate=4e-4, warmup=0.1, save_every=0)
+METHODS: dict[str, dict[str, Any]] = {"mlm": {}, "combined": {}, "entity": {}}
+TRAIN = {"epochs": 1.0, "batch": 8, "micro_batch": 4, "learning_rate": 4e-4, "warmup": 0.1, "save_every": 0}
 
-ITEMS = items_needed(0.06, 0.1, family=len(TRAIN.objectives))
+ITEMS = items_needed(0.06, 0.1, family=len(METHODS))
 """Real items with which each run is shown better than the base with 80% power.
 
 Measured on 382 of them (seed 0): the runs gain 6.0 (mlm), 7.1 (combined) and 9.9 points (entity) of strict Real@1, one of the two
@@ -30,9 +31,13 @@ models alone is right on 9.7, 11.3 and 14.1% of the items, and the clustered var
 items. No item is asked whose answer takes several vocabulary entries: strict could never hit it.
 """
 
-RECIPE = LineRecipe(
-    model=BASE,
-    prepare=PrepareStage(sources=("bundled:synthetic-short",), seq_len=512, limit=250, near_duplicates=False),
+RECIPE = ExperimentRecipe(
+    model="bundled:ko-mini",
+    methods=METHODS,
+    out="demo",
+    lengths=(512,),
+    seeds=1,
+    texts=Texts(("bundled:synthetic-short",), limit=250, near_duplicates=False),
     train=TRAIN,
     evaluate=EvaluateStage(
         words="none",
@@ -41,15 +46,18 @@ RECIPE = LineRecipe(
         per_document=8,
         single_entry=True,
     ),
-    relation=RelationStage(rows=400, epochs=3, learning_rate=8e-4),
+    relation=RelationStage(
+        rows=400, start="chosen", shares=(1.0,), seeds=1, settings={"epochs": 3, "batch_size": 16, "learning_rate": 8e-4}
+    ),
 )
 """Half of the generated documents to learn from; the other half, held out, and written cloze passages to be measured by."""
 
 QUICK = replace(
     RECIPE,
-    prepare=replace(RECIPE.prepare, seq_len=128, limit=8),
-    train=replace(TRAIN, micro_batch=2),
-    relation=RelationStage(rows=90, epochs=1, batch_size=8),
+    lengths=(128,),
+    texts=Texts(("bundled:synthetic-short",), limit=8, near_duplicates=False),
+    train={**TRAIN, "micro_batch": 2},
+    relation=RelationStage(rows=90, start="chosen", shares=(1.0,), seeds=1, settings={"epochs": 1, "batch_size": 8}),
 )
 """A fraction of the texts, few rows at a time: under 1 GB."""
 
@@ -66,7 +74,7 @@ def closing() -> Resolved:
     return coreference(TEXT)
 
 
-def demo(out: Path, *, quick: bool = False, lang: str | None = None, progress: Progress | None = None) -> LineResult:
+def demo(out: Path, *, quick: bool = False, lang: str | None = None, progress: Progress | None = None) -> Adapted:
     """Run the full pipeline on bundled data; the same call resumes."""
-    recipe = QUICK if quick else RECIPE
-    return run_line(replace(recipe, lang=language(lang)), out, progress=progress, then=(OWN,))
+    recipe = replace(QUICK if quick else RECIPE, out=str(out), lang=language(lang))
+    return adapt(recipe, progress=progress, then=(OWN,))

@@ -1,0 +1,149 @@
+"""`adapt`: an experiment of one seed from your model on your texts, in this process. In: options or a recipe. Out: Adapted.
+
+Every step recognises finished work, so the same call resumes where it stopped and recomputes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from coref_automl.config import from_mapping, nearest, read_yaml, shown
+from coref_automl.engine.launch import HereLauncher
+from coref_automl.errors import RecipeError
+from coref_automl.experiment.plan import COREFERENCE, EVALUATIONS, RUNS, Plan, open_plan
+from coref_automl.experiment.recipe import CHOSEN, ExperimentRecipe
+from coref_automl.experiment.run import recommended, run_experiment
+from coref_automl.progress import Progress, quiet
+from coref_automl.records import Record
+from coref_automl.say import Say, language
+from coref_automl.store import write_json
+
+DEFAULTS: dict[str, Any] = {
+    "methods": {"mlm": {}, "combined": {}, "entity": {}},
+    "lengths": [512],
+    "seeds": 1,
+    "train": {"epochs": 1.0},
+}
+"""What `adapt` sets where neither the recipe nor an option does."""
+_STAGES: dict[str, dict[str, Any]] = {
+    "relation": {"start": CHOSEN, "shares": [1.0], "seeds": 1, "settings": {"epochs": 3, "batch_size": 16}},
+    "coreference": {"start": CHOSEN, "seeds": 2, "settings": {"epochs": 8}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted(Record):
+    """What the command prints at the end. `chosen` is the model to use: the base, where no checkpoint is shown to beat it."""
+
+    recommendation: str
+    chosen: str
+    best_trained: str
+    report: str
+    relation: dict[str, Any] | None
+    next_steps: tuple[str, ...]
+    coreference: str | None = None
+
+    def __str__(self) -> str:
+        say = Say(language())
+        lines = [
+            self.recommendation,
+            "",
+            f"{say('보고서', 'Report')}: {self.report}",
+            f"{say('체크포인트', 'Checkpoint')}: {self.best_trained}",
+        ]
+        if self.chosen != self.best_trained:
+            best = say("학습한 것 가운데 가장 높은 체크포인트", "Highest of the trained checkpoints")
+            lines[-1:] = [f"{say('선택: 원래 모델', 'Chosen: the base')} {self.chosen}", f"{best}: {self.best_trained}"]
+        if self.relation:
+            told = f"micro-F1 {self.relation['micro_f1']:.1f}", self.relation["split"], f"(n = {self.relation['n']})"
+            lines.append(say("관계 추출: {0}, {1} {2}", "Relation extraction from it: {0} on {1} {2}").format(*told))
+        if self.coreference:
+            lines.append(self.coreference)
+        return "\n".join([*lines, "", say("다음:", "Next:"), *(f"  {step}" for step in self.next_steps)])
+
+
+def adapt_recipe(path: Path | None, asked: Mapping[str, Any]) -> ExperimentRecipe:
+    """A recipe from a YAML file, from options, or from both; options win, and what neither says is as `DEFAULTS` has it."""
+    data = read_yaml(path) if path else {}
+    for key, value in asked.items():
+        if not isinstance(value, Mapping) or key == "methods":
+            data[key] = value
+        elif isinstance(written := data.get(key) or {}, Mapping):  # what is none is refused below, with the file's name
+            data[key] = {**written, **value}
+    for key in data:
+        if key not in ExperimentRecipe.__dataclass_fields__:
+            raise RecipeError(f"{path}: unknown key {shown(key)}. {nearest(key, ExperimentRecipe.__dataclass_fields__)}")
+    if "model" not in data:
+        raise RecipeError("Name the model to adapt with --model, for example --model bundled:ko-mini.")
+    if not data.get("texts") and not data.get("datasets"):
+        raise RecipeError("Name the texts with --source, for example --source local:articles.jsonl.")
+    if not data.get("out"):
+        raise RecipeError("Name the output folder with --out.")
+    for key, value in DEFAULTS.items():
+        held = data.setdefault(key, value)
+        if key == "train" and isinstance(held, Mapping) and not {"max_tokens", "epochs"} & set(held):
+            data[key] = {**value, **held}
+    for key, value in _STAGES.items():
+        if isinstance(held := data.get(key), Mapping):
+            settings = held.get("settings", {})
+            data[key] = {
+                **value,
+                **held,
+                "settings": {**value["settings"], **settings} if isinstance(settings, Mapping) else settings,
+            }
+    return from_mapping(ExperimentRecipe, data, str(path or "options"))
+
+
+def adapt(recipe: ExperimentRecipe, *, progress: Progress | None = None, then: Sequence[str] | None = None) -> Adapted:
+    """Prepare, train, evaluate, recommend, carry the choice into relation extraction and coreference, and report.
+
+    `then` are commands that go on from here, in place of relation extraction and another seed.
+    """
+    out = Path(recipe.out)
+    result = run_experiment(recipe, progress=progress, launcher=HereLauncher(raising=True))
+    plan = open_plan(recipe, out, quiet())
+    advice = recommended(plan)
+    kept = advice.use.status == "not better than the base"
+    steps = {step.kind: step.outcome(out) for step in plan.after_choice(advice.chosen)}
+    relation = steps.get("relation")
+    adapted = Adapted(
+        recommendation=advice.sentence,
+        chosen=recipe.model if kept else advice.chosen,
+        best_trained=advice.chosen,
+        report=result.report,
+        relation=relation.facts if relation else None,
+        next_steps=(
+            f"coref-automl compare {quote(str(out / EVALUATIONS))}",
+            f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(recipe.model)} --model {quote(advice.chosen)}',
+            *(_experiments(plan, advice.chosen) if then is None else then),
+        ),
+        coreference=_outside(plan) if recipe.coreference else None,
+    )
+    write_json(out / "result.json", adapted.to_json())
+    return adapted
+
+
+def _outside(plan: Plan) -> str:
+    """What coreference shows, in one line."""
+    from coref_automl.report.coreference_verdicts import compare_runs, outside_check
+
+    folders = sorted(path.parent for path in (plan.out / COREFERENCE).glob("*/DONE"))
+    return outside_check(compare_runs(*folders), Say(language(plan.recipe.lang)))
+
+
+def _experiments(plan: Plan, chosen: str) -> tuple[str, ...]:
+    """Relation extraction, unless it was run, and more seeds: one says nothing about a method."""
+    recipe, name = plan.recipe, Path(chosen).resolve().parent.name
+    seed, run = recipe.first_seed + 1, plan.out / RUNS / name
+    again = quote(str(run.with_name(f"{name.rpartition('-s')[0]}-s{seed}")))
+    another = (
+        f"coref-automl train --recipe {quote(str(run / 'recipe.yaml'))} --seed {seed} --out {again} && "
+        f"coref-automl evaluate {again} --eval-set {quote(str(plan.sets[0]))} --words {recipe.evaluate.words} "
+        f"--out {quote(str(plan.out / EVALUATIONS))}"
+    )
+    relation = f"coref-automl re train --model {quote(chosen)} --train klue-re-v1.1_train.json --out runs/re --seeds 3"
+    return (another,) if recipe.relation else (relation, another)
