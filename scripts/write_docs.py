@@ -17,8 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "coref_automl"
 BEGIN, END = "<!-- tree -->\n```\n", "```\n<!-- /tree -->"
 ROOMS = (
-    "", "statistics", "models", "corpus", "evaluation", "comparison", "training", "relation", "coreference", "tuning", "report",
-    "studio", "study", "bench", "cli",
+    "", "engine", "statistics", "models", "corpus", "evaluation", "comparison", "training", "relation", "coreference", "tuning",
+    "report",
+    "studio", "experiment", "bench", "cli",
 )  # fmt: skip
 REST = """\
 assets/                     the bundled encoder, evaluation set and texts

@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 
 from coref_automl.comparison.archive import archive
 from coref_automl.decoder import decode
+from coref_automl.experiment.verdicts import Verdict, markdown
 from coref_automl.report.checkpoint_report import report
 from coref_automl.say import speaking
 from coref_automl.store import read_json
-from coref_automl.experiment.verdicts import Verdict, markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "results" / "experiment"
