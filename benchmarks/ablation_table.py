@@ -18,7 +18,8 @@ from coref_automl.relation.evaluate import finished_seeds
 from coref_automl.relation.labels import gold_indices
 from coref_automl.relation.metrics import Scored, method_verdict, score
 from coref_automl.relation.results import read_probabilities
-from coref_automl.relation.scoring import has_predictions, stored_scores
+from coref_automl.relation.scoring import has_predictions
+from coref_automl.relation.stored import read_scores
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import read_json
 
@@ -61,7 +62,7 @@ def table(runs: dict[str, Path], data: RelationData, *, reference: str, seed: in
     seeds = {name: [folder.name for folder in finished_seeds(run)] for name, run in runs.items()}
     lines = []
     for name, scored in loaded.items():
-        each = [stored_scores(runs[name] / one, data) for one in seeds[name]]
+        each = [read_scores(runs[name] / one / "predictions" / f"{data.split}.json")[1] for one in seeds[name]]
         verdicts: list[MethodVerdict | None] = [None, None]
         both = [one for one in seeds[name] if one in seeds[reference]]
         if name != reference and both:

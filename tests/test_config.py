@@ -67,6 +67,15 @@ def test_a_file_that_is_no_recipe_is_named(tmp_path: Path) -> None:
             read_recipe(tmp_path / name, Outer)
 
 
+@pytest.mark.parametrize(
+    "text", ["name: a\nsteps: 1\nname: b\n", "name: a\ninner:\n  rate: 1\n  rate: 2\n", "a: [{b: 1, b: 2}]\n"]
+)
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "recipe.yaml").write_text(text, "utf-8")
+    with pytest.raises(RecipeError, match=r"recipe.yaml names '(name|rate|b)' twice; keep one of them"):
+        read_yaml(tmp_path / "recipe.yaml")
+
+
 def test_an_unknown_name_in_a_registry_names_the_nearest() -> None:
     with pytest.raises(RecipeError, match=r"Unknown scheme 'typd'\. Did you mean 'typed'"):
         choose("typd", {"typed": 1, "plain": 2}, "scheme")

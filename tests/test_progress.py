@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.progress import Progress, duration, quiet
+from coref_automl.progress import Progress, duration, quiet, read_events
 
 
 def test_events_tell_a_stage_from_start_to_end(tmp_path: Path) -> None:
@@ -24,6 +24,15 @@ def test_events_tell_a_stage_from_start_to_end(tmp_path: Path) -> None:
     assert [row["event"] for row in rows] == ["start", "end"]
     assert rows[1]["done"] == 10
     assert rows[1]["loss"] == 2.5
+
+
+def test_a_line_that_a_kill_cut_in_two_takes_no_other_event_along(tmp_path: Path) -> None:
+    progress = quiet().into(tmp_path / "events.ndjson")
+    progress.note("first")
+    with (tmp_path / "events.ndjson").open("ab") as handle:
+        handle.write(b'{"time": 1.0, "ev')
+    progress.note("second")
+    assert [row["text"] for row in read_events(tmp_path / "events.ndjson")] == ["first", "second"]
 
 
 def test_a_stage_that_fails_is_stopped_not_ended(tmp_path: Path) -> None:

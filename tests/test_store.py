@@ -23,6 +23,7 @@ from coref_automl.store import (
     natural_order,
     read_json,
     read_jsonl,
+    short_names,
     write_json,
     written_whole,
 )
@@ -110,6 +111,29 @@ def test_fingerprints_name_values_and_bytes(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text, "utf-8")
     assert fingerprint_files([tmp_path / "one"]) == fingerprint_files([tmp_path / "two"])
     assert fingerprint_files([tmp_path / "one"]) != fingerprint_files([tmp_path / "three"])
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [((b"a\0", b"b"), (b"a", b"\0b")), ((b"a\0b",), (b"a", b"b")), ((b"", b"a"), (b"a", b""))]
+)
+def test_bytes_that_move_from_one_file_to_the_next_change_the_fingerprint(
+    tmp_path: Path, left: tuple[bytes, ...], right: tuple[bytes, ...]
+) -> None:
+    prints = set()
+    for side, held in (("left", left), ("right", right)):
+        (tmp_path / side).mkdir()
+        for number, content in enumerate(held):
+            (tmp_path / side / str(number)).write_bytes(content)
+        prints.add(fingerprint_files(sorted((tmp_path / side).iterdir())))
+    assert len(prints) == 2
+
+
+def test_short_names_are_unique_names_of_folders() -> None:
+    folders = [Path("/kowiki"), Path("/data/kowiki"), Path("/"), Path("../.."), Path("/a-b/c"), Path("/x/b/c"), Path("/a/b/c")]
+    names = short_names(folders)
+    assert len(set(names.values())) == len(folders)
+    assert all(name and "/" not in name and name not in (".", "..") for name in names.values())
+    assert names[Path("/kowiki")] == "kowiki"
 
 
 def test_numbers_in_names_count_as_numbers() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import os
 import typing
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
@@ -47,6 +48,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
                 f"{path} is too large for a recipe with its aliases (*name) written out, or one of them holds itself; "
                 "write the values where they belong, without aliases."
             )
+        if twice := _named_twice(node, set()):
+            raise RecipeError(f"{path} names {shown(twice)} twice; keep one of them.")
         data = loader.construct_document(node) if node is not None else None
     except OSError as error:
         raise RecipeError(f"Cannot read the recipe {path} ({error.strerror}).") from error
@@ -57,6 +60,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise RecipeError(f"{path} should hold `key: value` lines at the top level.")
     return data
+
+
+def _named_twice(node: yaml.Node | None, seen: set[int]) -> str | None:
+    """A key that a mapping has twice: YAML would take the last one."""
+    if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
+        return None
+    seen.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        keys = Counter(str(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        if twice := next((key for key, count in keys.items() if count > 1), None):
+            return twice
+    inside = (part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,)))
+    return next((found for part in inside if (found := _named_twice(part, seen))), None)
 
 
 def _expanded_size(node: yaml.Node, sizes: dict[yaml.Node, float]) -> float:

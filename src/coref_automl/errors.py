@@ -11,6 +11,7 @@ CorefError
 │   ├── CoreferenceDataError  an annotated text is wrong
 │   ├── ComparisonError       evaluations that must not be compared
 │   ├── FolderError           an output folder holds something else
+│   │   └── InputsChanged         it was begun with other settings, data or model files
 │   └── MissingExtra          an optional package is not installed
 └── WorkError             exit 1: the work itself failed
     ├── TrainingError         training cannot continue
@@ -67,6 +68,10 @@ class ComparisonError(InputError):
 
 
 class FolderError(InputError):
+    pass
+
+
+class InputsChanged(FolderError):
     pass
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+import tempfile
 import unicodedata
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -70,9 +72,15 @@ def require_kiwi() -> None:
 
 
 def default_cache() -> Path:
-    """Where tags are cached between runs: COREF_AUTOML_CACHE, or coref-automl in the user's cache folder."""
-    chosen = os.environ.get("COREF_AUTOML_CACHE")
-    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coref-automl"
+    """Where tags are cached: COREF_AUTOML_CACHE, or coref-automl in the user's cache folder, or, without one, in /tmp."""
+    if chosen := os.environ.get("COREF_AUTOML_CACHE"):
+        return Path(chosen)
+    with suppress(RuntimeError):  # nobody knows this user's home
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "coref-automl"
+        above = next(path for path in (folder, *folder.parents) if path.exists())
+        if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+            return folder
+    return Path(tempfile.gettempdir()) / f"coref-automl-{os.getuid()}"
 
 
 class Tagger:

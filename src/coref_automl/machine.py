@@ -16,12 +16,12 @@ T = TypeVar("T")
 def interruptible(call: Callable[[], T]) -> T:
     """A long call of a library that hears Ctrl-C only when it returns. Interrupted, it is left, and ends with the process."""
     answers: list[T] = []
-    errors: list[Exception] = []
+    errors: list[BaseException] = []
 
     def work() -> None:
         try:
             answers.append(call())
-        except Exception as error:
+        except BaseException as error:  # a panic of a library in Rust is no Exception
             errors.append(error)
 
     thread = threading.Thread(target=work, daemon=True)

@@ -6,6 +6,7 @@ Everything goes to standard error, so that standard output holds the result alon
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import sys
@@ -239,8 +240,9 @@ class Progress:
         if self._events is None:
             return
         row = {"time": round(time.time(), 3), "event": kind, **facts}
-        with self._events.open("a", encoding="utf-8") as handle:
-            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+        with self._events.open("a+b") as handle:
+            torn = handle.tell() > 0 and handle.seek(-1, os.SEEK_END) >= 0 and handle.read(1) != b"\n"  # by a kill
+            handle.write(b"\n" * torn + json.dumps(row, ensure_ascii=False).encode() + b"\n")
 
     def into(self, events: Path) -> Progress:
         """The same display, with the events also written to a run's folder."""

@@ -244,9 +244,12 @@ def _in_words(kind: str) -> str:
 
 
 def kind_of_folder(folder: Path) -> str:
-    """The kind that `claim_folder` gave a folder; empty for other folders."""
+    """The kind that `claim_folder` gave a folder; empty for other folders, and for those that cannot be read."""
     mark = folder / _MARK
-    return mark.read_text("utf-8", "replace").strip() if mark.is_file() else ""
+    try:
+        return mark.read_text("utf-8", "replace").strip() if mark.is_file() else ""
+    except PermissionError:
+        return ""
 
 
 def contents(folder: Path) -> list[Path]:
@@ -282,18 +285,27 @@ def fingerprint(*parts: Any) -> str:
     return digest.hexdigest()
 
 
+_FRAMED = {".safetensors", ".bin", ".npy", ".npz", ".model", ".pt", ".parquet", ".arrow", ".gz", ".xz", ".zip", ".zst", ".bz2"}
+"""Files that say themselves how long they are. Any other ends at a NUL, or has its length counted."""
+
+
 def fingerprint_files(paths: Iterable[Path], *, on_bytes: Callable[[int], None] | None = None) -> str:
     """A hash of the bytes of some files, whatever their names. `on_bytes` is called with the number of bytes read."""
     digest = hashlib.blake2b(digest_size=12)
+    sizes, unclear = [], False
     for path in paths:
         refuse_special(path)
+        size = 0
         with path.open("rb") as handle:
             while chunk := handle.read(_CHUNK):
                 digest.update(chunk)
+                size += len(chunk)
+                unclear = unclear or (path.suffix not in _FRAMED and b"\0" in chunk)
                 if on_bytes is not None:
                     on_bytes(len(chunk))
         digest.update(b"\0")
-    return digest.hexdigest()
+        sizes.append(size)
+    return fingerprint(digest.hexdigest(), sizes) if unclear else digest.hexdigest()
 
 
 State = tuple[tuple[str, int, int], ...]
@@ -319,10 +331,23 @@ def check_name(path: Path) -> None:
         raise InputError(f"The name of {shown} is not UTF-8, so it cannot be shown; rename it.") from None
 
 
-def files_under(folder: Path, name: str) -> list[Path]:
-    """The files of one name under a folder, in natural order; those in the archive of a study under it are left out."""
+def files_under(folder: Path, name: str, unread: list[InputError] | None = None) -> list[Path]:
+    """The files of one name under a folder, in natural order; those in the archive of a study under it are left out.
+
+    `unread` gets an error for each folder that cannot be listed, and for each link to a folder outside, which is not followed.
+    """
     repeats = cache(repeats_study)
-    found = folder.rglob(name) if folder.is_dir() else []
+    unread = [] if unread is None else unread
+
+    def closed(error: OSError) -> None:
+        unread.append(InputError(f"{error.filename} cannot be read ({error.strerror}); make it readable, or move it away."))
+
+    found: list[Path] = []
+    for at, inside, names in os.walk(folder, onerror=closed):
+        found += [Path(at, name)] if name in names else []
+        for link in (path for path in (Path(at, one) for one in inside) if path.is_symlink()):
+            if not Path(os.path.realpath(link)).is_relative_to(folder.resolve()):
+                unread.append(InputError(f"{link} is a link to outside {folder} and is not followed; pass it by itself."))
     own = (path for path in found if not any(repeats(above) for above in _between(folder, path)))
     return sorted(own, key=natural_order)
 
@@ -334,11 +359,13 @@ def _between(folder: Path, path: Path) -> list[Path]:
 
 def short_names(folders: Iterable[PurePath]) -> dict[PurePath, str]:
     """A unique name for each folder: its own, preceded by as many parent folders as needed."""
-    names = {folder: folder.name for folder in folders}
-    for depth in range(2, 1 + max((len(folder.parts) for folder in names), default=0)):
+    parts = {folder: [part for part in folder.parts if part not in (folder.anchor, "..")] or ["root"] for folder in folders}
+    names = {folder: own[-1] for folder, own in parts.items()}
+    for depth in range(2, 1 + max(map(len, parts.values()), default=0)):
         count = Counter(names.values())
-        names |= {folder: "-".join(folder.parts[-depth:]) for folder, name in names.items() if count[name] > 1}
-    return names
+        names |= {folder: "-".join(parts[folder][-depth:]) for folder, name in names.items() if count[name] > 1}
+    count = Counter(names.values())
+    return {folder: name if count[name] == 1 else f"{name}-{fingerprint(str(folder))[:6]}" for folder, name in names.items()}
 
 
 def obey_umask(folder: Path) -> None:

@@ -79,6 +79,13 @@ def test_an_option_wins_over_the_file_field_by_field(tmp_path: Path) -> None:
     assert line == repr(Outer("m", Inner(5, ("y",)), limit=3)) + " False"
 
 
+def test_a_value_where_settings_belong_is_refused_with_the_file_s_name(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text("model: m\ninner: 5\n", "utf-8")
+    with pytest.raises(RecipeError, match=r"recipe.yaml: inner"):
+        CliRunner().invoke(app, ["--recipe", str(path), "--length", "5"], catch_exceptions=False)
+
+
 def test_a_value_is_checked_as_the_recipe_checks_it() -> None:
     with pytest.raises(RecipeError, match="kind cannot be 'tow'"):
         CliRunner().invoke(app, ["--model", "m", "--kind", "tow"], catch_exceptions=False)

@@ -167,3 +167,12 @@ def test_what_such_a_call_gives_or_raises_comes_back() -> None:
     assert interruptible(lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):
         interruptible(lambda: 1 // 0)
+
+    class Panic(BaseException):
+        """As a library in Rust raises it."""
+
+    def panics() -> None:
+        raise Panic
+
+    with pytest.raises(Panic):
+        interruptible(panics)

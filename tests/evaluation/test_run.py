@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 
+from coref_automl import machine
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.scores import model_label
+from coref_automl.engine import pool
 from coref_automl.errors import EvaluationError, FolderError, InputError, ModelError
-from coref_automl.evaluation.results import find_evaluations
-from coref_automl.evaluation.run import EvaluateRecipe, evaluate, evaluate_one
+from coref_automl.evaluation.results import BASES, find_evaluations
+from coref_automl.evaluation.run import EvaluateRecipe, evaluate, evaluate_job, evaluate_one
 from coref_automl.evaluation.targets import find_targets
+from coref_automl.progress import Progress
 from coref_automl.records import Evaluation, ItemScore, Provenance
 from tests.evaluation.tiny import freeze_tiny, loaded, save_checkpoint
 
@@ -316,12 +319,13 @@ def test_the_unadapted_model_stands_beside_its_checkpoints(place: Path, counted:
     save_checkpoint(place / "models/base", seed=5)
     made = Provenance("a", 65, 0.5, 1000, "mlm", "models/base", 128, 0)
     (place / "runs/a/checkpoint-65/training.json").write_text(json.dumps(made.to_json()), "utf-8")
-    found = evaluate(["runs/a"], RECIPE)
     base = evaluate(["models/base"], RECIPE)[0]
+    found = evaluate(["runs/a"], RECIPE)
     assert found[0].baselines["un-adapted"] == base.estimates
     assert found[0].provenance == made
     assert "un-adapted" not in found[1].baselines
     assert counted.items == [22, 22, 22]
+    assert [one.evaluation.path for one in find_evaluations([f"runs/a/{BASES}"])] == ["models/base"]
 
 
 def began_from(checkpoint: Path, base: str) -> None:
@@ -336,11 +340,10 @@ def test_bases_of_one_folder_name_stand_beside_their_own_runs(place: Path, toget
         began_from(save_checkpoint(place / f"runs/{run}/checkpoint-65", seed=seed + 2), base)
     calls = [["runs/b", "runs/c"]] if together else [["runs/b"], ["runs/c"]]
     found = [evaluation for paths in calls for evaluation in evaluate(paths, RECIPE)]
-    stored = {one.evaluation.path: one.evaluation for one in find_evaluations(["evaluations"])}
+    stored = {one.evaluation.path: one.evaluation for run in "bc" for one in find_evaluations([f"runs/{run}/{BASES}"])}
     assert set(stored) == {"X/enc", "Y/enc"}
     for evaluation, base in zip(found, ("X/enc", "Y/enc"), strict=True):
         assert evaluation.baselines["un-adapted"] == stored[base].estimates
-        assert [one.evaluation.path for one in find_evaluations([base])] == [base]
     archive("runs/b", "runs/c", out="kept")
     for paths in (["runs/b", "runs/c"], ["kept"]):
         (group,) = read_groups(paths)
@@ -355,7 +358,8 @@ def test_a_base_does_not_overwrite_a_model_of_its_name_that_is_evaluated_itself(
     save_checkpoint(place / "Y/enc", seed=6)
     began_from(save_checkpoint(place / "runs/b/checkpoint-65", seed=7), "X/enc")
     evaluate(["runs/b", "Y/enc"], RECIPE)
-    assert {one.evaluation.path for one in find_evaluations(["evaluations"])} == {"X/enc", "Y/enc"}
+    found = find_evaluations(["evaluations", f"runs/b/{BASES}"])
+    assert {one.evaluation.path for one in found} == {"X/enc", "Y/enc"}
 
 
 def test_another_model_of_the_name_is_not_taken_for_the_base(place: Path) -> None:
@@ -458,6 +462,25 @@ def test_the_left_to_right_check_is_kept_beside_the_evaluation(place: Path, coun
     scored = len(counted.items)
     evaluate(["runs/a/checkpoint-65"], recipe)
     assert len(counted.items) == scored
+
+
+def test_on_several_gpus_known_scores_are_checked_left_to_right_too(
+    place: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def inline(calls: list[pool.Call], *, on_return: Any, **_: Any) -> None:
+        for call in calls:
+            given = call.arguments
+            on_return(pool.Returned(call, evaluate_job(given["target"], {**given["recipe"], "device": "cpu"})))
+
+    monkeypatch.setattr(machine, "devices_here", lambda: ["cpu", "cpu"])
+    monkeypatch.setattr(pool, "run_calls", inline)
+    recipe = replace(RECIPE, device="auto")
+    evaluate(["runs/a"], recipe)
+    scored = len(counted.items)
+    evaluate(["runs/a"], replace(recipe, words="l2r"), progress=Progress())
+    assert len(counted.items) > scored
+    assert len(list((place / "runs/a").rglob("l2r.json"))) == 2
+    assert capsys.readouterr().err.count("a/checkpoint-65, ") == 2  # one line per task
 
 
 @pytest.mark.parametrize("edit", [("config.json", "layer_norm_eps", 0.5), ("tokenizer_config.json", "mask_token", "[SEP]")])

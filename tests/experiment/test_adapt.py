@@ -101,6 +101,12 @@ def test_the_line_ends_with_a_recommendation_and_redoes_nothing(
     assert dataclasses.replace(again, recommendation="") == dataclasses.replace(result, recommendation="")  # a seed more is known
     assert state(out) == before
     assert {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")} == stamps
+    assert not Path("evaluations").exists()
+    table = compare(out / "runs")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert compare(out / "runs") == table
+    assert table.reference == Path(recipe.model).name
 
 
 @pytest.mark.journey

@@ -37,6 +37,7 @@ Make = Callable[..., ExperimentRecipe]
         ({"datasets": []}, "A study needs data"),
         ({"lengths": [96]}, "No dataset has blocks that 96 tokens divide"),
         ({"lengths": [64, 64]}, "different numbers of tokens"),
+        ({"lengths": [0]}, "each at least 1"),
         ({"relation": {"train": "rows.json", "shares": [0.0]}}, "shares are different numbers above 0"),
         ({"relation": {"train": "rows.json", "settings": {"max_rows": 5}}}, "max_rows is set by the study"),
         ({"coreference": {"data": "novels.jsonl", "documents": "test"}}, "documents"),

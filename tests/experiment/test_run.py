@@ -269,7 +269,7 @@ def test_the_steps_of_a_base_are_those_of_its_weights(bench: Bench, recipe: Make
     build_masked_lm("tiny", load_tokenizer(str(other)), seq_len=128, seed=1).save_pretrained(other)
     run_experiment(recipe(seeds=1, relation=bench.relation), only=["evaluate", "relation"], launcher=InlineLauncher())
     for named in ({}, {"relation": bench.relation}):
-        with pytest.raises(FolderError, match=r"base-64 was begun with bytes of the weights"):
+        with pytest.raises(FolderError, match=r"base-64 was begun with other bytes of the weights"):
             run_experiment(recipe(seeds=1, model=str(other), **named), launcher=InlineLauncher())
     held = Path(recipe().out) / "steps" / "evaluate" / "base-64" / "job.json"
     job = read_json(held)

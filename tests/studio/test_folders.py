@@ -76,6 +76,11 @@ def test_links_out_of_the_folders_are_not_followed(copied: Path, tmp_path: Path)
     assert not [name for name in (*found.runs, *found.evaluations, *found.models) if "mlm" in name]
     assert not [name for name in found.models if name.endswith(f"{RUN}/checkpoint-7")]
     assert sum("is a link to outside the given folders" in line for line in found.broken) == 2
+    before = Folders([copied]).look()
+    (copied / "notes.txt").symlink_to(tmp_path / "config.json")
+    found = Folders([copied]).look()  # a link beside the runs hides none of them
+    assert (found.runs, found.evaluations) == (before.runs, before.evaluations)
+    assert len(found.broken) == 3
 
 
 def test_a_set_outside_the_folders_is_not_opened(made: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from coref_automl.config import read_recipe, read_yaml
 from coref_automl.engine.job import Job
-from coref_automl.errors import FolderError, RecipeError, TuningError
+from coref_automl.errors import FolderError, InputsChanged, TuningError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.report.tuning_page import write_study_page
@@ -188,13 +188,13 @@ def test_a_study_with_another_space_is_refused_and_nothing_is_overwritten(
     recipe, _, _ = finished
     before = contents(Path(recipe.out))
     other = replace(recipe, space={"learning_rate": {"low": 1e-4, "high": 2e-2, "log": True}})
-    with pytest.raises(RecipeError, match=r"was begun with another space \(learning_rate .*choose another --out"):
+    with pytest.raises(InputsChanged, match=r"was begun with space .*choose another --out"):
         run_study(other, launcher=InlineLauncher())
-    with pytest.raises(RecipeError, match="was begun with epochs 2 in its budget"):
+    with pytest.raises(InputsChanged, match="was begun with epochs 2"):
         run_study(replace(recipe, epochs=3.0), launcher=InlineLauncher())
-    with pytest.raises(RecipeError, match="was begun with another eval_set"):
+    with pytest.raises(InputsChanged, match="was begun with other bytes of the eval_set"):
         run_study(replace(recipe, eval_items=4), launcher=InlineLauncher())
-    with pytest.raises(RecipeError, match="was begun with another eval_set"):
+    with pytest.raises(InputsChanged, match="was begun with other bytes of the eval_set"):
         run_study(replace(recipe, eval_items=4, sampler="random"), launcher=InlineLauncher())
     assert contents(Path(recipe.out)) == before
 
@@ -205,7 +205,7 @@ def test_texts_that_the_folder_was_not_begun_with_are_refused_by_its_own_name(tm
     with pytest.raises(KeyboardInterrupt):
         run_study(begun, launcher=Stopped())
     before = contents(Path(begun.out))
-    with pytest.raises(FolderError, match=f"{begun.out}/datasets/blocks-64 was begun with limit 8, and this command has 9"):
+    with pytest.raises(FolderError, match=f"{begun.out}/datasets/blocks-64 was begun with limit 8, and this command has limit 9"):
         run_study(replace(begun, texts=replace(texts, limit=9)), launcher=InlineLauncher())
     assert contents(Path(begun.out)) == before
 

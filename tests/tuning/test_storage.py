@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.errors import InputError, RecipeError
+from coref_automl.errors import InputError, InputsChanged
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.space import read_space
 from coref_automl.tuning.storage import JOURNAL, counts, open_study, recover
@@ -42,7 +42,7 @@ def test_an_address_that_is_none_is_an_error_of_the_command(tmp_path: Path) -> N
 def test_another_space_under_the_same_name_is_refused(tmp_path: Path) -> None:
     search(tmp_path)
     other = {"task": "mlm", "space": read_space({"learning_rate": {"low": 0.001, "high": 2.0}}, "mlm").plain()}
-    with pytest.raises(RecipeError, match="was begun with another space"):
+    with pytest.raises(InputsChanged, match="was begun with space learning_rate"):
         open_study(recipe(tmp_path), tmp_path, other)
     assert open_study(recipe(tmp_path, study="second"), tmp_path, other).study_name == "second"
 
@@ -133,7 +133,7 @@ def test_two_processes_share_a_postgresql_study_and_no_trial_is_lost(tmp_path: P
 def test_a_postgresql_study_with_another_space_is_refused(tmp_path: Path, postgres: str) -> None:
     search(tmp_path, storage=postgres, study="bound")
     problem = ScriptedProblem(tmp_path)
-    with pytest.raises(RecipeError, match="was begun with another space"):
+    with pytest.raises(InputsChanged, match="was begun with space learning_rate"):
         open_study(recipe(tmp_path, storage=postgres, study="bound"), tmp_path, {**problem.binding, "space": {}})
 
 
@@ -141,5 +141,5 @@ def test_a_model_is_known_by_its_bytes_however_it_is_spelled(tmp_path: Path) -> 
     begun = {"task": "mlm", "bytes": {"model home/model": "a", "eval_set": "e"}}
     open_study(recipe(tmp_path), tmp_path, begun)
     open_study(recipe(tmp_path), tmp_path, {**begun, "bytes": {"model elsewhere/model": "a", "eval_set": "e"}})
-    with pytest.raises(RecipeError, match="was begun with another model; pass the same"):
+    with pytest.raises(InputsChanged, match="was begun with other bytes of the model than"):
         open_study(recipe(tmp_path), tmp_path, {**begun, "bytes": {"model home/model": "b", "eval_set": "e"}})

@@ -124,7 +124,7 @@ def _print_tables(
     keys = {(entry.path, entry.identity) for entry in shown}
     stored = [
         entry
-        for entry in find_evaluations([recipe.out] if recipe.out else paths)
+        for entry in find_evaluations([recipe.out] if recipe.out else paths, skip_damaged=True)
         if (entry.evaluation.path, entry.evaluation.identity) in keys
     ]
     for grouping in wanted:

@@ -108,7 +108,11 @@ def recipe_from(recipe: type[T], given: Mapping[str, Any], where: str, file: Pat
     """The recipe of a YAML file, of options, or of both; an option wins over the file."""
     values = read_yaml(file) if file else {}
     for name, value in given.items():
-        values[name] = {**(values.get(name) or {}), **value} if isinstance(value, dict) else value
+        held = values.get(name) or {}
+        if not isinstance(value, dict):
+            values[name] = value
+        elif isinstance(held, Mapping):  # anything else is refused below, with the file's name
+            values[name] = {**held, **value}
     return from_mapping(recipe, values, str(file) if file else where)
 
 

@@ -76,7 +76,7 @@ def archive(*paths: Any, out: str | Path) -> Archive:
     runs is refused: nothing is lost.
     """
     names, folder = as_paths(paths, "paths"), Path(out)
-    stored = drop_replaced_weights(drop_copies(add_bases(names, find_evaluations(names)))[0])[0]
+    stored = drop_copies(add_bases(names, drop_replaced_weights(find_evaluations(names))[0]))[0]
     if any(one.folder.resolve().is_relative_to(folder.resolve()) for one in stored):
         raise InputError(f"{folder} holds evaluations that would be archived into it; choose another --out.")
     relation, unread = look_for_relation(names)

@@ -134,8 +134,9 @@ def look_for_coreference(paths: Sequence[str]) -> tuple[list[CoreferenceRun], li
     """Finished runs under the paths, and a sentence for each that cannot be read."""
     found: dict[Path, CoreferenceRun] = {}
     damaged: dict[Path, str] = {}
+    unread: list[InputError] = []
     for path in paths:
-        for held in files_under(Path(path), RESULTS):
+        for held in files_under(Path(path), RESULTS, unread):
             place = held.parent.resolve()
             if place in found:
                 continue
@@ -146,7 +147,11 @@ def look_for_coreference(paths: Sequence[str]) -> tuple[list[CoreferenceRun], li
                 damaged.setdefault(place, str(error))
     copies = copies_of(found)
     names = short_names(copies)
-    return [replace(found[folder], name=names[folder], copies=copies[folder]) for folder in copies], list(damaged.values())
+    told = [replace(found[folder], name=names[folder], copies=copies[folder]) for folder in copies]
+    return told, [
+        *damaged.values(),
+        *map(str, unread),
+    ]
 
 
 def find_coreference(paths: Sequence[str]) -> list[CoreferenceRun]:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from coref_automl.comparison.copies import drop_copies, model_of
-from coref_automl.comparison.coreference_runs import find_coreference
+from coref_automl.comparison.coreference_runs import find_coreference, look_for_coreference
 from coref_automl.comparison.references import bases_of
-from coref_automl.comparison.relation_runs import find_relation
+from coref_automl.comparison.relation_runs import find_relation, look_for_relation
 from coref_automl.comparison.scores import Entry, Group, Ints, Items
 from coref_automl.comparison.superseded import drop_replaced_weights, keep_one_dtype, named_folders
 from coref_automl.config import choose, nearest
@@ -27,12 +27,13 @@ from coref_automl.evaluation.results import (
     CHECKPOINT,
     StoredEvaluation,
     base_evaluation,
-    identity,
     is_of_one_model,
     look_through,
     marked,
+    run_of,
     target_of,
 )
+from coref_automl.models.model_files import model_place
 from coref_automl.records import Evaluation, Provenance, halves_of
 from coref_automl.say import say
 from coref_automl.store import short_names
@@ -43,7 +44,8 @@ _OF_A_RUN = ("seed", "objective", "seq_len", "base_bytes", "dataset_bytes")
 
 def choose_group(paths: Sequence[str], *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
     """The group with an evaluation of every path; different fingerprints and scorer versions are refused by name."""
-    notes = [say(f"제외: {wrong}", f"Left out: {wrong}") for wrong in left_out(paths)]
+    wrongs = dict.fromkeys([*left_out(paths), *look_for_relation(paths)[1], *look_for_coreference(paths)[1]])
+    notes = [say(f"제외: {wrong}", f"Left out: {wrong}") for wrong in wrongs]
     if missing := not_evaluated(paths):
         raise ComparisonError(nothing_under(missing))
     groups = read_groups(paths, common=common, evalset=evalset)
@@ -95,7 +97,7 @@ def read_groups(paths: Sequence[str], *, common: bool = False, evalset: str | No
     one set. Largest first, then newest: old evaluations remain when the scorer or a set gets a new version.
     """
     given = evaluations_under(paths)
-    stored = drop_replaced_weights(drop_copies(add_bases(paths, given))[0])[0]
+    stored = drop_copies(add_bases(paths, drop_replaced_weights(given)[0]))[0]
     if evalset is not None:
         stored = _on_set(stored, evalset)
     if common:
@@ -172,7 +174,15 @@ def add_bases(paths: Sequence[str], stored: Sequence[StoredEvaluation]) -> list[
     if not stored:
         missing = not_evaluated(paths)
         raise ComparisonError(nothing_under(missing) if missing or not paths else _relation_alone(paths))
-    return rename_bases([*stored, *_bases(stored)])
+    held = {one.evaluation.checkpoint: one.evaluation.fingerprints.get("weights") for one in stored}
+    bases = []
+    for one in _bases(stored):
+        evaluation = one.evaluation
+        weights = evaluation.fingerprints.get("weights")
+        if held.setdefault(evaluation.checkpoint, weights) != weights:  # another model of that name
+            one = replace(one, evaluation=replace(evaluation, checkpoint=marked(target_of(evaluation.path)).name))
+        bases.append(one)
+    return rename_bases([*stored, *bases])
 
 
 def not_evaluated(paths: Sequence[str]) -> list[str]:
@@ -200,7 +210,7 @@ def _bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
         evaluation, made = one.evaluation, one.evaluation.provenance
         if made is None or not made.base or target_of(made.base).in_run or one.archived or _is_held(made, evaluation, stored):
             continue
-        base = _like(made, evaluation)
+        base = _like(made, one)
         if base and base.folder.resolve() not in held:
             found.setdefault(base.folder.resolve(), base)
     return list(found.values())
@@ -215,27 +225,28 @@ def _is_held(made: Provenance, evaluation: Evaluation, stored: Sequence[StoredEv
     return any(other.fingerprints.get("weights") == made.base_bytes and not target_of(other.path).in_run for other in alike)
 
 
-def _like(made: Provenance, evaluation: Evaluation) -> StoredEvaluation | None:
+def _like(made: Provenance, one: StoredEvaluation) -> StoredEvaluation | None:
     """The base's evaluation under the same conditions; in another dtype only if there is none in the same."""
 
     def alike(other: Evaluation) -> bool:
-        itself = made.base_bytes in ("", other.fingerprints.get("weights", ""))
-        return itself and (other.fingerprints.get("items"), other.scorer, other.seq_len) == conditions
+        return (other.fingerprints.get("items"), other.scorer, other.seq_len) == conditions
 
+    evaluation, run = one.evaluation, run_of(one.folder)
     conditions = (evaluation.fingerprints.get("items"), evaluation.scorer, evaluation.seq_len)
-    same = base_evaluation(made.base, lambda other: alike(other) and other.dtype == evaluation.dtype)
-    return same or base_evaluation(made.base, alike)
+    near: dict[str, Any] = {"run": run, "out": run and run.parent}
+    same = base_evaluation(made, lambda other: alike(other) and other.dtype == evaluation.dtype, **near)
+    return same or base_evaluation(made, alike, **near)
 
 
 def rename_bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     """Rename the bases of runs where two models share a folder name, so that each run finds its own."""
     told = [one.evaluation for one in stored if not one.archived and Path(one.evaluation.path).is_dir()]
-    owners = {evaluation.checkpoint: identity(evaluation.path) for evaluation in told}
+    owners = {evaluation.checkpoint: model_place(evaluation.path) for evaluation in told}
     out = []
     for one in stored:
         made = one.evaluation.provenance
         if made is not None and Path(made.base).is_dir() and not one.archived and not (plain := target_of(made.base)).in_run:
-            own, place = marked(plain).name, identity(made.base)
+            own, place = marked(plain).name, model_place(made.base)
             if owners.get(own) == place or owners.get(plain.name, place) != place:
                 one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, base=own)))
         out.append(one)

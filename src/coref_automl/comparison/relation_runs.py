@@ -148,8 +148,9 @@ def look_for_relation(paths: Sequence[str]) -> tuple[list[RelationRun], list[str
     """Runs with a result under the paths, and a sentence for each whose summary or rows cannot be read."""
     found: dict[Path, RelationRun] = {}
     damaged: dict[Path, str] = {}
+    unread: list[InputError] = []
     for path in paths:
-        for held in files_under(Path(path), RESULTS):
+        for held in files_under(Path(path), RESULTS, unread):
             place = held.parent.resolve()
             try:
                 check_name(place)
@@ -163,7 +164,11 @@ def look_for_relation(paths: Sequence[str]) -> tuple[list[RelationRun], list[str
                 damaged.setdefault(place, str(error))
     copies = copies_of(found)
     names = short_names(copies)
-    return [replace(found[folder], name=names[folder], copies=copies[folder]) for folder in copies], list(damaged.values())
+    told = [replace(found[folder], name=names[folder], copies=copies[folder]) for folder in copies]
+    return told, [
+        *damaged.values(),
+        *map(str, unread),
+    ]
 
 
 def place_of(path: str) -> str:

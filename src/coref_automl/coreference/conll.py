@@ -203,6 +203,9 @@ class _State:
     contracted: int = 0
 
 
+_INDEX = re.compile(r"[0-9]{1,9}([-.][0-9]{1,9})?")
+
+
 def corefud_chunks(text: str) -> Iterator[Chunk | DataProblem]:
     state, bad = _State("document", 1), False
     for number, line in enumerate(text.split("\n"), 1):
@@ -230,6 +233,8 @@ def _token(state: _State, columns: list[str], number: int) -> None:
     if len(columns) != _COLUMNS:
         raise BadChunk(f"{len(columns)} columns instead of {_COLUMNS}")
     index, form, _, tag, misc = columns[0], columns[1], columns[2], columns[3], columns[9]
+    if not _INDEX.fullmatch(index):
+        raise BadChunk(f"the id {index!r} is not a number")
     entries = dict(entry.partition("=")[::2] for entry in misc.split("|"))
     joined = "SpaceAfter" in entries
     start: int | None

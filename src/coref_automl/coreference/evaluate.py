@@ -37,7 +37,7 @@ from coref_automl.machine import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.say import language, say, skipped
-from coref_automl.store import fingerprint, fingerprint_files, is_done, kind_of_folder
+from coref_automl.store import fingerprint, is_done, kind_of_folder
 from coref_automl.tabular import align
 
 Span = tuple[int, int]
@@ -245,10 +245,12 @@ def _answers(
     folder: Path, name: str, documents: tuple[CorefDocument, ...], device: str, base: str | None, progress: Progress
 ) -> list[Answer]:
     from coref_automl.coreference.fit import READ_TOKENS
-    from coref_automl.coreference.model import load_model
+    from coref_automl.coreference.model import SETTINGS, HeadSettings, head_identity, load_model
     from coref_automl.coreference.resolve import resolve_all
 
-    kept = folder.parent / EVALUATED / f"{name}-{_key(folder, documents)}.jsonl"
+    settings = read_stored(folder / SETTINGS, HeadSettings, error=ModelError, remedy=AGAIN)
+    mark = fingerprint(documents_fingerprint(documents), head_identity(folder, settings, base))[:12]
+    kept = folder.parent / EVALUATED / f"{name}-{mark}.jsonl"
     if kept.is_file():
         held = read_answers(kept)
         if [(one.document, one.key, one.version) for one in held] == [(d.id, d.chains, VERSION) for d in documents]:
@@ -264,12 +266,6 @@ def _answers(
     if is_done(folder.parent):
         write_answers(kept, answers)
     return answers
-
-
-def _key(folder: Path, documents: tuple[CorefDocument, ...]) -> str:
-    """Names texts, chains and all bytes of a model; the settings of a low-rank one hold the fingerprint of its encoder."""
-    model = fingerprint_files(sorted(path for path in folder.iterdir() if path.is_file()))
-    return fingerprint(documents_fingerprint(documents), model)[:12]
 
 
 def _seed(folder: Path) -> SeedResult:

@@ -7,7 +7,7 @@ is for. A low-rank change is two thin matrices beside each linear layer; added t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,9 @@ from coref_automl.errors import ModelError
 from coref_automl.models.attention import move
 from coref_automl.models.heads import encode, encode_at
 from coref_automl.models.load import load_encoder, quiet_library
-from coref_automl.models.model_files import detect_seq_len, weights_fingerprint
+from coref_automl.models.model_files import detect_seq_len, folder_print, model_place, model_prints
 from coref_automl.records import Record
-from coref_automl.store import obey_umask, write_json
+from coref_automl.store import fingerprint, obey_umask, write_json
 
 _WIDE = 2.0
 
@@ -76,7 +76,8 @@ _ENCODER = "encoder."
 
 @dataclass(frozen=True, slots=True)
 class HeadSettings(Record):
-    """What a folder says of its model. `base` is the encoder it began from, `weights` the fingerprint of its bytes.
+    """What a folder says of its model. `base` is the encoder it began from, `base_prints` its identity, `weights` that of its
+    weights.
 
     `threshold` is the score from which a stretch counts as a mention; `singletons` whether the training data mark entities that
     are mentioned once; `note` what the model knows, in a sentence.
@@ -92,6 +93,7 @@ class HeadSettings(Record):
     singletons: bool = True
     seed: int = 0
     note: str = ""
+    base_prints: dict[str, str] = field(default_factory=dict)
     version: int = VERSION
 
 
@@ -152,7 +154,8 @@ def build_model(base: str, *, window: int, size: int, dropout: float, rank: int,
     """A model to train. Where `rank` is 0 all of the encoder is trained, else a change of that rank."""
     encoder, tokenizer = load_encoder(base)
     window = min(window, detect_seq_len(base))
-    settings = HeadSettings(base, weights_fingerprint(base), window, size, dropout, rank, seed=seed)
+    prints = model_prints(base)
+    settings = HeadSettings(model_place(base), prints["weights"], window, size, dropout, rank, seed=seed, base_prints=prints)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if rank:
@@ -178,6 +181,20 @@ def save_model(folder: Path, model: CoreferenceModel, settings: HeadSettings) ->
     write_json(folder / SETTINGS, settings.to_json())
 
 
+def head_identity(folder: Path, settings: HeadSettings, base: str | None = None) -> str:
+    """All that decides a saved model's answers: its files, and the encoder that a low-rank change is added to."""
+    return fingerprint(folder_print(folder), model_prints(base or settings.base) if settings.rank else {})
+
+
+def _check_base(folder: Path, settings: HeadSettings, base: str) -> None:
+    held, now = settings.base_prints or {"weights": settings.weights}, model_prints(base)
+    if changed := [name for name, value in held.items() if now.get(name) != value]:
+        raise ModelError(
+            f"{folder} is a head for {settings.base}, and {base} has different {changed[0]}; pass that encoder with "
+            "--base, or train a head for this one."
+        )
+
+
 def load_model(folder: Path, device: str = "cpu", *, base: str | None = None) -> CoreferenceModel:
     """What `save_model` wrote, ready to resolve. `base` is where the encoder of a low-rank change lies now."""
     from safetensors import SafetensorError
@@ -189,11 +206,8 @@ def load_model(folder: Path, device: str = "cpu", *, base: str | None = None) ->
     if settings.version != VERSION:
         raise ModelError(f"{folder} was written by another version; train it again with this one.")
     name = (base or settings.base) if settings.rank else str(folder)
-    if settings.rank and weights_fingerprint(name) != settings.weights:
-        raise ModelError(
-            f"{folder} is a head for {settings.base}, and {name} has different weights; pass that encoder with --base, "
-            "or train a head for this one."
-        )
+    if settings.rank:
+        _check_base(folder, settings, name)
     encoder, tokenizer = load_encoder(name)
     model = CoreferenceModel(encoder, tokenizer, settings)
     try:

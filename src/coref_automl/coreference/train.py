@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from coref_automl.comparison.coreference_runs import SPLIT
-from coref_automl.config import to_mapping, to_yaml
+from coref_automl.config import expect, to_mapping, to_yaml
 from coref_automl.coreference.data import CorefData, CorefDocument, read_coref
 from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.recipe import FREE, CoreferenceRecipe
@@ -34,16 +34,16 @@ from coref_automl.coreference.results import (
 from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, named_split
 from coref_automl.coreference.tokens import lay
 from coref_automl.decoder import read_stored
+from coref_automl.engine.binding import Binding, check_binding
 from coref_automl.errors import FolderError
 from coref_automl.evaluation.results import target_of
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.attention import move
-from coref_automl.models.load import weights_fingerprint
+from coref_automl.models.model_files import model_prints
 from coref_automl.progress import Progress, quiet
 from coref_automl.say import say, skipped
 from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, write_json, write_text
-from coref_automl.training.folder import check_binding
 
 KIND = "coreference run"
 LEARNED = "learned_from.json"
@@ -82,7 +82,7 @@ def train_coreference(
 
     `on_epoch(seed, epoch, score)` hears of every epoch; what it raises stops the run, which can be resumed.
     """
-    work = _begin(recipe)
+    work = _begin(expect(recipe, CoreferenceRecipe, "train_coreference"))
     with claimed(work.run, KIND):
         _bind(work)
         return _train(work, (progress or quiet()).into(work.run / "events.ndjson"), on_epoch)
@@ -99,16 +99,12 @@ def _train(work: _Work, progress: Progress, on_epoch: OnEpoch | None) -> Corefer
         for number, split in enumerate(work.splits):
             folder = _folder(work, seed, number)
             if not is_done(folder):
+                _bind(work)  # the model may have changed while the one before was trained
                 _train_one(work, split, folder, seed, progress, on_epoch)
     result = summarise(work.run, work.tested)
     write_json(work.run / RESULTS, result.to_json())
     mark_done(work.run)
     return result
-
-
-class _Binding(TypedDict):
-    settings: dict[str, Any]
-    fingerprints: dict[str, str]
 
 
 class RunManifest(TypedDict):
@@ -118,7 +114,7 @@ class RunManifest(TypedDict):
     scored: str
     scored_documents: str
     notes: list[str]
-    binding: _Binding
+    binding: Binding
 
 
 def summarise(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
@@ -250,16 +246,14 @@ def _bind(work: _Work) -> None:
     recipe, documents = work.recipe, work.data.documents
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "data", "split")}
     prints = {
-        "weights": weights_fingerprint(recipe.model),
+        **model_prints(recipe.model),
         "documents": documents_fingerprint(documents),
         "split": fingerprint([split.to_json() for split in work.splits]),
     }
     path = work.run / MANIFEST
-    binding = {"settings": settings, "fingerprints": prints}
+    binding = Binding(settings=settings, fingerprints=prints)
     if path.is_file():
-        held = read_stored(path, RunManifest)["binding"]
-        now, before = {**settings, **prints}, {**held["settings"], **held["fingerprints"]}
-        check_binding(work.run, {name: before.get(name) for name in now}, now)
+        check_binding(work.run, read_stored(path, RunManifest)["binding"], binding)
         return
     write_text(work.run / "recipe.yaml", to_yaml(recipe))
     write_json(work.run / SPLIT, work.splits[0].to_json() if not recipe.folds else [s.to_json() for s in work.splits])

@@ -47,6 +47,7 @@ from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import READ, Index, ReadSettings, build_index, finished_shards
 from coref_automl.corpus.sources import BUNDLED, Input
 from coref_automl.decoder import read_stored
+from coref_automl.engine.binding import SAME, check_binding
 from coref_automl.engine.pool import Call, Returned, run_calls
 from coref_automl.errors import CorefError, DatasetError, FolderError, WorkError
 from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
@@ -138,16 +139,10 @@ def _same_settings(recipe: PrepareRecipe, out: Path) -> None:
         before, sets = made.get("settings", {}), made.get("eval_sets")
     else:
         before, sets = read_stored(held, dict[str, Any], error=DatasetError, remedy=AGAIN), _begun(out).get("eval_sets")
-    for key, value in recipe.settings().items():
-        if before.get(key) != value and not (key == "eval_sets" and sets == sets_of(recipe)):
-            raise FolderError(
-                f"{out} was begun with {key} {_shown(before.get(key))}, and this command has {_shown(value)}; "
-                "pass the same settings to resume, choose another --out, or remove it."
-            )
-
-
-def _shown(value: Any) -> str:
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
+    now = recipe.settings()
+    if sets == sets_of(recipe):
+        before = {**before, "eval_sets": now["eval_sets"]}
+    check_binding(out, before, now, f"{SAME}, or remove it")
 
 
 def _as_it_stands(recipe: PrepareRecipe, out: Path, progress: Progress) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Which vocabulary entries may answer an item, and which of them match. In: a tokenizer. Out: noun tables and match tables.
 
-A noun table says for every entry whether it is a noun of two or more syllables. It is stored with the evaluation set under the
-fingerprint of its tokenizer, so that scoring needs no Kiwi. Strict match: equal. Lenient match: equal, or one contains the other,
-the contained one of two or more characters (a single syllable occurs in half of all words).
+A noun table says for every entry whether it is a noun of two or more syllables. It is stored with the evaluation set (for a
+bundled one, in the cache) under the fingerprint of its tokenizer, so that scoring needs no Kiwi. Strict match: equal. Lenient
+match: equal, or one contains the other, the contained one of two or more characters (a single syllable occurs in half of all
+words).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from coref_automl import store
 from coref_automl.arrays import read_array
 from coref_automl.errors import EvalSetError, InputError, StorageError
+from coref_automl.korean import default_cache
 from coref_automl.models.vocabulary import entry_words
 
 if TYPE_CHECKING:
@@ -42,12 +44,16 @@ def answers(tokenizer: PreTrainedTokenizerFast, tagger: Tagger) -> frozenset[str
 
 
 def table_path(folder: Path, fingerprint: str) -> Path:
-    return folder / f"nouns-{fingerprint}.npy"
+    """Where a table lies: with its set; for a set of the installed package, which is not written to, in the user's cache."""
+    name = f"nouns-{fingerprint}.npy"
+    packaged = Path(__file__).parents[1] in folder.resolve().parents and not (folder / name).is_file()
+    return (default_cache() / "nouns" if packaged else folder) / name
 
 
 def save_table(folder: Path, fingerprint: str, table: NDArray[np.bool_]) -> None:
-    store.sweep(folder, deep=False)
-    with store.written_whole(table_path(folder, fingerprint), "wb") as handle:
+    path = table_path(folder, fingerprint)
+    store.sweep(path.parent, deep=False)
+    with store.written_whole(path, "wb") as handle:
         np.save(handle, table)
 
 

@@ -3,8 +3,11 @@
     runs/<run>/evaluations/<set>-<length>/checkpoint-65/{items.jsonl, result.json, DONE}
     runs/<run>/evaluations/<set>-<length>-<mark>/checkpoint-65/...           another set of that name, dtype or scorer version
     runs/<run>/checkpoint-65_eval_results.json
+    runs/<run>/base-evaluations/<model>/<set>-<length>/...                   the model that the run began from
     evaluations/<model>/<set>-<length>/{items.jsonl, result.json, DONE}      a model outside a run folder
     evaluations/<model>/<model>_eval_results.json
+
+A run keeps its base's evaluation, so that it is found from any current folder, also after the run has moved.
 
 Two evaluations are the same when their bytes are: weights, tokenizer files, items, noun table, scorer version, dtype, length.
 Folder names do not count, so that a renamed checkpoint is recognised and changed weights are a new model. A finished evaluation
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
@@ -26,7 +30,7 @@ from coref_automl.evaluation.answers import read_table, table_fingerprint, table
 from coref_automl.evaluation.columns import ITEMS, RANKS, has_items, holds_text, lacks, read_items, read_scores
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.words import WordMode, wanted_ids
-from coref_automl.models.model_files import SETTINGS
+from coref_automl.models.model_files import SETTINGS, model_place
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 from coref_automl.store import (
     DONE,
@@ -49,6 +53,7 @@ SCORER = "1"
 """Version of everything that decides a score: windows, matching, candidates, ranks. Scores of two versions are never compared."""
 
 EVALUATIONS = "evaluations"
+BASES = "base-evaluations"
 RESULT = "result.json"
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 
@@ -128,11 +133,6 @@ def marked(target: Target) -> Target:
     return replace(target, base=base, name=f"{base.name}/{target.label}" if target.in_run else base.name)
 
 
-def identity(model: str) -> str:
-    """What distinguishes one model from another: the resolved path of a folder; a hub id or a bundled name as it is."""
-    return str(Path(model).resolve()) if Path(model).is_dir() else model
-
-
 def _home(model: str, in_run: bool) -> str:
     path = Path(model).resolve()
     return str(path.parent if in_run else path) if path.is_dir() else model
@@ -144,7 +144,7 @@ def folder_name(evalset: str, seq_len: int, mark: str = "") -> str:
 
 def model_slug(model: str) -> str:
     """A folder name for a hub id, a bundled name or a model folder."""
-    return Path(model).resolve().name if Path(model).is_dir() else slug(model)
+    return Path(model).resolve().name if Path(model).is_dir() or Path(model).is_absolute() else slug(model)
 
 
 def slug(name: str) -> str:
@@ -185,10 +185,16 @@ def open_evaluation(folder: Path) -> StoredEvaluation | None:
     evaluation = read_stored(folder / RESULT, Evaluation, remedy=_REMEDY)
     if evaluation.schema != SCHEMA:
         raise InputError(f"{folder} was written by another version; remove it and run coref-automl evaluate again.")
-    in_run = CHECKPOINT.fullmatch(folder.name) and len(folder.parents) > 2 and folder.parents[1].name == EVALUATIONS
-    if in_run and (moved := folder.parents[2] / folder.name).is_dir():
+    run = run_of(folder)
+    if run is not None and (moved := run / folder.name).is_dir():
         evaluation = replace(evaluation, checkpoint=f"{moved.parent.resolve().name}/{moved.name}", path=str(moved))
     return StoredEvaluation(evaluation, folder)
+
+
+def run_of(folder: Path) -> Path | None:
+    """The run whose checkpoint was evaluated in this folder; None for a model outside runs."""
+    in_run = CHECKPOINT.fullmatch(folder.name) and len(folder.parents) > 2 and folder.parents[1].name == EVALUATIONS
+    return folder.parents[2] if in_run else None
 
 
 def find_evaluations(paths: Sequence[str | Path], *, skip_damaged: bool = False) -> list[StoredEvaluation]:
@@ -203,16 +209,18 @@ def find_evaluations(paths: Sequence[str | Path], *, skip_damaged: bool = False)
 
 
 def look_through(paths: Sequence[str | Path]) -> tuple[list[StoredEvaluation], list[InputError]]:
-    """Every finished evaluation under the paths, in natural order, and the error of each that cannot be read."""
+    """Every finished evaluation under the paths, in natural order, and the error of each that cannot be read or looked for."""
     found: dict[Path, StoredEvaluation] = {}
     damaged: dict[Path, InputError] = {}
     for path in paths:
-        for folder in _evaluation_folders(str(path)):
+        unread: list[InputError] = []
+        for folder in _evaluation_folders(str(path), unread):
             try:
                 if (stored := open_evaluation(folder)) is not None:
                     found.setdefault(folder.resolve(), stored)
             except InputError as error:
                 damaged.setdefault(folder.resolve(), error)
+        damaged |= {Path(str(error)): error for error in unread}
     return list(found.values()), list(damaged.values())
 
 
@@ -224,14 +232,21 @@ def is_of_one_model(path: str) -> bool:
     return is_model_folder(folder) and not checkpoints_of(folder)
 
 
-def base_evaluation(model: str, wanted: Callable[[Evaluation], bool], out: Path | None = None) -> StoredEvaluation | None:
-    """An evaluation of the model that a run began from, never of another model of the same name."""
-    plain = target_of(model, out)
-    for target in (plain, marked(plain)) if plain.base.name else (plain,):
-        pattern = f"{EVALUATIONS}/*/{target.label}" if target.in_run else "*"
-        folders = sorted((result.parent for result in target.base.glob(f"{pattern}/{RESULT}")), key=natural_order)
-        for found in find_evaluations(folders, skip_damaged=True):
-            if identity(found.evaluation.path) == identity(model) and wanted(found.evaluation):
+def base_evaluation(
+    made: Provenance, wanted: Callable[[Evaluation], bool], *, run: Path | None = None, out: Path | None = None
+) -> StoredEvaluation | None:
+    """An evaluation of the model that a checkpoint began from: in its run, in `out`, or in ./evaluations.
+
+    Its bytes decide, never its name; where an older record has none, the run's own, or one of a model in the same place.
+    """
+    roots = [run / BASES] if run else []
+    for plain in dict.fromkeys(target_of(made.base, place) for place in (out, None)):
+        roots += [plain.base, marked(plain).base] if plain.base.name else [plain.base]
+    for root in roots:
+        for found in find_evaluations([root] if root.is_dir() else [], skip_damaged=True):
+            weights, own = found.evaluation.fingerprints.get("weights"), BASES in root.parts
+            same = own or model_place(found.evaluation.path) == model_place(made.base)
+            if (weights == made.base_bytes if made.base_bytes else same) and wanted(found.evaluation):
                 return found
     return None
 
@@ -246,19 +261,22 @@ def neighbours(model: str, out: Path | None = None) -> list[StoredEvaluation]:
     return find_evaluations([root for root in roots if root.is_dir()], skip_damaged=True)
 
 
-def _evaluation_folders(path: str) -> Iterator[Path]:
+def _evaluation_folders(path: str, unread: list[InputError]) -> Iterator[Path]:
     folder = Path(path)
     if not folder.is_dir():
         folder = Path(EVALUATIONS) / model_slug(path)
         if not folder.is_dir():
             return
     elif CHECKPOINT.fullmatch(folder.resolve().name) and not (folder / RESULT).is_file():
-        yield from sorted((folder.parent / EVALUATIONS).glob(f"*/{folder.resolve().name}"), key=natural_order)
+        held = files_under(folder.parent / EVALUATIONS, RESULT, unread)
+        yield from (entry.parent for entry in held if entry.parent.name == folder.resolve().name)
         return
     elif is_model_folder(folder) and not checkpoints_of(folder):
         plain = target_of(path)
         folder = own if (own := marked(plain).base).is_dir() else plain.base
-    yield from (entry.parent for entry in files_under(folder, RESULT))
+    for entry in files_under(folder, RESULT, unread):
+        if BASES not in entry.relative_to(folder).parts:  # found through the checkpoints that began from it
+            yield entry.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,10 +346,7 @@ class Slot:
         if made is None:
             return evaluation
 
-        def is_base(held: Evaluation) -> bool:
-            return made.base_bytes in ("", held.fingerprints.get("weights", "")) and self._is_comparable(held)
-
-        base = base_evaluation(made.base, is_base, self.out)
+        base = base_evaluation(made, self._is_comparable, run=Path(self.target.model).parent, out=self.out)
         if base is None or base.evaluation.path == evaluation.path:
             return evaluation
         return replace(evaluation, baselines={**evaluation.baselines, "un-adapted": base.evaluation.estimates})
@@ -394,9 +409,12 @@ class Slot:
         home = target_of(self.target.model)
         own = (target.folder(self.evalset.name, self.seq_len) for target in (self.target, home))
         roots = [self.target.base, home.base] if self.target.in_run else [self.target.base.parent, Path(EVALUATIONS)]
+        if self.target.base.parent.name == BASES:
+            roots += sorted(self.target.base.parents[2].glob(f"*/{BASES}"), key=natural_order)  # of runs from the same base
         if self.out:
-            beside = self.out.absolute().parent.iterdir()
-            roots += [folder for folder in beside if folder.is_dir() and kind_of_folder(folder) == "evaluations"]
+            with suppress(OSError):  # a parent that cannot be listed
+                beside = list(self.out.absolute().parent.iterdir())
+                roots += [folder for folder in beside if kind_of_folder(folder) == "evaluations"]
         seen: set[Path] = set()
         for stored in chain(filter(None, map(open_evaluation, own)), _under(roots)):
             if stored.folder.resolve() not in seen and not stored.archived:

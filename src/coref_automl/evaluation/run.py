@@ -25,19 +25,20 @@ from coref_automl.evaluation.answers import table_fingerprint
 from coref_automl.evaluation.baselines import Selection, summarise_with_baselines
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import single_entry_share
-from coref_automl.evaluation.results import SCORER, Slot, Target, identity
+from coref_automl.evaluation.results import BASES, SCORER, Slot, Target, base_evaluation
 from coref_automl.evaluation.targets import base_targets, find_targets
 from coref_automl.evaluation.words import LeftToRight, LeftToRightChecks, WordMode, check_left_to_right, wanted_ids
 from coref_automl.locks import locked
 from coref_automl.models.families import too_long
-from coref_automl.models.model_files import detect_seq_len, model_prints
+from coref_automl.models.model_files import detect_seq_len, is_here, model_prints, weights_fingerprint
 from coref_automl.progress import Progress, quiet
-from coref_automl.records import ClozeItem, Evaluation, Half, ItemScore, Task
+from coref_automl.records import ClozeItem, Evaluation, Half, ItemScore, Provenance, Task
 from coref_automl.store import JsonlAppender, claim_folder, explained, write_json
 
 if TYPE_CHECKING:
     from coref_automl.models.load import LoadedModel
 
+CHECKS = "l2r.json"
 JOB = f"{__name__}:evaluate_job"
 """What a worker is given to run."""
 
@@ -88,7 +89,10 @@ def evaluate(
     recipe = expect(recipe or EvaluateRecipe(), EvaluateRecipe, "evaluate")
     progress = progress or quiet()
     sets = [EvalSet.open(folder) for folder in recipe.eval_sets or (bundled_eval_set(),)]
-    targets = find_targets(as_paths(paths, "paths"), recipe.out)
+    unread: list[str] = []
+    targets = find_targets(as_paths(paths, "paths"), recipe.out, unread)
+    for why in unread:
+        progress.note(progress.say(f"제외: {why}", f"Left out: {why}"))
     if recipe.out:
         claim_folder(recipe.out, "evaluations")
     if recipe.engine == "local":
@@ -97,9 +101,11 @@ def evaluate(
             progress.note(slow)
     devices = _devices(recipe, len(targets))
     tally = _Tally(progress, on_result, alone=len(targets) == 1)
+    own = [target for target in targets if not target.in_run]
+    _evaluate_all(own, sets, recipe, devices, tally)  # first: a base among them is not scored twice
     if recipe.base:
         _evaluate_bases(targets, sets, recipe, devices, progress)
-    _evaluate_all(targets, sets, recipe, devices, tally)
+    _evaluate_all([target for target in targets if target.in_run], sets, recipe, devices, tally)
     order = {target.model: place for place, target in enumerate(targets)}
     if tally.failures:
         _raise(tally.failures, len(targets))
@@ -146,6 +152,9 @@ def _evaluate_all(
             tally.lose(target.name, error)
     if left:
         _spread(left, recipe, devices, tally)
+    if recipe.words == "l2r" and recipe.engine == "local":
+        for target in (one for one in left if one.name not in tally.failures):
+            _evaluate_target(target, sets, recipe, tally.progress, only_known=True)  # tells what workers have checked
 
 
 def _raise(failures: dict[str, Exception], count: int) -> None:
@@ -173,7 +182,7 @@ def _evaluate_target(
     done = []
     for number, evalset in enumerate(sets):
         slot = Slot(target, evalset, seq_len, dtype, prints, recipe.out)
-        if only_known and slot.find(recipe.words) is None:
+        if only_known and not _is_known(slot, recipe.words):
             return None
         with locked(target.folder(evalset.name, seq_len), on_wait=progress.note):  # wait if another process scores it
             slot.sweep()
@@ -184,7 +193,7 @@ def _evaluate_target(
                 scored, scores = _score(slot, load(), recipe, progress)
                 evaluation = slot.stamp(scored)
                 folder = slot.write(evaluation, scores, summary=number == 0)
-            if recipe.words == "l2r" and not only_known:
+            if recipe.words == "l2r":
                 for check in _check_left_to_right(slot, folder, load, recipe):
                     progress.note(f"{target.name}, {check}")
             done.append(evaluation)
@@ -214,6 +223,8 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
             on_scores=lambda batch: rows.append(score.to_json() for score in batch), name=slot.target.name, seed=recipe.seed,
             progress=progress,
         )  # fmt: skip
+    if model_prints(slot.target.model) != slot.prints():
+        raise EvaluationError(f"{slot.target.model} has changed while it was scored; run the same command again.")
     return replace(evaluation, fingerprints={**evaluation.fingerprints, **slot.prints()}), scores
 
 
@@ -221,46 +232,76 @@ def _check_left_to_right(
     slot: Slot, folder: Path, load: Callable[[], LoadedModel], recipe: EvaluateRecipe
 ) -> tuple[LeftToRight, ...]:
     """`word` checked on a sample, stored beside the evaluation as l2r.json."""
-    path = folder / "l2r.json"
-    if path.is_file() and (held := read_stored(path, LeftToRightChecks, remedy="remove it, and check again")).key == slot.key:
-        return held.checks
+    if (held := _checked_before(slot, folder)) is not None:
+        return held
     checks = check_left_to_right(
         load(), slot.evalset, seq_len=slot.seq_len, dtype=slot.dtype, budget=recipe.budget, seed=recipe.seed
     )
-    write_json(path, LeftToRightChecks(slot.key, tuple(checks)).to_json())
+    write_json(folder / CHECKS, LeftToRightChecks(slot.key, tuple(checks)).to_json())
     return tuple(checks)
+
+
+def _checked_before(slot: Slot, folder: Path) -> tuple[LeftToRight, ...] | None:
+    path = folder / CHECKS
+    held = read_stored(path, LeftToRightChecks, remedy="remove it, and check again") if path.is_file() else None
+    return held.checks if held is not None and held.key == slot.key else None
+
+
+def _is_known(slot: Slot, words: WordMode) -> bool:
+    """Is nothing left for a model to do?"""
+    known = slot.find(words)
+    return known is not None and (words != "l2r" or _checked_before(slot, slot.folder(known)) is not None)
 
 
 def _evaluate_bases(
     targets: Sequence[Target], sets: Sequence[EvalSet], recipe: EvaluateRecipe, devices: Sequence[str], progress: Progress
 ) -> None:
-    """The models that the checkpoints began from, if they are on this machine: every table shows them. Never a reason to fail."""
-    wanted: dict[tuple[str, int], None] = {}
-    mine = {identity(target.model) for target in targets}
+    """The models that the checkpoints began from, if they are on this machine: every table shows them. Never a reason to fail.
+
+    A run keeps its base's evaluation. Bytes decide which model that is: another one in its place is not scored, and named.
+    """
+    wanted: dict[tuple[str, Path, int], None] = {}
+    absent: dict[str, str] = {}
     for target in targets:
         try:
-            provenance = target.provenance()
-            if provenance is None or not _at_hand(provenance.base) or identity(provenance.base) in mine:
-                continue
-            wanted[provenance.base, recipe.seq_len or detect_seq_len(target.model)] = None
+            made = target.provenance()
+            if made is None or (not made.base_bytes and not is_here(made.base)):
+                continue  # nothing is known of it, or its weights were random
+            run, length = Path(target.model).parent, recipe.seq_len or detect_seq_len(target.model)
+            if not (why := _not_at_hand(made)):
+                wanted[made.base, run, length] = None
+            elif not all(_has_base(made, evalset, length, run, recipe.out) for evalset in sets):
+                absent[made.base] = why
         except CorefError:
             continue  # the target's own evaluation will report it
-    bases = base_targets([name for name, _ in wanted], targets, recipe.out)
-    for name, length in wanted:
-        tally = _Tally(progress, alone=True)
-        _evaluate_all([bases[name]], sets, replace(recipe, seq_len=length), devices[:1], tally)
+    bases = base_targets([name for name, _, _ in wanted], targets, recipe.out)
+    for name, run, length in wanted:
+        tally, base = _Tally(progress, alone=True), bases[name]
+        if recipe.out is None and not base.in_run:
+            base = replace(base, base=run / BASES / base.base.name)
+        _evaluate_all([base], sets, replace(recipe, seq_len=length), devices[:1], tally)
         for error in tally.failures.values():
-            why = _first_line(error)
-            progress.note(
-                progress.say(
-                    f"원래 모델 {name}을 표에서 뺐습니다: {why}", f"The base model {name} is left out of the tables: {why}"
-                )
-            )
+            absent[name] = _first_line(error)
+    for name, why in absent.items():
+        progress.note(
+            progress.say(f"원래 모델 {name}을 표에서 뺐습니다: {why}", f"The base model {name} is left out of the tables: {why}")
+        )
 
 
-def _at_hand(model: str) -> bool:
-    """Whether a base is on this machine: nobody asked for a download."""
-    return Path(model).is_dir() or model.startswith("bundled:")
+def _not_at_hand(made: Provenance) -> str:
+    """Why the model that a run began from cannot be scored here; empty where it can."""
+    if not is_here(made.base):  # nobody asked for a download
+        return "it is not on this machine; evaluate it by its name or path, and compare both."
+    if made.base_bytes and weights_fingerprint(made.base) != made.base_bytes:
+        return f"its weights have changed since {made.run} began from it; restore them, and evaluate again."
+    return ""
+
+
+def _has_base(made: Provenance, evalset: EvalSet, length: int, run: Path, out: Path | None) -> bool:
+    def wanted(held: Evaluation) -> bool:
+        return held.fingerprints.get("items") == evalset.fingerprint and held.seq_len == length
+
+    return base_evaluation(made, wanted, run=run, out=out) is not None
 
 
 def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:
@@ -326,7 +367,7 @@ def evaluate_one(
     A loaded model is scored on its device and left in evaluation mode.
     """
     from coref_automl.evaluation.scorer import Scorer, pick
-    from coref_automl.models.load import load_masked_lm, tokenizer_fingerprint, weights_fingerprint
+    from coref_automl.models.load import load_masked_lm, tokenizer_fingerprint
 
     started = time.monotonic()
     progress = progress or quiet()

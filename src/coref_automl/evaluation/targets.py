@@ -8,39 +8,43 @@ from pathlib import Path
 
 from coref_automl.errors import ModelError
 from coref_automl.evaluation.results import (
+    BASES,
     CHECKPOINT,
     EVALUATIONS,
     Target,
     checkpoints_of,
-    identity,
     is_model_folder,
     marked,
     target_of,
 )
+from coref_automl.models.model_files import model_place
 from coref_automl.store import natural_order
 
 _DEEPEST = 3
 
 
-def find_targets(paths: Sequence[str | Path], out: Path | None = None) -> list[Target]:
-    """The models behind the paths, each once: checkpoints of a run in natural order, runs of a folder in natural order."""
+def find_targets(paths: Sequence[str | Path], out: Path | None = None, unread: list[str] | None = None) -> list[Target]:
+    """The models behind the paths, each once: checkpoints of a run in natural order, runs of a folder in natural order.
+
+    `unread` gets a sentence for each folder under them that cannot be looked into.
+    """
     targets: dict[str, Target] = {}
     for path in paths:
-        for model in _models(str(path)):
-            targets.setdefault(identity(model), target_of(model, out))
+        for model in _models(str(path), [] if unread is None else unread):
+            targets.setdefault(model_place(model), target_of(model, out))
     return _unique(list(targets.values()))
 
 
 def base_targets(models: Sequence[str], beside: Sequence[Target], out: Path | None = None) -> dict[str, Target]:
     """The targets of models that checkpoints began from; none shares a folder with another, nor with one of those `beside` it."""
-    held = {identity(target.model): target for target in beside}
+    held = {model_place(target.model): target for target in beside}
     for model in models:
-        held.setdefault(identity(model), target_of(model, out))
+        held.setdefault(model_place(model), target_of(model, out))
     apart = dict(zip(held, _unique(list(held.values())), strict=True))
-    return {model: apart[identity(model)] for model in models}
+    return {model: apart[model_place(model)] for model in models}
 
 
-def _models(path: str) -> list[str]:
+def _models(path: str, unread: list[str]) -> list[str]:
     """The models a path means; what is not a folder is left to the loader, which knows hub ids and bundled names."""
     folder = Path(path)
     if not path:
@@ -54,7 +58,9 @@ def _models(path: str) -> list[str]:
         return [str(checkpoint) for checkpoint in checkpoints]
     if is_model_folder(folder) or CHECKPOINT.fullmatch(folder.resolve().name):
         return [path]
-    inside = [model for run in _run_folders(folder, _DEEPEST) for model in _models(str(run))]
+    inside = [model for run in _run_folders(folder, _DEEPEST, unread) for model in _models(str(run), unread)]
+    if not inside and unread:
+        raise ModelError(unread[0])
     if not inside:
         raise ModelError(
             f"{path} holds no checkpoint (no checkpoint-N folder and no config.json); pass a checkpoint, a run, or runs."
@@ -62,14 +68,19 @@ def _models(path: str) -> list[str]:
     return inside
 
 
-def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
+def _run_folders(folder: Path, depth: int, unread: list[str]) -> Iterator[Path]:
     for path in sorted((entry for entry in folder.iterdir() if entry.is_dir()), key=lambda entry: natural_order(entry.name)):
-        if path.name == EVALUATIONS or path.name.startswith("."):
+        if path.name in (EVALUATIONS, BASES) or path.name.startswith("."):
             continue
-        if checkpoints_of(path) or is_model_folder(path):
+        try:
+            own = bool(checkpoints_of(path)) or is_model_folder(path)
+        except PermissionError as error:
+            unread.append(f"{path} cannot be read ({error.strerror}); make it readable, or move it away.")
+            continue
+        if own:
             yield path
         elif depth > 1:
-            yield from _run_folders(path, depth - 1)
+            yield from _run_folders(path, depth - 1, unread)
 
 
 def _unique(targets: list[Target]) -> list[Target]:

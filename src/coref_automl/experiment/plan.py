@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from coref_automl.comparison.scores import is_equal_training
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.coreference.recipe import CoreferenceRecipe
+from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.engine.job import Job, Outcome, read_outcome
 from coref_automl.errors import FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
@@ -26,11 +27,11 @@ from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.experiment.data import datasets, evaluation_sets
 from coref_automl.experiment.recipe import BUNDLED, CHOSEN, CoreferenceStage, ExperimentRecipe, Kind, RelationStage
 from coref_automl.machine import device_seen
-from coref_automl.models.load import weights_fingerprint
+from coref_automl.models.model_files import model_prints
 from coref_automl.progress import Progress
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.store import read_json, write_json
-from coref_automl.training.folder import binding_of, check_binding, checkpoint_meant
+from coref_automl.training.folder import binding_of, checkpoint_meant
 from coref_automl.training.recipe import TrainRecipe
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 TASK = "coref_automl.experiment.work:run_step"
 BASE = "base"
-WEIGHTS = "bytes of the weights"
 _APART = 1_000
 """Between the fine-tuning seeds of one run and the next: seeds that a later call adds are still no other run's."""
 RUNS, EVALUATIONS, RELATION, COREFERENCE = "runs", "evaluations", "relation", "coreference"
@@ -97,8 +97,7 @@ class Step:
         if not held.is_file():
             return None
         begun, now = Job.from_json(read_json(held)).recipe, job.recipe["binding"]
-        unnamed = {key: now[key] for key in (WEIGHTS,) if key in now}  # earlier versions did not write it
-        check_binding(held.parent, unnamed | begun["binding"], now)
+        check_binding(held.parent, begun["binding"], now)
         found = read_outcome(job)
         return found if found is None or found.facts.get("seeds", begun["seeds"]) >= self.seeds else None
 
@@ -168,7 +167,7 @@ class Plan:
             found += self._relation(stage, re.sub(r"[^\w.+-]", "-", name), None, self.recipe.first_seed)
         if (texts := self.recipe.coreference) and texts.start == CHOSEN and model != self.recipe.model:
             found.append(self._coreference(texts, name, None, self.recipe.first_seed))
-        prints = {WEIGHTS: weights_fingerprint(model)}
+        prints = start_bytes(model)
         return [replace(step, start=model, binding={**step.binding, **prints}) for step in found]
 
     def training(self, arm: Arm, seed: int) -> TrainRecipe:
@@ -218,7 +217,11 @@ class Plan:
 
     def _start(self, run: str | None) -> dict[str, str]:
         """The bytes that a step starts from: the base's; a run's own are bound by its training."""
-        return {} if run else {WEIGHTS: self.works[self.arms[0]].prints["weights"]}
+        return {} if run else self._base_bytes
+
+    @cached_property
+    def _base_bytes(self) -> dict[str, str]:
+        return start_bytes(self.recipe.model)
 
     @cached_property
     def _set_prints(self) -> list[str]:
@@ -315,6 +318,11 @@ class Plan:
             return str(path), None, min(stage.folds, len(kept)), prints
         write_json(path.with_suffix(".split.json"), Split(sides.train, (), sides.dev).to_json())
         return str(path), str(path.with_suffix(".split.json")), 0, prints
+
+
+def start_bytes(model: str) -> dict[str, str]:
+    """A base in a step's binding."""
+    return {f"{BYTES}{name}": value for name, value in model_prints(model).items()}
 
 
 def _bound(recipe: Any, named: tuple[str, ...], prints: Mapping[str, str]) -> dict[str, Any]:

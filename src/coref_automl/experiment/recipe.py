@@ -140,8 +140,8 @@ class ExperimentRecipe:
             raise RecipeError(f"An experiment starts from a trained base, and {self.model} has random weights; train it first.")
         if not self.methods:
             raise RecipeError("A study needs methods, for example `methods: {mlm: {}, entity: {}}`.")
-        if not self.lengths or len(set(self.lengths)) < len(self.lengths):
-            raise RecipeError(f"lengths are one or more different numbers of tokens, not {list(self.lengths)}.")
+        if not self.lengths or len(set(self.lengths)) < len(self.lengths) or min(self.lengths) < 1:
+            raise RecipeError(f"lengths are one or more different numbers of tokens, each at least 1, not {list(self.lengths)}.")
         _at_least_one("seeds", self.seeds)
         _at_least_one("jobs", self.jobs)
         if not 0 <= self.first_seed < 2**31:

@@ -10,8 +10,10 @@ from typing import Any
 
 from coref_automl.config import from_mapping
 from coref_automl.coreference.recipe import CoreferenceRecipe
+from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.engine.job import Job
 from coref_automl.evaluation.run import EvaluateRecipe
+from coref_automl.experiment.plan import start_bytes
 from coref_automl.experiment.recipe import Kind
 from coref_automl.models.memory import release
 from coref_automl.progress import Progress, spent
@@ -24,10 +26,19 @@ from coref_automl.training.recipe import TrainRecipe
 def run_step(job: Job) -> dict[str, Any]:
     """Do a step in the present process; what it cost is kept with its outcome."""
     began = time.monotonic()
+    _check_start(job)
     facts = _WORK[job.recipe["kind"]](job.recipe["settings"], job.recipe["start"], Progress())
     release()
     seconds = round(time.monotonic() - began, 2)
     return {"seconds": seconds, "peak_gigabytes": peak_gigabytes(), "seeds": job.recipe["seeds"], **facts}
+
+
+def _check_start(job: Job) -> None:
+    """The base that the study was planned with may have changed since."""
+    binding, settings = job.recipe["binding"], job.recipe["settings"]
+    if f"{BYTES}weights" in binding:
+        now = start_bytes(settings["model"] if job.recipe["kind"] == "train" else job.recipe["start"])
+        check_binding(job.folder, {name: binding[name] for name in now if name in binding}, now)
 
 
 def peak_gigabytes() -> float:

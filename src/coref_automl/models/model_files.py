@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -56,13 +57,30 @@ def resolve(model: str) -> str:
     return model
 
 
+def model_place(model: str) -> str:
+    """A model's name that means the same from every current folder: the resolved path of a folder, anything else as it is."""
+    return str(at_home(model).resolve()) if model and at_home(model).is_dir() else model
+
+
+def is_here(model: str) -> bool:
+    """Whether a model can be opened without a download: a folder, a bundled one, or one in the hub's cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if at_home(model).is_dir() or model in BUNDLED:
+        return True
+    return bool(_HUB_ID.fullmatch(model)) and isinstance(try_to_load_from_cache(model, "config.json"), str)
+
+
 def folder_of(model: str, *, weights: bool = True) -> Path:
     """The folder of a model; a hub id is downloaded (the tokenizer alone, unless weights are wanted) or found in the cache."""
     found = resolve(model)
     folder = Path(found) if Path(found).is_dir() else _from_hub(found, _SMALL)
-    for path in folder.iterdir():
-        if not path.is_dir():
-            refuse_special(path)  # the library opens what it finds by name, and would wait at a pipe for ever
+    try:
+        for path in folder.iterdir():
+            if not path.is_dir():
+                refuse_special(path)  # the library opens what it finds by name, and would wait at a pipe for ever
+    except PermissionError as error:
+        raise ModelError(f"{folder} cannot be read ({error.strerror}); make it readable, or pass another checkpoint.") from error
     if not (folder / "config.json").is_file() and not (not weights and has_tokenizer(folder)):
         inside = sorted((path.name for path in folder.glob("checkpoint-*") if path.is_dir()), key=natural_order)
         hint = (
@@ -174,22 +192,41 @@ def position_rows(shapes: dict[str, tuple[int, ...]]) -> int | None:
 
 
 def weights_fingerprint(model: str) -> str:
-    """A short name of the weights' bytes, whatever the folder is called."""
-    return fingerprint_files(weight_files(folder_of(model)))
+    """A short name of the weights' bytes, whatever the folder is called: what links a checkpoint to its base."""
+    return model_prints(model)["weights"]
 
 
-def model_prints(model: str) -> dict[str, str]:
-    """Fingerprints of what decides a model's answers: its weights, its tokenizer's files, and the settings of both."""
-    folder = folder_of(model)
-    files = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
-    return {
-        "weights": weights_fingerprint(model),
-        "tokenizer_files": fingerprint_files(files),
-        SETTINGS: settings_fingerprint(folder),
-    }
+def model_prints(model: str, *, weights: bool = True) -> dict[str, str]:
+    """The identity of a model: fingerprints of its weights, its tokenizer's files, and the settings of both, wherever it lies.
+
+    Whatever finishes, resumes or reuses work on a model compares these. Without `weights`, those of its tokenizer.
+    """
+    folder = folder_of(model, weights=weights)
+    names = TOKENIZER_FILES if (folder / "tokenizer.json").is_file() else (*TOKENIZER_FILES, "merges.txt")
+    files = {"weights": weight_files(folder)} if weights else {}
+    files |= {"tokenizer_files": [folder / name for name in names if (folder / name).is_file()]}
+    try:
+        prints = {name: fingerprint_files(held) for name, held in files.items()}
+    except OSError as error:
+        raise ModelError(
+            f"{error.filename or folder} cannot be read ({error.strerror}); make it readable, or copy it again."
+        ) from error
+    return {**prints, SETTINGS: _settings_fingerprint(folder)}
 
 
-def settings_fingerprint(folder: Path) -> str:
+def models_print(models: Iterable[str]) -> str:
+    """The configs and tokenizers of several models, however they are spelled and in whatever order; weights are named apart."""
+    prints = (model_prints(model, weights=False) for model in models)
+    return fingerprint(sorted(sorted(held.items()) for held in prints))
+
+
+def folder_print(folder: Path) -> str:
+    """The identity of a trained head: every file that was saved with it. Empty where nothing was saved."""
+    files = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+    return fingerprint(sorted(path.name for path in files), fingerprint_files(files)) if files else ""
+
+
+def _settings_fingerprint(folder: Path) -> str:
     """A short name of a model's config and of its tokenizer's settings, without what says who saved them and where."""
     found = {}
     for name in ("config.json", *_TOKENIZER_SETTINGS):

@@ -221,7 +221,8 @@ def _fingerprints(data: RelationData, manifest: RunManifest) -> dict[str, str]:
     if not binding:
         return rows
     settings = {name: 0 if name == "first_seed" else value for name, value in binding["settings"].items()}
-    return {**binding["fingerprints"], **rows, "settings": fingerprint(settings)}
+    begun = {name: value for name, value in binding["fingerprints"].items() if name in ("weights", "train")}
+    return {**begun, **rows, "settings": fingerprint(settings)}
 
 
 def _notes(data: RelationData, manifest: RunManifest, *, overlap: bool) -> tuple[str, ...]:

@@ -23,7 +23,8 @@ import numpy as np
 
 from coref_automl.config import from_mapping, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
-from coref_automl.errors import CorefError, EvaluationError, FolderError, RecipeError
+from coref_automl.engine.binding import SAME, Binding, check_binding
+from coref_automl.errors import CorefError, EvaluationError, FolderError, InputsChanged, RecipeError
 from coref_automl.locks import claimed
 from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import Progress, quiet
@@ -135,6 +136,11 @@ class Begun(Record):
     settings: dict[str, Any]
     train: Rows
     dev: Rows | None
+
+    @property
+    def binding(self) -> Binding:
+        """Without the rows that are scored: they may change, where cells kept their weights. A cell binds its own model."""
+        return Binding(settings=self.settings, fingerprints={"train": self.train.rows})
 
     @classmethod
     def of(cls, recipe: GridRecipe, cache: RowCache) -> Begun:
@@ -261,16 +267,11 @@ def _begin(recipe: GridRecipe, cache: RowCache) -> Begun:
     """Write down what the grid is begun with, or refuse a folder whose finished cells do not go with it, before any writing."""
     out, now = Path(recipe.out), Begun.of(recipe, cache)
     if (held := _held(out)) is not None:
-        same = "pass the same to resume, or choose another --out"
-        for name, value in now.settings.items():
-            if (before := held.settings.get(name)) != value:
-                raise FolderError(f"{out} was begun with {name} {before!r} and this command has {value!r}; {same}.")
-        if held.train.rows != now.train.rows:
-            raise FolderError(f"{out} was begun with --train {held.train} and this command has {now.train}; {same}.")
+        check_binding(out, held.binding, now.binding)
         if held.dev != now.dev and (bare := _without_weights(out)):
             raise FolderError(
                 f"{out} was begun with --dev {held.dev or 'none'} and this command has {now.dev or 'none'}, which cells without "
-                f"weights ({bare.parent.name}) cannot score; {same}, with --keep-weights if more is to be scored later."
+                f"weights ({bare.parent.name}) cannot score; {SAME}, with --keep-weights if more is to be scored later."
             )
     write_json(out / MANIFEST, {"kind": KIND, "begun": now.to_json()})
     write_text(out / "recipe.yaml", to_yaml(recipe))
@@ -297,6 +298,8 @@ def _run_cell(name: str, recipe: RelationRecipe, progress: Progress, cache: RowC
     result, error = None, ""
     try:
         result = train_relation(recipe, progress=progress, cache=cache)
+    except InputsChanged:
+        raise  # what the cell reached before is no result of these inputs
     except CorefError as problem:
         error = str(problem)
     except Exception as problem:  # a library's failure in one cell (memory, a damaged model) must not stop the others

@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.decoder import read_stored
+from coref_automl.engine.binding import check_binding
 from coref_automl.errors import FolderError, RelationDataError
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
+from coref_automl.models.model_files import folder_print
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.data import Problem, RowCache, read_relations
@@ -34,7 +36,7 @@ from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow, parse
 from coref_automl.relation.scoring import rows_fingerprint, run_model, run_settings, settings_of
 from coref_automl.relation.stored import AGAIN, SubmissionManifest
 from coref_automl.say import say
-from coref_automl.store import MANIFEST, State, fingerprint_files, state_of, write_json, write_text
+from coref_automl.store import MANIFEST, State, fingerprint, state_of, write_json, write_text
 
 KIND = "relation predictions"
 SUBMISSION = "submission.csv"
@@ -76,7 +78,10 @@ def predict_file(
     Made again from the same weights and rows it takes its own place; one of anything else is left alone, before any work.
     """
     read, seeds = read_relations(data, labelled=False, skip_bad=skip_bad), _seeds(run, ensemble)
-    made_from = {"weights": _weights(seeds), "rows": rows_fingerprint(read.rows)}
+    made_from = {
+        "weights": fingerprint([folder_print(run_settings(seed).parent) for seed in seeds]),
+        "rows": rows_fingerprint(read.rows),
+    }
     with claimed(out, KIND):
         _refuse_another(out, made_from)
         rows, probabilities, problems = _predict(seeds, read.rows, skip_bad, device, progress or quiet())
@@ -211,17 +216,8 @@ def _refuse_another(out: Path, made_from: dict[str, str]) -> None:
     if not (out / MANIFEST).is_file():
         raise FolderError(f"{path} exists and does not say what it was made from; {remedy}.")
     held = read_stored(out / MANIFEST, SubmissionManifest)
-    if other := [name for name, value in made_from.items() if held["binding"].get(name) != value]:
-        seeds = ", ".join(map(str, held["seeds"]))
-        raise FolderError(
-            f"{path} was made from other {' and '.join(other)} ({held['run']}, seeds {seeds}, on {held['data']}); {remedy}."
-        )
-
-
-def _weights(seeds: list[Path]) -> str:
-    """A short name of all files of the models that answer."""
-    folders = [run_settings(seed).parent for seed in seeds]
-    return fingerprint_files(path for folder in folders for path in sorted(folder.iterdir()) if path.is_file())
+    whose = f"{path} ({held['run']}, seeds {', '.join(map(str, held['seeds']))}, on {held['data']})"
+    check_binding(whose, {"fingerprints": held["binding"]}, {"fingerprints": made_from}, remedy)
 
 
 def _seeds(run: Path, ensemble: bool) -> list[Path]:

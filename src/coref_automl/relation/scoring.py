@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from coref_automl.errors import ModelError
 from coref_automl.machine import pick_device
+from coref_automl.models.model_files import folder_print
 from coref_automl.progress import Progress
 from coref_automl.relation.data import RelationData, RowCache
 from coref_automl.relation.labels import NO_RELATION, LabelMask, gold_indices
@@ -103,13 +104,12 @@ def settings_of(seed: Path) -> ModelSettings:
 
 
 def has_predictions(seed: Path, data: RelationData) -> bool:
-    held = seed / "predictions" / f"{data.split}.json"
-    return held.is_file() and read_scores(held)[0] == rows_fingerprint(data.rows)
-
-
-def stored_scores(seed: Path, data: RelationData) -> Scores:
-    """The scores stored with a seed's predictions, from the probabilities before they were rounded to be kept."""
-    return read_scores(seed / "predictions" / f"{data.split}.json")[1]
+    """Are these rows labelled, by the model that the seed has now? Without kept weights nothing can have changed."""
+    path = seed / "predictions" / f"{data.split}.json"
+    if not path.is_file():
+        return False
+    held, now = read_scores(path)[0], folder_print(seed / "model")
+    return held["rows"] == rows_fingerprint(data.rows) and now in ("", held.get("model"))
 
 
 def store_predictions(seed: Path, data: RelationData, probabilities: Any, *, compact: bool = False) -> Scores:
@@ -122,7 +122,8 @@ def store_predictions(seed: Path, data: RelationData, probabilities: Any, *, com
     else:
         write_predictions(folder / f"{data.split}.jsonl", data.rows, probabilities)
     scores = score(gold_indices(data.rows), probabilities)
-    write_json(folder / f"{data.split}.json", {"rows": rows_fingerprint(data.rows), **scores.to_json()})
+    whose = {"rows": rows_fingerprint(data.rows), "model": folder_print(seed / "model")}
+    write_json(folder / f"{data.split}.json", {**whose, **scores.to_json()})
     return scores
 
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 
 from coref_automl.decoder import read_stored
+from coref_automl.engine.binding import Binding
 from coref_automl.relation.labels import MaskKind
 from coref_automl.relation.metrics import Scores
 
 AGAIN = "the file was edited: train that seed again"
-
-
-class Binding(TypedDict):
-    """What a run was begun with."""
-
-    settings: dict[str, Any]
-    fingerprints: dict[str, str]
 
 
 class RunManifest(TypedDict):
@@ -62,14 +56,18 @@ class ModelSettings(_Needed, total=False):
     prior: Prior
 
 
-class PredictionsOf(TypedDict):
-    """What is stored beside a seed's predictions: a fingerprint of their rows, and the scores before rounding."""
-
+class _Scored(TypedDict):
     rows: str
     micro_f1: float
     auprc: float
     accuracy: float
     n: int
+
+
+class PredictionsOf(_Scored, total=False):
+    """What is stored beside a seed's predictions: whose they are (rows, and the model if it was kept), and the exact scores."""
+
+    model: str
 
 
 class SubmissionManifest(TypedDict):
@@ -89,7 +87,7 @@ def read_settings(path: Path) -> ModelSettings:
     return read_stored(path, ModelSettings, remedy=AGAIN)
 
 
-def read_scores(path: Path) -> tuple[str, Scores]:
-    """The fingerprint of the rows that were scored, and their scores."""
+def read_scores(path: Path) -> tuple[PredictionsOf, Scores]:
+    """What was scored, and the scores."""
     held = read_stored(path, PredictionsOf, remedy=AGAIN)
-    return held["rows"], Scores(held["micro_f1"], held["auprc"], held["accuracy"], held["n"])
+    return held, Scores(held["micro_f1"], held["auprc"], held["accuracy"], held["n"])

@@ -16,10 +16,12 @@ from typing import Any
 
 from coref_automl.config import expect, recipe_with, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
+from coref_automl.engine.binding import Binding, check_binding
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.attention import move
-from coref_automl.models.load import detect_seq_len, load_tokenizer, weights_fingerprint
+from coref_automl.models.load import detect_seq_len, load_tokenizer
+from coref_automl.models.model_files import model_prints
 from coref_automl.progress import Progress, Shown, as_progress, quiet
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
 from coref_automl.relation.evaluate import KIND, keep_result, list_problems, summarise, under_prior
@@ -40,7 +42,6 @@ from coref_automl.relation.scoring import (
 from coref_automl.relation.stored import AGAIN, ModelSettings, read_manifest
 from coref_automl.say import say, skipped
 from coref_automl.store import MANIFEST, is_done, mark_done, write_json, write_text
-from coref_automl.training.folder import check_binding
 
 VALIDATION = "train-holdout"
 
@@ -110,6 +111,7 @@ def _train(work: _Work, progress: Progress, cache: RowCache, slow: str | None) -
         if data is not None:
             list_problems(work.run, data, progress)
     for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
+        _bind(work)  # the model may have changed while the seed before was trained
         _run_seed(work, seed, progress, cache)
     result = summarise(work.run, work.dev or work.valid, chosen_here=work.dev is None)
     keep_result(work.run, work.dev or work.valid, result)
@@ -142,8 +144,8 @@ def _run_seed(work: _Work, seed: int, progress: Progress, cache: RowCache) -> Se
     folder = work.run / f"seed-{seed}"
     if not is_done(folder):
         _train_seed(work, folder, seed, progress, cache)
-    elif work.dev and not has_predictions(folder, work.dev):
-        predict_seed(folder, work.dev, device=work.recipe.device, progress=progress, cache=cache)
+    elif not has_predictions(folder, data := work.dev or work.valid):
+        predict_seed(folder, data, device=work.recipe.device, progress=progress, cache=cache)
     return read_stored(folder / "result.json", SeedResult, remedy=AGAIN)
 
 
@@ -193,16 +195,18 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
     }
     if mask:
         settings["mask_bias"] = mask.bias.tolist()
+    found: list[tuple[RelationData, Any]] = []
     for data in (work.valid, work.dev):
         if data is not None:
             rows, marked, _ = cache.mark(data.rows, marker, progress=quiet())
-            found = run_model(model, marker, rows, marked, settings, device, progress)
-            if data is work.dev or work.dev is None or not recipe.compact:
-                store_predictions(folder, data, found, compact=recipe.compact)
+            found.append((data, run_model(model, marker, rows, marked, settings, device, progress)))
             if data is work.valid and recipe.prior == "em":  # from here on; the slice itself has the prior of train
-                settings["prior"] = settle_prior(found, gold_indices(data.rows), gold_indices(work.train.rows))
+                settings["prior"] = settle_prior(found[0][1], gold_indices(data.rows), gold_indices(work.train.rows))
     if recipe.keep_weights:
         save_model(folder / "model", model, marker, settings)
+    for data, probabilities in found:
+        if data is work.dev or work.dev is None or not recipe.compact:
+            store_predictions(folder, data, probabilities, compact=recipe.compact)
     done = SeedResult(
         seed=seed,
         best_step=state.best_step,
@@ -222,13 +226,10 @@ def _bind(work: _Work) -> None:
     """Write the run's manifest, or refuse a folder that was begun with something else."""
     recipe, rows = work.recipe, (*work.train.rows, *work.valid.rows)
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "train")}
-    prints = {"weights": weights_fingerprint(recipe.model), "train": rows_fingerprint(rows)}
+    binding = Binding(settings=settings, fingerprints={**model_prints(recipe.model), "train": rows_fingerprint(rows)})
     path = work.run / MANIFEST
-    binding = {"settings": settings, "fingerprints": prints}
     if path.is_file():
-        held = read_manifest(work.run)["binding"] or {"settings": {}, "fingerprints": {}}
-        now, before = {**settings, **prints}, {**held["settings"], **held["fingerprints"]}
-        check_binding(work.run, {name: before.get(name) for name in now}, now)
+        check_binding(work.run, read_manifest(work.run)["binding"] or {}, binding)
         return
     write_text(work.run / "recipe.yaml", to_yaml(recipe))
     write_json(

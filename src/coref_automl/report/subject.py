@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def read_subject(
         chosen = found[0]
     relation, unread = look_for_relation(paths)
     coreference, more = look_for_coreference(paths)
-    left = [*left_out(paths), *unread, *more, *repeated([*relation, *coreference])]
+    left = dict.fromkeys([*left_out(paths), *unread, *more, *repeated([*relation, *coreference])])
     return subject_of(
         chosen,
         say=say,
@@ -127,7 +127,7 @@ def _dropped(study: Study, say: Say) -> list[str]:
     ]
 
 
-def _left_out(found: Sequence[str], say: Say) -> list[str]:
+def _left_out(found: Iterable[str], say: Say) -> list[str]:
     """Evaluations and runs that cannot be read or are not shown."""
     return [say(f"제외: {wrong}", f"Left out: {wrong}") for wrong in found]
 

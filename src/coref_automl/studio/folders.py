@@ -133,29 +133,28 @@ class Folders:
                 broken.append(f"More than {_MOST:,} folders: those after {folder} are not shown; name fewer.")
                 return
             try:
-                held = self._contents(folder, broken)
+                files, inside = self._contents(folder, broken)
             except Exception as error:
                 broken.append(_unread(folder, error))
                 continue
-            if held is not None:
-                files, inside = held
+            if files is not None:
                 yield key, folder, files
-                waiting += [(f"{key}/{name}", folder / name) for name in reversed(inside)]
+            waiting += [(f"{key}/{name}", folder / name) for name in reversed(inside)]
 
-    def _contents(self, folder: Path, broken: list[str]) -> tuple[set[str], list[str]] | None:
-        """The names of a folder's files, and of the folders in it in natural order; None if one of its files lies elsewhere."""
+    def _contents(self, folder: Path, broken: list[str]) -> tuple[set[str] | None, list[str]]:
+        """The names of a folder's files, None if one of them lies elsewhere, and of the folders in it in natural order."""
         with os.scandir(folder) as entries:
             held = [entry for entry in entries if not entry.name.startswith(".") and _can_be_named(entry, broken)]
+        away = False
         links = {entry.name for entry in held if entry.is_symlink()}
         if outside := [name for name in links if not self.holds(folder / name)]:
             broken.append(f"{folder / outside[0]} is a link to outside the given folders, and is not followed.")
-            if any(not (folder / name).is_dir() for name in outside):
-                return None
+            away = any(not (folder / name).is_dir() for name in outside)
         inside = [entry.name for entry in held if entry.name not in links and entry.is_dir(follow_symlinks=False)]
         inside = [name for name in inside if not repeats_study(folder / name)]
         files = {entry.name for entry in held if entry.is_file(follow_symlinks=False)}
         files |= {name for name in links if (folder / name).is_file()}
-        return files, sorted(inside, key=natural_order)
+        return None if away else files, sorted(inside, key=natural_order)
 
     def once(self, path: Path, read: Callable[[Path], T]) -> T:
         """What was read of a file, while its size and time stay the same."""

@@ -12,7 +12,9 @@ from zipfile import is_zipfile
 
 from coref_automl.config import to_mapping, to_yaml
 from coref_automl.decoder import read_stored
+from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.errors import FolderError, InputError, ModelError
+from coref_automl.models.model_files import model_place
 from coref_automl.records import Evaluation, Provenance
 from coref_automl.say import say
 from coref_automl.store import (
@@ -95,7 +97,12 @@ def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any])
     if not (run / MANIFEST).is_file():
         whole = binding_of(recipe, prints)
         write_text(run / "recipe.yaml", to_yaml(recipe))
-        manifest = {"kind": KIND, "fingerprint": fingerprint(whole), "model": recipe.model, "dataset": recipe.dataset}
+        manifest = {
+            "kind": KIND,
+            "fingerprint": fingerprint(whole),
+            "model": model_place(recipe.model),
+            "dataset": recipe.dataset,
+        }
         write_json(run / MANIFEST, {**manifest, "plan": plan, "binding": whole, "versions": _versions()})
     for left in (WRITING, REMOVING):
         shutil.rmtree(run / left, ignore_errors=True)
@@ -121,16 +128,6 @@ def _check_rows(run: Path, now: int) -> None:
             f"{run} was begun with {held:,} rows by an earlier version, and this one has {now:,}; "
             f"remove it to train again, or choose another --out."
         )
-
-
-def check_binding(run: Path, held: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse a folder that was begun with other settings or data, and say which."""
-    for key in sorted(set(held) | set(now)):
-        if held.get(key) != now.get(key):
-            raise FolderError(
-                f"{run} was begun with {_say(key, held)}, and this command has {_say(key, now)}; "
-                f"pass the same settings to resume, or choose another --out."
-            )
 
 
 def describe_state(run: Path) -> str:
@@ -215,11 +212,7 @@ def binding_of(recipe: TrainRecipe, prints: dict[str, str]) -> dict[str, Any]:
     """What decides a run's numbers: settings by value, what they name by its bytes, wherever it lies."""
     free = {*FREE, "dataset", "words_from", *(() if recipe.shape else ("model",))}
     binding = {key: value for key, value in to_mapping(recipe).items() if key not in free}
-    return {**binding, **{f"bytes of the {name}": value for name, value in prints.items()}}
-
-
-def _say(key: str, values: dict[str, Any]) -> str:
-    return f"{key} {values.get(key)!r}" if key in values else f"no {key}"
+    return {**binding, **{f"{BYTES}{name}": value for name, value in prints.items()}}
 
 
 def _versions() -> dict[str, str]:

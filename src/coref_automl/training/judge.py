@@ -21,8 +21,9 @@ from coref_automl.comparison.groups import choose_metric, group_of
 from coref_automl.comparison.recommendation import Recommendation, checked_margin, choose_entry
 from coref_automl.comparison.superseded import drop_replaced_weights
 from coref_automl.errors import CorefError
-from coref_automl.evaluation.results import find_evaluations, identity
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
+from coref_automl.models.model_files import model_place
 from coref_automl.progress import Progress, read_events
 from coref_automl.records import Evaluation
 from coref_automl.say import say
@@ -77,7 +78,7 @@ class Judge:
             },
         )
         if self._recipe.keep_best:
-            self._keep_only({identity(path) for path in (early, it.chosen, it.best_path)})
+            self._keep_only({model_place(path) for path in (early, it.chosen, it.best_path)})
         behind = sum(tokens > (reached.tokens or 0) for tokens in scored)
         if self._recipe.stop_when_flat and sure and behind >= PATIENCE:
             name, margin = Path(early).name, f"{100 * it.margin:g}"
@@ -105,7 +106,7 @@ class Judge:
         try:
             evaluate(list(checkpoints), how, progress=self._progress, on_result=found.append)
         except CorefError:
-            if not any(identity(one.path) == identity(str(checkpoints[-1])) for one in found):
+            if not any(model_place(one.path) == model_place(str(checkpoints[-1])) for one in found):
                 raise  # an older one that cannot be scored was noted and stops nothing
         if not found:
             return None
@@ -121,8 +122,8 @@ class Judge:
             [one for one in find_evaluations([self._run], skip_damaged=True) if one.evaluation.condition == newest.condition]
         )
         curve = group_of(stored, newest.fingerprints["items"], newest.scorer)
-        there = {identity(str(path)) for path in checkpoints_of(self._run)}
-        left = replace(curve, entries=tuple(one for one in curve.entries if identity(one.evaluation.path) in there))
+        there = {model_place(str(path)) for path in checkpoints_of(self._run)}
+        left = replace(curve, entries=tuple(one for one in curve.entries if model_place(one.evaluation.path) in there))
         metric, _ = choose_metric(left, self._recipe.metric)
         choice = choose_entry(left, metric, margin=checked_margin(self._recipe.margin), seed=self._recipe.seed)
         return choice.recommendation, [one.tokens for one in curve.entries]
@@ -158,7 +159,7 @@ class Judge:
     def _keep_only(self, kept: set[str]) -> None:
         """Remove weights that nobody will ask for; their scores stay."""
         for checkpoint in checkpoints_of(self._run)[:-1]:
-            if identity(str(checkpoint)) not in kept:
+            if model_place(str(checkpoint)) not in kept:
                 remove_checkpoint(checkpoint)
 
 

@@ -22,6 +22,7 @@ from coref_automl.locks import claimed
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.load import quiet_library
 from coref_automl.models.memory import release
+from coref_automl.models.model_files import model_place
 from coref_automl.models.precision import products, software_rounding
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance
@@ -271,7 +272,11 @@ def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progre
 def _start(work: Prepared) -> str:
     """What the run begins from; runs of one method begin from the same, the words of a new model included."""
     recipe = work.recipe
-    return f"{recipe.model}+{Path(recipe.words_from).name}-{work.prints['words'][:6]}" if recipe.words_from else recipe.model
+    return (
+        f"{recipe.model}+{Path(recipe.words_from).name}-{work.prints['words'][:6]}"
+        if recipe.words_from
+        else model_place(recipe.model)
+    )
 
 
 def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) -> None:

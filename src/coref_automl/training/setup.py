@@ -26,9 +26,8 @@ from coref_automl.models.load import (
     load_masked_lm,
     load_tokenizer,
     tokenizer_fingerprint,
-    weights_fingerprint,
 )
-from coref_automl.models.model_files import config_of, folder_of, has_tokenizer
+from coref_automl.models.model_files import config_of, folder_of, has_tokenizer, model_prints, weights_fingerprint
 from coref_automl.models.precision import rounding_note
 from coref_automl.models.vocabulary import word_starts
 from coref_automl.progress import Progress, duration
@@ -147,8 +146,8 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     if recipe.words_from is not None:
         _check_words(recipe, recipe.words_from, tokens_print)
         prints["words"] = weights_fingerprint(recipe.words_from)
-    if recipe.shape is None:
-        prints["weights"] = weights_fingerprint(recipe.model)
+    prints |= model_prints(recipe.tokenizer, weights=False) if recipe.tokenizer else {}
+    prints |= model_prints(recipe.model) if recipe.shape is None else {}
     slow = rounding_note(device, recipe.dtype)
     notes = (*found, *filled, *([slow] if slow else []))
     return Prepared(recipe, dataset, tokenizer, plan, last, device, micro, processes, prints, notes)

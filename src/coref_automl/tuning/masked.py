@@ -27,7 +27,7 @@ from coref_automl.store import natural_order
 from coref_automl.training.folder import remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe, check, recommended
 from coref_automl.tuning.halves import clusters_of, decode_hits, encode_hits, split_set
-from coref_automl.tuning.problem import Follower, Report, job_key
+from coref_automl.tuning.problem import Follower, Report, job_key, models_bytes
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.space import Space, masked_space, read_space
 from coref_automl.tuning.work import MASKED
@@ -180,6 +180,7 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
         tokenizer = load_tokenizer(str(recipe.settings.get("tokenizer") or model))
         for half in halves.values():
             half.noun_table(tokenizer)
+    prints["models"] = models_bytes(recipe)
     space = settle_space(recipe, datasets, scratch=all(scratch))
     fixed = {**to_mapping(TrainRecipe("", "", "")), **recipe.settings, "model": recipe.models[0]}
     budget = {name: getattr(recipe, name) for name in ("epochs", "max_tokens", "max_minutes")}

@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.engine.job import Job
+from coref_automl.models.model_files import models_print
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import fingerprint
+from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.space import Space
 
 
@@ -114,6 +116,14 @@ class Problem(Protocol):
 
     def confirmed(self, jobs: list[Job]) -> list[float]:
         """The metric of finished jobs on the half that chose nothing."""
+
+
+def models_bytes(recipe: TuneRecipe) -> str:
+    """The configs and tokenizers of what trials start from."""
+    from coref_automl.models.build import NEW
+
+    named = [*recipe.models, str(recipe.settings.get("tokenizer") or "")]
+    return models_print(name for name in named if name and not name.startswith(NEW))
 
 
 def job_key(task: str, recipe: Mapping[str, Any], prints: Mapping[str, str]) -> str:

@@ -31,7 +31,7 @@ from coref_automl.relation.train import VALIDATION
 from coref_automl.say import skipped
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import remove
-from coref_automl.tuning.problem import Follower, Report, job_key
+from coref_automl.tuning.problem import Follower, Report, job_key, models_bytes
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.space import Space, read_space, relation_space
 from coref_automl.tuning.work import RELATION
@@ -157,6 +157,7 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
     held = split_by_sentence(train.rows, float(recipe.settings.get("holdout", RelationRecipe("", "", "").holdout)))[1]
     prints = {"train": rows_fingerprint(train.rows)} | ({"dev": rows_fingerprint(dev.rows)} if dev else {})
     prints |= {f"model {model}": weights_fingerprint(model) for model in recipe.models}
+    prints["models"] = models_bytes(recipe)
     given = recipe.space
     if given is None:
         given = relation_space(min(_hidden(model) for model in recipe.models))

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import yaml
 
 from coref_automl.config import from_mapping, nearest, read_yaml, shown, to_mapping
+from coref_automl.engine.binding import check_binding
 from coref_automl.engine.launch import Launcher, launcher_of
 from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.locks import claimed
@@ -21,7 +22,7 @@ from coref_automl.say import say, speaking
 from coref_automl.store import check_folder, is_done, remove, write_text
 from coref_automl.tuning.finish import finish, pause
 from coref_automl.tuning.outputs import Draw, StudyResult, named, states, write_outputs
-from coref_automl.tuning.problem import Problem
+from coref_automl.tuning.problem import Problem, models_bytes
 from coref_automl.tuning.recipe import Sampler, TuneRecipe
 from coref_automl.tuning.search import Search, running_elsewhere
 from coref_automl.tuning.space import read_space, refuse_idle
@@ -99,6 +100,9 @@ def run_study(
         write_text(out / named("recipe", recipe, ".yaml"), recipe_text(replace(recipe, space=problem.space.plain())))
         launcher = launcher or launcher_of(recipe.engine, recipe.workers, recipe.device)
         Search(study, problem, recipe, launcher, progress, owner, wait).run()
+        check_binding(
+            out, problem.binding, {**problem.binding, "bytes": {**problem.binding["bytes"], "models": models_bytes(recipe)}}
+        )
         if elsewhere := running_elsewhere(study):
             note = say(
                 f"{recipe.arm}의 시도 {elsewhere}개가 다른 곳에서 진행 중입니다. 마지막으로 끝나는 쪽이 최종 비교를 합니다.",

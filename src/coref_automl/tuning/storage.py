@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from coref_automl.errors import InputError, MissingExtra, RecipeError
+from coref_automl.engine.binding import SAME, check_binding, difference
+from coref_automl.errors import InputError, MissingExtra
 from coref_automl.store import JsonlAppender, fingerprint
 from coref_automl.tuning.pruning import RECOMMENDED, halving
 from coref_automl.tuning.recipe import TuneRecipe
@@ -28,8 +29,6 @@ SIGN_EVERY = 30.0
 """Seconds between two signs of life of a trial, and between two looks for trials that others have left."""
 
 _PATIENCE = 30.0
-_MODEL = "model "
-"""What the fingerprint of a model is called in a binding, before its name."""
 
 
 def open_study(
@@ -40,7 +39,6 @@ def open_study(
     Of several machines that begin together the storage lets one create the study; the others wait until it has filled the queue.
     """
     optuna = _optuna()
-    binding = json.loads(json.dumps(binding))
     storage = _storage(recipe.storage, out)
     sampler = _sampler(recipe, len(_trials_of(storage, recipe.arm)), owner)
     how: dict[str, Any] = {
@@ -56,12 +54,10 @@ def open_study(
         _wait_for_queue(study, 0.0 if recipe.storage is None else _PATIENCE)
     held = study.user_attrs.get("binding")
     if held is None:
-        study.set_user_attr("binding", dict(binding))
-    elif differs := _difference(held, binding):
-        raise RecipeError(
-            f"The study {recipe.arm!r} was begun with {differs}; pass the same to resume, or choose another --out, "
-            "and with a shared --storage another --study name."
-        )
+        study.set_user_attr("binding", json.loads(json.dumps(binding)))
+    else:
+        same = f"{SAME}, and with a shared --storage another --study name"
+        check_binding(f"The study {recipe.arm!r}", held, binding, same)
     if not study.user_attrs.get("queued"):
         for point in starts:
             study.enqueue_trial(dict(point), user_attrs={"origin": RECOMMENDED}, skip_if_exists=True)
@@ -79,10 +75,9 @@ def _wait_for_queue(study: Any, patience: float) -> None:
 def arms(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any]) -> list[Any]:
     """Every study of this storage that searched the same space with the same budget: what can be in one table."""
     optuna = _optuna()
-    binding = json.loads(json.dumps(binding))
     storage = _storage(recipe.storage, out)
     found = [optuna.load_study(study_name=name, storage=storage) for name in sorted(optuna.get_all_study_names(storage))]
-    return [study for study in found if not _difference(study.user_attrs.get("binding") or {}, binding)]
+    return [study for study in found if not difference(study.user_attrs.get("binding") or {}, binding)]
 
 
 def counts(trial: Any) -> bool:
@@ -194,28 +189,6 @@ def _sampler(recipe: TuneRecipe, already: int, owner: str) -> Any:
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         startup = max(4, min(10, recipe.trials // 4))
         return optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, multivariate=True, group=True, constant_liar=True)
-
-
-def _difference(held: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The first thing in which two bindings differ, in words; empty where they agree."""
-    for key in ("task", "metric", "seed", "space", "settings", "budget", "bytes"):
-        before, after = (_models_by_bytes(side.get(key) or {}) if key == "bytes" else side.get(key) for side in (held, now))
-        if before == after:
-            continue
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            inner = next(name for name in {**before, **after} if before.get(name) != after.get(name))
-            what = {
-                "space": f"another space ({inner} {before.get(inner, 'left out')})",
-                "bytes": f"another {'model' if inner.startswith(_MODEL) else inner}",
-            }
-            return what.get(key, f"{inner} {before.get(inner)} in its {key}")
-        return f"{key} {before}"
-    return ""
-
-
-def _models_by_bytes(prints: Mapping[str, str]) -> dict[str, str]:
-    """Fingerprints with each model named by its bytes: the same one may be spelled another way."""
-    return {f"{_MODEL}{value}" if name.startswith(_MODEL) else name: value for name, value in prints.items()}
 
 
 def _without_password(url: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.evalset import bundled_eval_set
-from coref_automl.evaluation.results import identity
+from coref_automl.models.model_files import model_place
 from coref_automl.report.headline import relation_command
 from coref_automl.report.page import Block, Commands, Section, Text
 from coref_automl.report.subject import Subject
@@ -82,7 +82,7 @@ def _starts(study: Subject) -> list[tuple[Entry, list[str]]]:
     )
     out: dict[str, tuple[Entry, list[str]]] = {}
     for entry, reason in wanted:
-        out.setdefault(identity(entry.evaluation.path), (entry, []))[1].append(reason)
+        out.setdefault(model_place(entry.evaluation.path), (entry, []))[1].append(reason)
     return list(out.values())
 
 

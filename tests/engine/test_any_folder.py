@@ -1,0 +1,181 @@
+"""What a run was compared with does not depend on the folder one stands in, nor on what lies there by its name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coref_automl.cli.app import run as command
+from coref_automl.comparison.groups import read_groups
+from coref_automl.evaluation.answers import save_table, table_path
+from coref_automl.evaluation.evalset import bundled_eval_set
+from coref_automl.evaluation.results import BASES, find_evaluations
+from coref_automl.evaluation.run import EvaluateRecipe, evaluate
+from coref_automl.report.printout import compare
+from coref_automl.store import read_json, write_json
+from coref_automl.training.recipe import TrainRecipe
+from coref_automl.training.run import train
+from tests.engine.test_matrix import CHANGES
+
+
+@pytest.fixture(scope="module")
+def trained(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which a run was trained from `model` and evaluated with its base, by relative paths. Copied, never changed."""
+    place: Path = tmp_path_factory.mktemp("trained") / "A"
+    shutil.copytree(home, place)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        train(TrainRecipe("model", "dataset", "runs/x", epochs=1, batch=8, checkpoints=2, device="cpu"))
+        score("runs/x", Path("evalset"))
+    return place
+
+
+def score(path: Path | str, evalset: Path, **options: Any) -> None:
+    evaluate([path], EvaluateRecipe(eval_sets=(evalset,), device="cpu", dtype="float32", words="none", **options))
+
+
+def verdict(path: Path) -> list[Any]:
+    table = compare(path)
+    return [table.reference, *((row.name, row.comparison) for row in table.rows)]
+
+
+def test_the_base_is_found_from_any_folder_and_after_a_move(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(trained, tmp_path / "A")
+    monkeypatch.chdir(tmp_path / "A")
+    first = verdict(Path("runs/x"))
+    assert first[0] == "model"
+    (tmp_path / "B").mkdir()
+    shutil.copytree(trained / "model", tmp_path / "B/model")
+    CHANGES["weights"](tmp_path / "B")  # another model of that name
+    monkeypatch.chdir(tmp_path / "B")
+    assert verdict(tmp_path / "A/runs/x") == first
+    score(tmp_path / "A/runs/x", tmp_path / "A/evalset")
+    assert verdict(tmp_path / "A/runs/x") == first
+    shutil.move(tmp_path / "A/runs", tmp_path / "moved")
+    shutil.rmtree(tmp_path / "A/model")
+    assert verdict(tmp_path / "moved/x") == first
+    assert command(["compare", str(tmp_path / "moved")]) == 0
+    assert not (tmp_path / "B/evaluations").exists()
+
+
+def test_a_relative_base_of_an_older_record_is_never_another_model_of_that_name(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(trained, tmp_path / "A")
+    shutil.rmtree(tmp_path / "A/runs/x" / BASES)
+    for path in (tmp_path / "A/runs/x").glob("checkpoint-*/training.json"):
+        write_json(path, {**read_json(path), "base": "model"})  # as version 0.2 wrote it
+    shutil.copytree(trained / "model", tmp_path / "B/model")
+    CHANGES["weights"](tmp_path / "B")
+    monkeypatch.chdir(tmp_path / "B")
+    call = [
+        "evaluate",
+        str(tmp_path / "A/runs/x"),
+        "--eval-set",
+        str(tmp_path / "A/evalset"),
+        "--words",
+        "none",
+        "--device",
+        "cpu",
+    ]
+    assert command(call) == 0
+    assert "The base model model is left out of the tables: its weights have changed" in capsys.readouterr().err
+    assert not find_evaluations([tmp_path / "A/runs/x" / BASES])
+    assert all(entry.trained for group in read_groups([str(tmp_path / "A/runs/x")]) for entry in group.entries)
+
+
+def test_a_base_that_changed_in_place_is_named_and_its_scores_stay(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(trained, tmp_path / "A")
+    monkeypatch.chdir(tmp_path / "A")
+    for path in Path("runs/x").glob("checkpoint-*/training.json"):
+        write_json(path, {**read_json(path), "base": str(tmp_path / "A/model")})
+    first = verdict(Path("runs/x"))
+    CHANGES["weights"](tmp_path / "A")
+    call = ["evaluate", "runs/x", "--eval-set", "evalset", "--words", "none", "--device", "cpu"]
+    assert command([*call, "--seq-len", "12"]) == 0  # nothing is known of the base there
+    assert "its weights have changed since x began from it" in capsys.readouterr().err
+    assert command([*call, "model"]) == 0  # what is in its place now is another model
+    assert verdict(Path("runs/x")) == first
+
+
+def test_a_model_beside_its_runs_is_scored_once(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from coref_automl.evaluation.scorer import Scorer
+
+    shutil.copytree(trained, tmp_path / "A")
+    shutil.rmtree(tmp_path / "A/runs/x" / BASES)
+    monkeypatch.chdir(tmp_path / "A")
+    for path in Path("runs/x").glob("checkpoint-*/training.json"):
+        write_json(path, {**read_json(path), "base": str(tmp_path / "A/model")})
+    asked: list[int] = []
+    kept = Scorer.score
+    monkeypatch.setattr(
+        Scorer, "score", lambda self, todo, *more, **options: asked.append(len(todo)) or kept(self, todo, *more, **options)
+    )
+    score("model", Path("evalset"))
+    score("runs/x", Path("evalset"))
+    assert [count for count in asked if count] == [40]
+    assert len(find_evaluations([Path("runs/x") / BASES])) == 1
+
+
+def closed(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """As the system refuses a folder to an ordinary user."""
+    kept = os.scandir
+
+    def refuse(path: Any = ".") -> Any:
+        if Path(os.fsdecode(path)).resolve() == folder.resolve():
+            raise PermissionError(13, "Permission denied", str(folder))
+        return kept(path)
+
+    patch.setattr(os, "scandir", refuse)
+
+
+def test_what_cannot_be_read_is_named_in_comparisons(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(trained / "runs", tmp_path / "runs")
+    shutil.copytree(trained / "runs/x", tmp_path / "runs/y")
+    shutil.copytree(trained / "runs/x", tmp_path / "elsewhere")
+    (tmp_path / "runs/z").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "runs/latest").symlink_to(tmp_path / "runs/x")
+    closed(monkeypatch, tmp_path / "runs/y/evaluations")
+    notes = compare(tmp_path / "runs").notes
+    assert sum(f"{tmp_path / 'runs/y/evaluations'} cannot be read (Permission denied)" in note for note in notes) == 1
+    assert sum(f"{tmp_path / 'runs/z'} is a link to outside" in note for note in notes) == 1
+    assert not any("latest" in note for note in notes)
+    capsys.readouterr()
+    assert command(["compare", str(tmp_path / "runs"), "--json"]) == 0
+    assert "cannot be read (Permission denied)" in capsys.readouterr().out
+    assert command(["compare", str(tmp_path / "runs/y")]) == 2
+    assert "cannot be read (Permission denied)" in capsys.readouterr().err
+
+
+def test_an_evaluation_does_not_fail_for_a_neighbour_that_cannot_be_read(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "private").mkdir()
+    is_file = Path.is_file
+
+    def refuse(path: Path) -> bool:
+        if path.parent == tmp_path / "private":
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    score(trained / "model", trained / "evalset", out=tmp_path / "evals")
+    assert len(find_evaluations([tmp_path / "evals"])) == 1
+
+
+def test_noun_tables_of_other_tokenizers_do_not_go_into_the_package() -> None:
+    before = sorted(bundled_eval_set().iterdir())
+    save_table(bundled_eval_set(), "another", np.ones(3, bool))
+    assert sorted(bundled_eval_set().iterdir()) == before
+    assert table_path(bundled_eval_set(), "another").is_file()
