@@ -91,7 +91,7 @@ def test_a_source_without_documents_leaves_no_folder(tmp_path: Path, said: Said)
 
 def test_a_dataset_of_other_settings_is_named_with_both_values(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["prepare", "mlm", *SMALL[:-1], "128", "--out", str(dataset)]) == 2
-    assert "was begun with seq_len 64, and this command has 128; pass the same" in capsys.readouterr().err
+    assert "was begun with seq_len 64, and this command has seq_len 128; pass the same" in capsys.readouterr().err
 
 
 def test_bundled_texts_keep_their_licence(dataset: Path) -> None:

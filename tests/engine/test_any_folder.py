@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,22 @@ def test_a_base_that_changed_in_place_is_named_and_its_scores_stay(
     capsys.readouterr()
     assert command([*call, "--seq-len", "12"]) == 0  # nothing is known of the base there
     assert "its weights have changed since x began from it" in capsys.readouterr().err
+
+
+def test_a_comparison_says_which_checkpoints_have_changed_since_they_were_scored(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "runs", tmp_path / "runs")
+    assert not any("evaluate it again" in note for note in compare(tmp_path / "runs").notes)  # younger files of the same bytes
+    (first, second) = sorted((tmp_path / "runs/x").glob("checkpoint-*"))
+    for checkpoint, change in ((first, "config"), (second, "weights")):
+        checkpoint.rename(tmp_path / "model")
+        CHANGES[change](tmp_path)
+        later = time.time() + 60
+        for path in (tmp_path / "model").iterdir():
+            os.utime(path, (later, later))
+        (tmp_path / "model").rename(checkpoint)
+    notes = compare(tmp_path / "runs").notes
+    assert f"x/{first.name} has other config or tokenizer settings now than when it was scored; evaluate it again." in notes
+    assert f"x/{second.name} has other weights now than when it was scored; evaluate it again." in notes
 
 
 def test_a_model_beside_its_runs_is_scored_once(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from coref_automl.comparison.coreference_runs import find_coreference, look_for_
 from coref_automl.comparison.references import bases_of
 from coref_automl.comparison.relation_runs import find_relation, look_for_relation
 from coref_automl.comparison.scores import Entry, Group, Ints, Items
-from coref_automl.comparison.superseded import drop_replaced_weights, keep_one_dtype, named_folders
+from coref_automl.comparison.superseded import changed_since, drop_replaced_weights, keep_one_dtype, named_folders
 from coref_automl.config import choose, nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
@@ -45,7 +45,7 @@ _OF_A_RUN = ("seed", "objective", "seq_len", "base_bytes", "dataset_bytes")
 def choose_group(paths: Sequence[str], *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
     """The group with an evaluation of every path; different fingerprints and scorer versions are refused by name."""
     wrongs = dict.fromkeys([*left_out(paths), *look_for_relation(paths)[1], *look_for_coreference(paths)[1]])
-    notes = [say(f"제외: {wrong}", f"Left out: {wrong}") for wrong in wrongs]
+    notes = [*(say(f"제외: {wrong}", f"Left out: {wrong}") for wrong in wrongs), *changed_since(look_through(paths)[0])]
     if missing := not_evaluated(paths):
         raise ComparisonError(nothing_under(missing))
     groups = read_groups(paths, common=common, evalset=evalset)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import CHECKPOINT, RESULT, StoredEvaluation
-from coref_automl.models.model_files import weights_fingerprint
+from coref_automl.models.model_files import SETTINGS, model_prints
 from coref_automl.say import say
 
 
@@ -18,23 +20,43 @@ def named_folders(paths: Iterable[str]) -> set[Path]:
 
 
 def drop_replaced_weights(stored: Sequence[StoredEvaluation]) -> tuple[list[StoredEvaluation], list[str]]:
-    """Drop evaluations of weights that have since been replaced; a sentence for each dropped one."""
+    """Drop evaluations of models whose files have since been replaced; a sentence for each dropped one."""
     held: dict[Path, list[StoredEvaluation]] = {}
     for one in stored:
         held.setdefault(_place(one), []).append(one)
-    now = {place: _weights_now(beside) for place, beside in held.items()}
+    now = {place: _prints_now(beside) for place, beside in held.items()}
     kept, told = [], []
     for one in stored:
-        if _weights(one) == now[_place(one)]:
+        if not (what := _changed(one, now[_place(one)])):
             kept.append(one)
         else:
             told.append(
                 say(
-                    f"{one.folder}: {one.evaluation.checkpoint}의 가중치가 평가한 뒤에 바뀌었습니다.",
-                    f"{one.folder} was scored with other weights than {one.evaluation.checkpoint} has now",
+                    f"{one.folder}: {one.evaluation.checkpoint}의 {_WORDS[what][0]} 파일이 평가한 뒤에 바뀌었습니다.",
+                    f"{one.folder} was scored with other {_WORDS[what][1]} than {one.evaluation.checkpoint} has now",
                 )
             )
     return kept, told
+
+
+def changed_since(stored: Sequence[StoredEvaluation]) -> list[str]:
+    """A sentence for each model whose files have changed since it was scored. Only files that are younger are read."""
+    told = {}
+    for one in stored:
+        folder = Path(one.evaluation.path)
+        try:
+            scored = datetime.fromisoformat(one.evaluation.evaluated_at).timestamp()
+            if one.archived or not folder.is_dir() or all(path.stat().st_mtime <= scored + 1 for path in folder.iterdir()):
+                continue
+            what = _changed(one, model_prints(one.evaluation.path))
+        except (CorefError, OSError, ValueError):
+            continue  # what cannot be read now was read when it was scored
+        if what:
+            told[folder] = say(
+                f"{one.evaluation.checkpoint}: 평가한 뒤에 {_WORDS[what][0]} 파일이 바뀌었습니다. 다시 평가하세요.",
+                f"{one.evaluation.checkpoint} has other {_WORDS[what][1]} now than when it was scored; evaluate it again.",
+            )
+    return list(told.values())
 
 
 def keep_one_dtype(stored: Sequence[StoredEvaluation], named: set[Path]) -> tuple[list[StoredEvaluation], list[str]]:
@@ -70,18 +92,25 @@ def _place(one: StoredEvaluation) -> Path:
     return folder.parents[1] / folder.name if CHECKPOINT.fullmatch(folder.name) else folder.parent
 
 
-def _weights(one: StoredEvaluation) -> str:
-    return one.evaluation.fingerprints.get("weights", "")
+def _changed(one: StoredEvaluation, now: Mapping[str, str]) -> str:
+    """What of a model differs from what was scored; empty where nothing does. Earlier versions recorded less."""
+    held = one.evaluation.fingerprints
+    return next((name for name, value in now.items() if held.get(name, value) not in ("", value)), "")
 
 
-def _weights_now(beside: Sequence[StoredEvaluation]) -> str:
-    """The current weights of the model; those scored last if it is gone or if only one fingerprint is known."""
-    newest = max(beside, key=lambda one: one.evaluation.evaluated_at)
-    if len({_weights(one) for one in beside}) > 1 and Path(newest.evaluation.path).is_dir():
-        try:
-            now = weights_fingerprint(newest.evaluation.path)
-        except (CorefError, OSError):
-            return _weights(newest)
-        if any(_weights(one) == now for one in beside):
-            return now
-    return _weights(newest)
+_WORDS = {
+    "weights": ("가중치", "weights"),
+    "tokenizer_files": ("토크나이저", "tokenizer files"),
+    SETTINGS: ("설정", "config or tokenizer settings"),
+}
+
+
+def _prints_now(beside: Sequence[StoredEvaluation]) -> dict[str, str]:
+    """The current files of the model; those scored last if it is gone or if only one state of it is known."""
+    newest = max(beside, key=lambda one: one.evaluation.evaluated_at).evaluation
+    last = {name: value for name, value in newest.fingerprints.items() if name in _WORDS}
+    if any(_changed(one, last) for one in beside) and Path(newest.path).is_dir():
+        with suppress(CorefError, OSError):
+            now = model_prints(newest.path)
+            return now if not all(_changed(one, now) for one in beside) else last
+    return last

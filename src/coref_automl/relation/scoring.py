@@ -79,6 +79,8 @@ def _normal(logs: Floats) -> Floats:
     return np.asarray(powers / powers.sum(1, keepdims=True))
 
 
+VERSION = 1
+"""Of everything that decides a prediction beside the model and the rows; predictions of another version are made again."""
 MODEL = ("relation.json", "head.safetensors")
 """What tells a seed's model from any other folder of weights."""
 
@@ -109,7 +111,8 @@ def has_predictions(seed: Path, data: RelationData) -> bool:
     if not path.is_file():
         return False
     held, now = read_scores(path)[0], folder_print(seed / "model")
-    return held["rows"] == rows_fingerprint(data.rows) and now in ("", held.get("model"))
+    same = held["rows"] == rows_fingerprint(data.rows) and held.get("version", 1) == VERSION
+    return same and now in ("", held.get("model"))
 
 
 def store_predictions(seed: Path, data: RelationData, probabilities: Any, *, compact: bool = False) -> Scores:
@@ -122,7 +125,7 @@ def store_predictions(seed: Path, data: RelationData, probabilities: Any, *, com
     else:
         write_predictions(folder / f"{data.split}.jsonl", data.rows, probabilities)
     scores = score(gold_indices(data.rows), probabilities)
-    whose = {"rows": rows_fingerprint(data.rows), "model": folder_print(seed / "model")}
+    whose = {"rows": rows_fingerprint(data.rows), "model": folder_print(seed / "model"), "version": VERSION}
     write_json(folder / f"{data.split}.json", {**whose, **scores.to_json()})
     return scores
 

@@ -68,6 +68,7 @@ class PredictionsOf(_Scored, total=False):
     """What is stored beside a seed's predictions: whose they are (rows, and the model if it was kept), and the exact scores."""
 
     model: str
+    version: int
 
 
 class SubmissionManifest(TypedDict):

@@ -14,9 +14,11 @@ from coref_automl.comparison.recommendation import MARGIN
 from coref_automl.comparison.relation_runs import RelationRun, look_for_relation
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.study import Study, study_of
+from coref_automl.comparison.superseded import changed_since
 from coref_automl.config import choose, nearest
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.evaluation.results import look_through
 from coref_automl.report.language import Say
 from coref_automl.store import is_done
 
@@ -83,6 +85,7 @@ def read_subject(
     relation, unread = look_for_relation(paths)
     coreference, more = look_for_coreference(paths)
     left = dict.fromkeys([*left_out(paths), *unread, *more, *repeated([*relation, *coreference])])
+    changed = changed_since(look_through(paths)[0])
     return subject_of(
         chosen,
         say=say,
@@ -92,7 +95,7 @@ def read_subject(
         target=target or {},
         relation=relation,
         coreference=coreference,
-        notes=[*_not_evaluated(paths, say), *_left_out(left, say), *_still_training(chosen, say)],
+        notes=[*_not_evaluated(paths, say), *_left_out(left, say), *changed, *_still_training(chosen, say)],
         others=[group for group in groups if group is not chosen],
     )
 
