@@ -18,6 +18,7 @@ from coref_automl.arrays import read_arrays
 from coref_automl.comparison.copies import copies_of
 from coref_automl.comparison.relation_runs import place_of
 from coref_automl.decoder import decode_stored, read_stored, read_stored_rows
+from coref_automl.engine.binding import Binding
 from coref_automl.errors import CorefError, InputError
 from coref_automl.records import Estimate, Provenance
 from coref_automl.statistics.ratios import by_document
@@ -73,14 +74,9 @@ class _Stored(TypedDict, total=False):
     pretraining: Provenance | None
 
 
-class _Binding(TypedDict):
-    settings: dict[str, Any]
-    fingerprints: dict[str, str]
-
-
 class _Bound(TypedDict):
     scored_documents: str
-    binding: _Binding
+    binding: Binding
 
 
 class _Manifest(_Bound, total=False):

@@ -16,6 +16,7 @@ is never overwritten by a different one: the first has the plain name, later one
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -268,8 +269,10 @@ def _evaluation_folders(path: str, unread: list[InputError]) -> Iterator[Path]:
         if not folder.is_dir():
             return
     elif CHECKPOINT.fullmatch(folder.resolve().name) and not (folder / RESULT).is_file():
-        held = files_under(folder.parent / EVALUATIONS, RESULT, unread)
-        yield from (entry.parent for entry in held if entry.parent.name == folder.resolve().name)
+        held = folder.parent / EVALUATIONS
+        if held.is_dir() and not os.access(held, os.R_OK | os.X_OK):
+            unread.append(InputError(f"{held} cannot be read (Permission denied); make it readable."))
+        yield from sorted(held.glob(f"*/{folder.resolve().name}"), key=natural_order)
         return
     elif is_model_folder(folder) and not checkpoints_of(folder):
         plain = target_of(path)
