@@ -340,7 +340,8 @@ def files_under(folder: Path, name: str, unread: list[InputError] | None = None)
     unread = [] if unread is None else unread
 
     def closed(error: OSError) -> None:
-        unread.append(InputError(f"{error.filename} cannot be read ({error.strerror}); make it readable, or move it away."))
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):  # no folder, or one that was just removed
+            unread.append(InputError(f"{error.filename} cannot be read ({error.strerror}); make it readable, or move it away."))
 
     found: list[Path] = []
     for at, inside, names in os.walk(folder, onerror=closed):
