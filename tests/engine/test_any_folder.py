@@ -107,6 +107,10 @@ def test_a_base_that_changed_in_place_is_named_and_its_scores_stay(
     capsys.readouterr()
     assert command([*call, "--seq-len", "12"]) == 0  # nothing is known of the base there
     assert "its weights have changed since x began from it" in capsys.readouterr().err
+    shutil.copyfile(trained / "model/model.safetensors", "model/model.safetensors")
+    CHANGES["config"](tmp_path / "A")
+    assert command([*call, "--seq-len", "12"]) == 0
+    assert "its config or tokenizer settings have changed since x began from it" in capsys.readouterr().err
 
 
 def test_a_comparison_says_which_checkpoints_have_changed_since_they_were_scored(trained: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import CHECKPOINT, RESULT, StoredEvaluation
-from coref_automl.models.model_files import SETTINGS, model_prints
+from coref_automl.models.model_files import PARTS, model_prints
 from coref_automl.say import say
 
 
@@ -32,8 +32,8 @@ def drop_replaced_weights(stored: Sequence[StoredEvaluation]) -> tuple[list[Stor
         else:
             told.append(
                 say(
-                    f"{one.folder}: {one.evaluation.checkpoint}의 {_WORDS[what][0]} 파일이 평가한 뒤에 바뀌었습니다.",
-                    f"{one.folder} was scored with other {_WORDS[what][1]} than {one.evaluation.checkpoint} has now",
+                    f"{one.folder}: {one.evaluation.checkpoint}의 {PARTS[what][0]} 파일이 평가한 뒤에 바뀌었습니다.",
+                    f"{one.folder} was scored with other {PARTS[what][1]} than {one.evaluation.checkpoint} has now",
                 )
             )
     return kept, told
@@ -53,8 +53,8 @@ def changed_since(stored: Sequence[StoredEvaluation]) -> list[str]:
             continue  # what cannot be read now was read when it was scored
         if what:
             told[folder] = say(
-                f"{one.evaluation.checkpoint}: 평가한 뒤에 {_WORDS[what][0]} 파일이 바뀌었습니다. 다시 평가하세요.",
-                f"{one.evaluation.checkpoint} has other {_WORDS[what][1]} now than when it was scored; evaluate it again.",
+                f"{one.evaluation.checkpoint}: 평가한 뒤에 {PARTS[what][0]} 파일이 바뀌었습니다. 다시 평가하세요.",
+                f"{one.evaluation.checkpoint} has other {PARTS[what][1]} now than when it was scored; evaluate it again.",
             )
     return list(told.values())
 
@@ -98,17 +98,10 @@ def _changed(one: StoredEvaluation, now: Mapping[str, str]) -> str:
     return next((name for name, value in now.items() if held.get(name, value) not in ("", value)), "")
 
 
-_WORDS = {
-    "weights": ("가중치", "weights"),
-    "tokenizer_files": ("토크나이저", "tokenizer files"),
-    SETTINGS: ("설정", "config or tokenizer settings"),
-}
-
-
 def _prints_now(beside: Sequence[StoredEvaluation]) -> dict[str, str]:
     """The current files of the model; those scored last if it is gone or if only one state of it is known."""
     newest = max(beside, key=lambda one: one.evaluation.evaluated_at).evaluation
-    last = {name: value for name, value in newest.fingerprints.items() if name in _WORDS}
+    last = {name: value for name, value in newest.fingerprints.items() if name in PARTS}
     if any(_changed(one, last) for one in beside) and Path(newest.path).is_dir():
         with suppress(CorefError, OSError):
             now = model_prints(newest.path)

@@ -22,7 +22,7 @@ _WORDS = {
     "train": "training rows",
     "tokenizer_files": "tokenizer",
     "settings": "model's config or tokenizer settings",
-    "models": "models' configs or tokenizers",
+    "models": "configs or tokenizers",
 }
 _UNRECORDED = {f"{BYTES}{name}" for name in ("weights", "tokenizer_files", "settings", "models")}
 """Bytes that earlier versions did not write down: where they are missing, nothing is known, and nothing is refused."""

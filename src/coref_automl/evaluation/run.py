@@ -15,10 +15,11 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from coref_automl.config import as_paths, expect, from_mapping, to_mapping, typed
 from coref_automl.decoder import read_stored
+from coref_automl.engine.binding import BYTES
 from coref_automl.engine.pool import Engine, Returned
 from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError
 from coref_automl.evaluation.answers import table_fingerprint
@@ -30,10 +31,10 @@ from coref_automl.evaluation.targets import base_targets, find_targets
 from coref_automl.evaluation.words import LeftToRight, LeftToRightChecks, WordMode, check_left_to_right, wanted_ids
 from coref_automl.locks import locked
 from coref_automl.models.families import too_long
-from coref_automl.models.model_files import detect_seq_len, is_here, model_prints, weights_fingerprint
+from coref_automl.models.model_files import PARTS, detect_seq_len, is_here, model_prints, weights_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import ClozeItem, Evaluation, Half, ItemScore, Provenance, Task
-from coref_automl.store import JsonlAppender, claim_folder, explained, write_json
+from coref_automl.store import MANIFEST, JsonlAppender, claim_folder, explained, write_json
 
 if TYPE_CHECKING:
     from coref_automl.models.load import LoadedModel
@@ -261,6 +262,7 @@ def _evaluate_bases(
     A run keeps its base's evaluation. Bytes decide which model that is: another one in its place is not scored, and named.
     """
     wanted: dict[tuple[str, Path, int], None] = {}
+    reasons: dict[tuple[str, Path], str] = {}
     absent: dict[str, str] = {}
     for target in targets:
         try:
@@ -268,7 +270,9 @@ def _evaluate_bases(
             if made is None or (not made.base_bytes and not is_here(made.base)):
                 continue  # nothing is known of it, or its weights were random
             run, length = Path(target.model).parent, recipe.seq_len or detect_seq_len(target.model)
-            if not (why := _not_at_hand(made)):
+            if (made.base, run) not in reasons:
+                reasons[made.base, run] = _not_at_hand(made, run)
+            if not (why := reasons[made.base, run]):
                 wanted[made.base, run, length] = None
             elif not all(_has_base(made, evalset, length, run, recipe.out) for evalset in sets):
                 absent[made.base] = why
@@ -288,12 +292,21 @@ def _evaluate_bases(
         )
 
 
-def _not_at_hand(made: Provenance) -> str:
+class _Begun(TypedDict, total=False):
+    """What is read of a run's manifest."""
+
+    binding: dict[str, Any]
+
+
+def _not_at_hand(made: Provenance, run: Path) -> str:
     """Why the model that a run began from cannot be scored here; empty where it can."""
     if not is_here(made.base):  # nobody asked for a download
         return "it is not on this machine; evaluate it by its name or path, and compare both."
-    if made.base_bytes and weights_fingerprint(made.base) != made.base_bytes:
-        return f"its weights have changed since {made.run} began from it; restore them, and evaluate again."
+    begun = read_stored(run / MANIFEST, _Begun).get("binding", {}) if (run / MANIFEST).is_file() else {}
+    held = {f"{BYTES}weights": made.base_bytes, **begun}
+    for name, now in model_prints(made.base).items():
+        if held.get(BYTES + name, now) not in ("", now):
+            return f"its {PARTS[name][1]} have changed since {made.run} began from it; restore them, and evaluate again."
     return ""
 
 

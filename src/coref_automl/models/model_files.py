@@ -18,6 +18,12 @@ from coref_automl.store import at_home, fingerprint, fingerprint_files, natural_
 BUNDLED = {"bundled:ko-mini": "ko-mini"}
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "tokenizer.model", "sentencepiece.bpe.model")
 SETTINGS = "settings"
+PARTS = {
+    "weights": ("가중치", "weights"),
+    "tokenizer_files": ("토크나이저", "tokenizer files"),
+    SETTINGS: ("설정", "config or tokenizer settings"),
+}
+"""What identifies a model, as `model_prints` names it, and in words."""
 _TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 _ABOUT = {"_name_or_path", "name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "_commit_hash"}
 """Settings that change no score."""

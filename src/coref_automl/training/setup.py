@@ -27,7 +27,7 @@ from coref_automl.models.load import (
     load_tokenizer,
     tokenizer_fingerprint,
 )
-from coref_automl.models.model_files import config_of, folder_of, has_tokenizer, model_prints, weights_fingerprint
+from coref_automl.models.model_files import config_of, folder_of, has_tokenizer, model_prints, models_print, weights_fingerprint
 from coref_automl.models.precision import rounding_note
 from coref_automl.models.vocabulary import word_starts
 from coref_automl.progress import Progress, duration
@@ -146,7 +146,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     if recipe.words_from is not None:
         _check_words(recipe, recipe.words_from, tokens_print)
         prints["words"] = weights_fingerprint(recipe.words_from)
-    prints |= model_prints(recipe.tokenizer, weights=False) if recipe.tokenizer else {}
+    prints |= {"models": models_print([recipe.tokenizer])} if recipe.tokenizer else {}
     prints |= model_prints(recipe.model) if recipe.shape is None else {}
     slow = rounding_note(device, recipe.dtype)
     notes = (*found, *filled, *([slow] if slow else []))
