@@ -116,7 +116,7 @@ def test_a_base_that_changed_in_place_is_named_and_its_scores_stay(
 def test_a_comparison_says_which_checkpoints_have_changed_since_they_were_scored(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "runs", tmp_path / "runs")
     assert not any("evaluate it again" in note for note in compare(tmp_path / "runs").notes)  # younger files of the same bytes
-    (first, second) = sorted((tmp_path / "runs/x").glob("checkpoint-*"))
+    first, second = (path for path in sorted((tmp_path / "runs/x").glob("checkpoint-*")) if path.is_dir())
     for checkpoint, change in ((first, "config"), (second, "weights")):
         checkpoint.rename(tmp_path / "model")
         CHANGES[change](tmp_path)
