@@ -66,6 +66,12 @@ def test_the_base_is_found_from_any_folder_and_after_a_move(
     assert not (tmp_path / "B/evaluations").exists()
 
 
+def test_a_base_named_beside_its_runs_is_found_with_them(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(trained)
+    assert compare("runs/x", "model").rows == compare("runs/x").rows
+    assert not Path("evaluations").exists()
+
+
 def test_a_relative_base_of_an_older_record_is_never_another_model_of_that_name(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -186,8 +186,10 @@ def add_bases(paths: Sequence[str], stored: Sequence[StoredEvaluation]) -> list[
 
 
 def not_evaluated(paths: Sequence[str]) -> list[str]:
-    """The paths without a finished evaluation, relation run or coreference run."""
-    return [path for path in paths if not (evaluations_under([path]) or find_relation([path]) or find_coreference([path]))]
+    """The paths without a finished evaluation, relation run or coreference run; a base's may lie with the runs of the others."""
+    found = [path for path in paths if evaluations_under([path]) or find_relation([path]) or find_coreference([path])]
+    bases = {model_place(one.evaluation.path) for one in _bases(evaluations_under(found))} if len(found) < len(paths) else set()
+    return [path for path in paths if path not in found and model_place(path) not in bases]
 
 
 def nothing_under(paths: Sequence[str]) -> str:
