@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,9 @@ def test_the_cache_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert korean.default_cache() == tmp_path / "cache" / "coref-automl"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert korean.default_cache() == Path.home() / ".cache" / "coref-automl"
+    (tmp_path / "file").write_text("", "utf-8")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # nothing can be kept there
+    assert korean.default_cache().parent == Path(tempfile.gettempdir())
 
 
 def test_hangul_and_final_consonants() -> None:

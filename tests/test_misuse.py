@@ -55,6 +55,8 @@ def test_recipes_take_paths_for_text_and_one_source_for_a_list(tmp_path: Path) -
         (lambda: ca.evaluate("runs", "recipe.yaml"), "evaluate needs an EvaluateRecipe, not 'recipe.yaml'"),
         (lambda: ca.train("recipe.yaml"), "train needs a TrainRecipe, not 'recipe.yaml'"),
         (lambda: ca.train_relation({"model": "m"}), "train_relation needs a RelationRecipe"),
+        (lambda: ca.train_coreference("x"), "train_coreference needs a CoreferenceRecipe, not 'x'"),
+        (lambda: ca.fill(NOTHING), "A sentence is text, not None"),
         (lambda: ca.prepare("local:texts", "out"), "prepare needs a PrepareRecipe"),
         (lambda: ca.prepare_eval(NOTHING, "out"), "prepare_eval needs an EvalRecipe, not None"),
         (lambda: ca.prepare(ca.PrepareRecipe(mode="mlm", sources=("a",), model="m"), NUMBER), "out should be a path, not 5"),

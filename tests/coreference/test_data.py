@@ -94,6 +94,7 @@ def test_a_mention_that_stands_twice_in_its_cluster_counts_once_and_is_noted(tmp
         ("a.conll", "#begin document (a);\na 0 0 x -\n", "the file was cut off"),
         ("a.conll", "#begin document (a);\nx (1)\n#end document\n", "the word should be the fourth"),
         ("a.conllu", "1\tx\n", "2 columns instead of 10"),
+        ("a.conllu", "x\tx\t_\t_\t_\t_\t0\t_\t_\t_\n", "the id 'x' is not a number"),
         ("a.conllu", "1\tx\t_\t_\t_\t_\t0\t_\t_\tEntity=(e1\n", "the bracket of e1 does not close"),
     ],
 )
