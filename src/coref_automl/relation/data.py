@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.corpus.formats import BROKEN, LISTS, NOT_UTF8, READERS, kind_of, stem_of
+from coref_automl.corpus.sources import bundled_rows
 from coref_automl.drop_reasons import of_row
 from coref_automl.errors import MissingExtra, RelationDataError
 from coref_automl.models.vocabulary import Pieces, tokenize_all
@@ -24,8 +25,8 @@ from coref_automl.relation.markers import MarkedRow, Marker
 from coref_automl.relation.rows import LONGER, BadRow, RelationRow, parse_row
 from coref_automl.store import NOT_JSON, fingerprint, json_fault, refuse_special
 
-BUNDLED = {"bundled:relations": (1200, 0), "bundled:relations-dev": (300, 1)}
-"""Generated rows: how many, and the seed."""
+BUNDLED = ("bundled:relations", "bundled:relations-dev")
+"""Invented rows; the first thirty of each hold every label once."""
 
 _LISTED = 5
 _SHOWN = 30
@@ -176,13 +177,10 @@ def _raw_rows(name: str) -> Iterable[Any]:
 _READERS = {kind: reader for kind, reader in {**LISTS, **READERS}.items() if kind != ".txt"}
 
 
-def _bundled(name: str) -> list[dict[str, Any]]:
-    from coref_automl.corpus.synthetic.statements import relation_rows
-
+def _bundled(name: str) -> Iterable[dict[str, Any]]:
     if name not in BUNDLED:
         raise RelationDataError(f"Unknown data {name}; known: {', '.join(BUNDLED)}.")
-    count, seed = BUNDLED[name]
-    return relation_rows(count, seed)
+    return bundled_rows(name.removeprefix("bundled:"))
 
 
 def hub_parts(name: str) -> tuple[str, str | None, str]:
