@@ -15,7 +15,6 @@ from typing import Any
 
 from coref_automl.corpus.formats import BROKEN, LISTS, NOT_UTF8, READERS, kind_of, stem_of
 from coref_automl.corpus.sources import bundled_rows
-from coref_automl.drop_reasons import of_row
 from coref_automl.errors import MissingExtra, RelationDataError
 from coref_automl.models.vocabulary import Pieces, tokenize_all
 from coref_automl.progress import Progress
@@ -23,6 +22,7 @@ from coref_automl.records import Record
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import MarkedRow, Marker
 from coref_automl.relation.rows import LONGER, BadRow, RelationRow, parse_row
+from coref_automl.say import of_row
 from coref_automl.store import NOT_JSON, fingerprint, json_fault, refuse_special
 
 BUNDLED = ("bundled:relations", "bundled:relations-dev")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from coref_automl.relation.model import RelationModel
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.techniques import (
     LOSSES,
-    Average,
     LossSettings,
     effective_number_weights,
     hard_negatives,
@@ -59,7 +57,6 @@ class State:
     best: Scores = field(default_factory=lambda: Scores(0.0, 0.0, 0.0, 0))
     best_weights: dict[str, Any] = field(default_factory=dict)
     margins: Any | None = None
-    averaged: Any | None = None
     rows_seen: int = 0
 
     @classmethod
@@ -82,7 +79,6 @@ class _Run:
     gold: Any
     recipe: RelationRecipe
     settings: LossSettings
-    average: Average | None
     seed: int
     total: int
     stage: Stage
@@ -106,9 +102,6 @@ def fit(
     groups = groups_of(model, rate=rate_of(recipe, model), weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay)
     updates = Updates(model, groups, recipe.warmup)
     state = State.of(updates.load(folder / RESUME))
-    average = Average(model, recipe.ema) if recipe.ema else None
-    if average is not None and state.averaged is not None:
-        average.load(state.averaged)
     total = recipe.epochs * math.ceil(len(train.tensors) / recipe.batch_size)
     gold = torch.from_numpy(train.gold).to(device)
     settings = loss_settings(recipe, train.gold, device)
@@ -118,18 +111,16 @@ def fit(
         matmuls(recipe.precision),
         without_cudnn(),
     ):
-        run = _Run(model, updates, train, gold, recipe, settings, average, seed, total, stage)
+        run = _Run(model, updates, train, gold, recipe, settings, seed, total, stage)
         step = _step_of(run, device)
         stage.skip(state.step)
         while state.epoch < recipe.epochs and not _flat(state, recipe):
             began = time.monotonic()
             seed_epoch(seed, state.epoch)
             _epoch(run, step, state)
-            with average.in_place() if average else nullcontext():
-                scores = _look(model, valid, recipe, state, stage)
+            scores = _look(model, valid, recipe, state, stage)
             state.seconds += time.monotonic() - began
             if recipe.epoch_checkpoints:
-                state.averaged = average.held if average else None
                 updates.save(folder / RESUME, **state.kept())
             if on_epoch is not None:
                 on_epoch(seed, state.epoch, scores)
@@ -173,8 +164,6 @@ def _epoch(run: _Run, step: Step, state: State) -> None:
         if recipe.hard_negatives:
             seen[chosen.rows] = margins(logits)
         run.updates.step(keep_gradients=True)
-        if run.average is not None:
-            run.average.follow(state.step)
         state.rows_seen += len(chosen.rows)
         if number % _LOOK_EVERY == 0 or number == len(order):
             value = checked_loss(loss, state.step)

@@ -12,7 +12,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +37,6 @@ from coref_automl.store import MANIFEST, State, fingerprint_files, state_of, wri
 
 KIND = "relation predictions"
 SUBMISSION = "submission.csv"
-_COLOURS = {"subject": "\x1b[30;46m", "object": "\x1b[30;43m"}
-_PLAIN = "\x1b[0m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +129,10 @@ def predict_text(
     return TextPrediction(row.sentence, shown[0], shown[1], ranked, _numbers(seeds))
 
 
-def render(found: TextPrediction, *, colour: bool, top: int = 5) -> str:
-    """The sentence with both entities marked, then the first labels with their probabilities.
-
-    Brackets name role and type in place; on a terminal the entities are coloured, and a line below says which is which.
-    """
-    marked = _coloured(found) if colour else [_bracketed(found)]
+def render(found: TextPrediction, *, top: int = 5) -> str:
+    """The sentence with both entities in brackets, which name role and type; then the first labels with their probabilities."""
     width = max(len(label) for label, _ in found.ranked[:top])
-    return "\n".join([*marked, *(f"{label:<{width}}  {100 * p:5.1f}%" for label, p in found.ranked[:top])])
+    return "\n".join([_bracketed(found), *(f"{label:<{width}}  {100 * p:5.1f}%" for label, p in found.ranked[:top])])
 
 
 def _roles(found: TextPrediction) -> tuple[tuple[str, Entity], ...]:
@@ -163,17 +156,6 @@ def _bracketed(found: TextPrediction) -> str:
     for at, _, _, mark in sorted(edges, reverse=True):
         text = text[:at] + mark + text[at:]
     return text
-
-
-def _coloured(found: TextPrediction) -> list[str]:
-    """Each stretch between two edges in the colour of the innermost entity over it, and a legend."""
-    edges = {edge for _, entity in _roles(found) for edge in (entity.start, entity.end)}
-    text = ""
-    for low, high in pairwise(sorted({0, len(found.sentence), *edges})):
-        over = [(e.end - e.start, role) for role, e in _roles(found) if e.start <= low and high <= e.end]
-        part = found.sentence[low:high]
-        text += f"{_COLOURS[min(over)[1]]}{part}{_PLAIN}" if over else part
-    return [text, " ".join(f"{_COLOURS[role]} {_named(role, entity)} {_PLAIN}" for role, entity in _roles(found))]
 
 
 def _predict(

@@ -22,7 +22,7 @@ from coref_automl.models.attention import move
 from coref_automl.models.load import detect_seq_len, load_tokenizer, weights_fingerprint
 from coref_automl.progress import Progress, Shown, as_progress, quiet
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
-from coref_automl.relation.evaluate import KIND, keep_result, list_problems, summarise, under_prior
+from coref_automl.relation.evaluate import KIND, keep_result, list_problems, summarise
 from coref_automl.relation.labels import LABELS, LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Scores
@@ -34,7 +34,6 @@ from coref_automl.relation.scoring import (
     predict_seed,
     rows_fingerprint,
     run_model,
-    settle_prior,
     store_predictions,
 )
 from coref_automl.relation.stored import AGAIN, ModelSettings, read_manifest
@@ -199,8 +198,6 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
             found = run_model(model, marker, rows, marked, settings, device, progress)
             if data is work.dev or work.dev is None or not recipe.compact:
                 store_predictions(folder, data, found, compact=recipe.compact)
-            if data is work.valid and recipe.prior == "em":  # from here on; the slice itself has the prior of train
-                settings["prior"] = settle_prior(found, gold_indices(data.rows), gold_indices(work.train.rows))
     if recipe.keep_weights:
         save_model(folder / "model", model, marker, settings)
     done = SeedResult(
@@ -255,8 +252,6 @@ def _notes(work: _Work) -> tuple[str, ...]:
     notes = []
     if work.train.problems:
         notes.append(skipped(len(work.train.problems), work.train.split))
-    if work.recipe.prior == "em":
-        notes.append(under_prior())
     if work.mask is not None:
         forbidden = int(work.mask.forbids(work.train.rows).sum())
         kind, rows = work.mask.kind, len(work.train.rows)
