@@ -329,7 +329,7 @@ def test_no_items_is_an_error_that_gives_the_reasons(model: str, tmp_path: Path)
     ("changes", "words"),
     [({"tasks": ("reel",)}, "Did you mean 'real'"),
      ({"tasks": ("gold",)}, "--gold"), ({"tasks": ("real", "lambada")}, "--lambada"),
-     ({"models": ()}, "--model"), ({"holdout": 0.8}, "--holdout"), ({"per_bucket": 0}, "limits")],
+     ({"models": ()}, "--model"), ({"holdout": 0.8}, "holdout should be"), ({"per_bucket": 0}, "per_bucket should be 1")],
 )  # fmt: skip
 def test_a_wrong_request_is_refused_before_any_work(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(RecipeError, match=words):

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from coref_automl.bench.measurement import BenchResult, PeakMemory, release_memory, synchronize
+from coref_automl.bench.measurement import BenchResult, PeakMemory, synchronize
+from coref_automl.bench.recipes import TrainBench
 from coref_automl.corpus.dataset import PackedDataset, smallest_type, write_dataset
 from coref_automl.corpus.pack import pack
 from coref_automl.corpus.sources import open_source
@@ -54,34 +55,21 @@ class Way:
         return self.tokens / self.seconds
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.speed:,.0f} real tokens/s, {self.memory}"
+        return f"{self.name}: {self.speed:,.0f} real tokens/s{self.memory}"
 
 
-def run(
-    *,
-    model: str | None = None,
-    shape: str = "ko-mini",
-    source: str = "bundled:passages",
-    documents: int = 400,
-    seq_len: int = 512,
-    batch: int = 8,
-    steps: int = 5,
-    device: str = "auto",
-    compiled: bool = False,
-    attention: str = "auto",
-    seed: int = 0,
-) -> BenchResult:
-    """The three ways on the same documents. Without a model: new weights of a named shape, which cost the same to train."""
-    device = pick_device(device)
-    texts = [document.text for document in islice(open_source(source), documents)]
+def run(settings: TrainBench) -> BenchResult:
+    """The three ways on the same documents."""
+    model, seq_len, device = settings.model, settings.seq_len, pick_device(settings.device)
+    texts = [document.text for document in islice(open_source(settings.source), settings.documents)]
     if not texts:
-        raise DatasetError(f"{source} has no documents; pass another --source.")
+        raise DatasetError(f"{settings.source} has no documents; pass another --source.")
     tokenizer = load_tokenizer(model) if model else train_tokenizer(texts, vocab_size=_VOCABULARY)
 
     def fresh() -> Any:
         if model:
             return load_masked_lm(model, seq_len=seq_len).model
-        made = build_masked_lm(shape, tokenizer, seq_len=seq_len, seed=seed)
+        made = build_masked_lm(settings.shape, tokenizer, seq_len=seq_len, seed=0)
         if len(tokenizer) < _VOCABULARY:  # few texts give few entries, and the head of a real model is wide
             made.resize_token_embeddings(_VOCABULARY, mean_resizing=False)
         return made
@@ -91,20 +79,19 @@ def run(
         tokenizer,
         fresh,
         seq_len=seq_len,
-        batch=batch,
-        steps=steps,
+        batch=settings.batch,
+        steps=settings.steps,
         device=device,
-        compiled=compiled,
-        attention=attention,
-        seed=seed,
+        compiled=settings.compile,
+        attention=settings.attention,
     )
     first, padded, chunks = ways
     lines = [str(way) for way in ways]
     lines.append(
         f"against padded rows {first.speed / padded.speed:.2f}x, against joined chunks {first.speed / chunks.speed:.2f}x"
     )
-    what = f"{model or shape} at {seq_len} tokens, batch {batch}, {steps} steps each in turns, on {device}"
-    lines.append(f"{what}; {len(texts)} documents of {source}")
+    what = f"{model or settings.shape} at {seq_len} tokens, batch {settings.batch}, {settings.steps} steps each in turns"
+    lines.append(f"{what}, on {device}; {len(texts)} documents of {settings.source}")
     return BenchResult(first.speed, padded.speed, "real tokens/s", tuple(lines))
 
 
@@ -143,7 +130,6 @@ def race(
         ]
         for way in ways:
             way.step(next(way.batches)[0])  # what is made once (compiled code, optimizer states) is not counted
-            release_memory()  # so that the next way's peak is its own
             with PeakMemory(device) as memory:
                 way.step(next(way.batches)[0])
             way.memory = str(memory)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from coref_automl import config, store
 from coref_automl.corpus.clean import Filters, is_empty, normalise, reason_to_drop
@@ -58,22 +58,46 @@ class EvalRecipe:
     whose answer is one vocabulary entry of the reference tokenizer: with that vocabulary, strict cannot reach the others.
     """
 
-    models: tuple[str, ...]
-    tasks: tuple[Task, ...] = ("real", "real-far")
-    sources: tuple[str, ...] = ()
-    gold: tuple[str, ...] = ()
-    lambada: tuple[str, ...] = ()
-    field: str | None = None
-    limit: int | None = None
-    holdout: float = SHARE
-    least: int = LEAST
-    all_documents: bool = False
-    per_source: int = 1_600
-    per_bucket: int = 400
-    per_document: int = PER_DOCUMENT
-    single_entry: bool = False
-    seed: int = 0
-    files: tuple[str, ...] = ()
+    models: Annotated[
+        tuple[str, ...],
+        config.Setting(
+            "Model whose tokenizer to build noun tables for; the first is the reference. Repeatable.", flags=("--model",)
+        ),
+    ]
+    tasks: Annotated[
+        tuple[Task, ...],
+        config.Setting(f"{', '.join(TASKS)}; repeatable. Default: the tasks that the inputs allow.", flags=("--task",)),
+    ] = ("real", "real-far")
+    sources: Annotated[
+        tuple[str, ...],
+        config.Setting("Named source (see: coref-automl sources), local:PATH or a quoted glob; repeatable.", flags=("--source",)),
+    ] = ()
+    gold: Annotated[tuple[str, ...], config.Setting("File of texts with coreference clusters; repeatable.")] = ()
+    lambada: Annotated[
+        tuple[str, ...], config.Setting("File in Ko-LAMBADA's columns, ko-lambada or bundled:cloze; repeatable.")
+    ] = ()
+    field: Annotated[str | None, config.Setting("Field that holds the text, if not the source's usual one.")] = None
+    limit: Annotated[int | None, config.Setting("Read at most this many rows of each file or hub source.", 1)] = None
+    holdout: Annotated[
+        float,
+        config.Setting(
+            "Fraction of each source held out for evaluation (at least 300 documents, at most half); 0 holds out none.", 0, 0.5
+        ),
+    ] = SHARE
+    least: Annotated[int, config.Setting("Minimum number of documents held out per source.", 0)] = LEAST
+    all_documents: Annotated[
+        bool, config.Setting("Use all documents, not only held-out ones: for texts that are never trained on.")
+    ] = False
+    per_source: Annotated[int, config.Setting("Maximum number of real items per source.", 1)] = 1_600
+    per_bucket: Annotated[int, config.Setting("Maximum number of far items per source and distance bucket.", 1)] = 400
+    per_document: Annotated[int, config.Setting("Maximum number of real items per document.", 1)] = PER_DOCUMENT
+    single_entry: Annotated[
+        bool, config.Setting("Keep only real items whose answer is one vocabulary entry of the first --model.")
+    ] = False
+    seed: Annotated[int, config.Setting("Random seed.", 0)] = 0
+    files: Annotated[
+        tuple[str, ...], config.Setting("Annotated file of any other task, as TASK=PATH; repeatable.", flags=("--file",))
+    ] = ()
 
     def __post_init__(self) -> None:
         config.typed(self)
@@ -85,12 +109,6 @@ class EvalRecipe:
             config.choose(task, TASKS, "task")
             if self.asks_for_items and not self.inputs(task):
                 raise RecipeError(f"The task {task} needs {_option(TASKS[task])}; name one, or leave the task out.")
-        if not 0 <= self.holdout <= 0.5:
-            raise RecipeError(f"--holdout is a share between 0 and 0.5, not {self.holdout}.")
-        if min(self.per_source, self.per_bucket, self.per_document, self.limit or 1) < 1:
-            raise RecipeError("The limits of rows, and of items per source, per bucket and per document, are 1 or more.")
-        if self.seed < 0:
-            raise RecipeError(f"--seed should be 0 or more, not {self.seed}.")
 
     @property
     def asks_for_items(self) -> bool:

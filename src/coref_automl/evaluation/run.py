@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from coref_automl.config import as_paths, expect, from_mapping, to_mapping, typed
+from coref_automl.config import Setting, as_paths, expect, from_mapping, to_mapping, typed
 from coref_automl.decoder import read_stored
 from coref_automl.engine.pool import Engine, Returned
 from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError
@@ -49,24 +49,30 @@ class EvaluateRecipe:
     `engine`: processes of this machine, one per GPU, or tasks of a Ray cluster that sees the same folders.
     """
 
-    eval_sets: tuple[Path, ...] = ()
-    seq_len: int | None = None
-    out: Path | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    words: WordMode = "all"
-    budget: int | None = None
-    base: bool = True
-    new_head: bool = False
-    seed: int = 0
-    engine: Engine = "local"
+    eval_sets: Annotated[
+        tuple[Path, ...], Setting("Evaluation set; repeatable. Default: the bundled set.", flags=("--eval-set",))
+    ] = ()
+    seq_len: Annotated[int | None, Setting("Window length in tokens. Default: each model's own.", 1)] = None
+    out: Annotated[Path | None, Setting("Folder for results. Default: the run's own folder.")] = None
+    device: Annotated[str, Setting("cpu, cuda, cuda:1, or auto (all GPUs, else the CPU).")] = "auto"
+    dtype: Annotated[str, Setting("float32, bfloat16, float16, or auto (bfloat16 on a GPU).")] = "auto"
+    words: Annotated[
+        WordMode,
+        Setting(
+            "Word ranks for all items (about 3 times the cost of none), gold only, a sample of 200 per task, or none; "
+            "l2r adds a left-to-right check."
+        ),
+    ] = "all"
+    budget: Annotated[int | None, Setting("Tokens per batch; halved when memory runs out.", 1, flags=("--batch-tokens",))] = None
+    base: Annotated[bool, Setting("Also score the model that training started from, if available.")] = True
+    new_head: Annotated[bool, Setting("Allow a newly initialised (untrained) mask head.")] = False
+    seed: Annotated[int, Setting("Random seed.", 0)] = 0
+    engine: Annotated[
+        Engine, Setting("local (one process per GPU) or ray (one task per checkpoint on a cluster that sees this folder).")
+    ] = "local"
 
     def __post_init__(self) -> None:
         typed(self)
-        least = {"--seq-len": (self.seq_len, 1), "--batch-tokens": (self.budget, 1), "--seed": (self.seed, 0)}
-        for option, (value, low) in least.items():
-            if value is not None and value < low:
-                raise RecipeError(f"{option} should be {low} or more, not {value}.")
         if self.seq_len is not None and (why := too_long(self.seq_len)):
             raise RecipeError(f"seq_len {why}.")
 
