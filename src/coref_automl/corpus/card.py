@@ -15,10 +15,9 @@ from coref_automl.corpus.choice import Choice
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import Index
 from coref_automl.corpus.sources import SOURCES, licence_in_words, licence_of, licence_of_bundled
-from coref_automl.drop_reasons import in_words
 from coref_automl.errors import WorkError
 from coref_automl.progress import Progress
-from coref_automl.say import say
+from coref_automl.say import in_words, say
 from coref_automl.tabular import align
 
 

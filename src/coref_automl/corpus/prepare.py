@@ -29,7 +29,7 @@ from coref_automl.corpus.choice import Choice, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import EncodeSettings, Mode, special_of, tokenizer_of
-from coref_automl.corpus.inputs import difference, made_from, pinned, readable_parts, sets_of, tokenizer_and_sets, was_noted
+from coref_automl.corpus.inputs import difference, made_from, pinned, readable_parts, sets_of, tokenizer_and_sets
 from coref_automl.corpus.manifest import (
     AGAIN,
     SHARE,
@@ -154,14 +154,6 @@ def _as_it_stands(recipe: PrepareRecipe, out: Path, progress: Progress) -> dict[
     """A finished dataset, if it would be made from the same inputs today; one of other inputs is never handed out in silence."""
     manifest = read_prepared(out)
     held = cast(MadeFrom, manifest)
-    if not was_noted(held):
-        progress.note(
-            progress.say(
-                f"{out}: 입력을 기록하지 않던 이전 버전에서 만들어져 입력이 바뀌었는지 알 수 없습니다.",
-                f"{out} was made by an earlier version, which did not record its inputs; whether they changed is unknown.",
-            )
-        )
-        return manifest
     parts, _ = readable_parts(recipe, progress, hub=False)
     if changed := difference(held, made_from(recipe, parts, progress)):
         raise FolderError(
@@ -330,8 +322,6 @@ def _part_in_order(parts: Sequence[Path]) -> list[Path]:
         if not is_done(folder) or kind_of(folder) != PART:
             raise DatasetError(f"{folder} is not a finished part; make it with: coref-automl prepare ... --shard 1/{total}")
         manifest = read_share(folder)
-        if not was_noted(manifest):
-            raise DatasetError(f"{folder} was made by an earlier version; prepare this share again.")
         settings = dict(manifest["settings"])
         number, of = map(int, str(settings.pop("shard", "")).split("/"))
         if of != total or number - 1 in found:

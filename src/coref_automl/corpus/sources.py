@@ -18,7 +18,7 @@ from coref_automl.corpus.files import Flaw, files_of, name_of, read_file
 from coref_automl.corpus.formats import opened
 from coref_automl.errors import CorefError, MissingExtra, SourceError
 from coref_automl.records import Document, Record
-from coref_automl.say import say
+from coref_automl.say import in_words
 
 
 def passages() -> list[Document]:
@@ -57,14 +57,6 @@ class HubSource:
 
 _KLUE = "CC BY-SA 4.0"
 _ASK = "not stated; see the dataset's page"
-_KOREAN = {
-    "written for this project": "이 프로젝트에서 씀",
-    "generated": "생성함",
-    "not stated": "명시 없음",
-    "not stated by a local file": "로컬 파일에 명시 없음",
-    _ASK: "명시 없음, 데이터셋 페이지 참고",
-}
-"""What is said of a licence beside its name."""
 
 _PAIRS = ("문장 쌍", "sentence pairs")
 _CONTEXTS = ("문맥 하나에 질문 여럿", "one context, several questions")
@@ -157,7 +149,7 @@ def licence_of(name: str) -> str:
 
 def licence_in_words(licence: str) -> str:
     """A licence in the language of results; names of licences stay."""
-    return ", ".join(say(_KOREAN.get(part, part), part) for part in licence.split(", "))
+    return ", ".join(map(in_words, licence.split(", ")))
 
 
 def licence_of_bundled(kind: str, names: Collection[str]) -> str | None:
