@@ -16,7 +16,7 @@ from coref_automl.coreference import recipe as coreference
 from coref_automl.corpus import recipe as corpus
 from coref_automl.corpus import tokenizer
 from coref_automl.errors import RecipeError
-from coref_automl.evaluation.prepare import EvalRecipe
+from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.relation import recipe as relation
 from coref_automl.training import recipe as training

@@ -16,7 +16,8 @@ import pytest
 from coref_automl.corpus import encode, pack, shards
 from coref_automl.corpus.prepare import merge, prepare
 from coref_automl.errors import DatasetError, FolderError
-from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
+from coref_automl.evaluation.prepare import prepare_eval
+from coref_automl.evaluation.recipe import EvalRecipe
 from tests.corpus.conftest import WriteRows, rows
 from tests.corpus.test_prepare import files, recipe
 

@@ -15,7 +15,8 @@ from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.errors import EvalSetError, FolderError, RecipeError, SourceError
 from coref_automl.evaluation import manifest
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
+from coref_automl.evaluation.prepare import prepare_eval
+from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.korean import Tagger
 from tests.evaluation.tasks.test_gold import FULL, TEXT, row_of
 from tests.evaluation.tiny import tokenizer_of

@@ -535,11 +535,11 @@ def test_layer_decay_goes_by_layer_index(encoder_folder: Path) -> None:
 
 def test_a_padded_batch_gives_the_same_answers_as_single_rows(trained: RelationResult, rows: Any) -> None:
     from coref_automl.relation.data import RowCache
-    from coref_automl.relation.tensors import RowTensors, Side, probabilities
+    from coref_automl.relation.tensors import LabelledRows, RowTensors, probabilities
 
     model, marker, _ = load_model(Path(trained.run) / "seed-0" / "model")
     assert isinstance(model, RelationModel)
     _, marked, _ = RowCache().mark(rows[:10], marker, progress=quiet())
-    side = Side(RowTensors(marked, marker.tokenizer.pad_token_id, "cpu"), np.zeros(10, np.int64))
+    side = LabelledRows(RowTensors(marked, marker.tokenizer.pad_token_id, "cpu"), np.zeros(10, np.int64))
     together, alone = (probabilities(model, side, "float32", tokens=tokens) for tokens in (4096, 1))
     assert_same(together, alone)

@@ -40,7 +40,7 @@ Batch = dict[str, torch.Tensor]
 
 
 @dataclass(slots=True, eq=False)
-class Way:
+class TrainingWay:
     """One way of training: where its batches come from, and what its steps have cost so far."""
 
     name: str
@@ -107,7 +107,7 @@ def race(
     compiled: bool = False,
     attention: str = "auto",
     seed: int = 0,
-) -> list[Way]:
+) -> list[TrainingWay]:
     """Ours, padded rows, joined chunks: a step each in turns, so that what else the machine does falls on all alike."""
 
     def placed(implementation: str | None) -> Any:
@@ -124,9 +124,9 @@ def race(
         padded = padded_batches(texts, tokenizer, seq_len, batch, seed)
         chunks = chunk_batches(texts, tokenizer, seq_len, batch, seed)
         ways = [
-            Way("packed, head at masked positions", packed, _stepper(ours, device)),
-            Way("padded rows, full logits", padded, _stepper(placed(None), device)),
-            Way("joined chunks, full logits", chunks, _stepper(placed(None), device)),
+            TrainingWay("packed, head at masked positions", packed, _stepper(ours, device)),
+            TrainingWay("padded rows, full logits", padded, _stepper(placed(None), device)),
+            TrainingWay("joined chunks, full logits", chunks, _stepper(placed(None), device)),
         ]
         for way in ways:
             way.step(next(way.batches)[0])  # what is made once (compiled code, optimizer states) is not counted

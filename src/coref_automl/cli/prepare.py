@@ -12,7 +12,7 @@ from coref_automl.cli.options import AsJson, Out, options_from, print_json, reci
 from coref_automl.corpus.encode import Mode
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.errors import RecipeError
-from coref_automl.evaluation.prepare import EvalRecipe
+from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.say import Say, language, say
 

@@ -85,7 +85,7 @@ class WithSettings(MadeFrom, total=False):
     settings: dict[str, Any]
 
 
-class Begun(MadeFrom, total=False):
+class BegunDataset(MadeFrom, total=False):
     """What an unfinished dataset was begun from."""
 
     allow_missing: bool

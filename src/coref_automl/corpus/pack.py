@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.corpus.card import card, counted, refuse_sources
-from coref_automl.corpus.choice import Choice
+from coref_automl.corpus.choice import DocumentChoice
 from coref_automl.corpus.dataset import Ints, smallest_type, write_dataset
 from coref_automl.corpus.encode import special_of, tokenizer_of
 from coref_automl.corpus.manifest import SHARE, EncodedFacts, MadeFrom
@@ -120,7 +120,7 @@ class _Encoded:
 
 def assemble(
     index: Index,
-    choice: Choice,
+    choice: DocumentChoice,
     recipe: PrepareRecipe,
     evaluation: list[Document],
     out: Path,
@@ -204,7 +204,7 @@ def _stem(read: Path) -> Path:
     return read.parent.parent / "encode" / read.name
 
 
-def _gather(index: Index, choice: Choice, stems: list[Path]) -> tuple[_Encoded, NDArray[np.int64]]:
+def _gather(index: Index, choice: DocumentChoice, stems: list[Path]) -> tuple[_Encoded, NDArray[np.int64]]:
     """The pieces of kept documents, and for every document (characters, tokens, unknown, reason)."""
     parts: dict[str, list[NDArray[Any]]] = {
         name: [] for name in ("shard", "offset", "length", "row", "chains", "marks_at", "marks")
@@ -276,7 +276,7 @@ def _documents(index: Index, rows: NDArray[np.int64]) -> Iterator[dict[str, str]
         yield opened[shard][int(index.place[row])]
 
 
-def _overlap(index: Index, choice: Choice, stems: list[Path], evaluation: list[Document]) -> dict[str, Any] | None:
+def _overlap(index: Index, choice: DocumentChoice, stems: list[Path], evaluation: list[Document]) -> dict[str, Any] | None:
     if not evaluation:
         return None
     found: list[NDArray[np.uint64]] = []

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from coref_automl.config import as_path, expect, from_mapping
 from coref_automl.corpus.card import refuse_empty
-from coref_automl.corpus.choice import Choice, choose_documents
+from coref_automl.corpus.choice import DocumentChoice, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import EncodeSettings, Mode, special_of, tokenizer_of
@@ -33,7 +33,7 @@ from coref_automl.corpus.inputs import difference, made_from, pinned, readable_p
 from coref_automl.corpus.manifest import (
     AGAIN,
     SHARE,
-    Begun,
+    BegunDataset,
     MadeFrom,
     MergeFacts,
     WithSettings,
@@ -162,18 +162,20 @@ def _as_it_stands(recipe: PrepareRecipe, out: Path, progress: Progress) -> dict[
     return manifest
 
 
-def _begun(out: Path) -> Begun:
+def _begun(out: Path) -> BegunDataset:
     """What an unfinished dataset was begun from; empty where nothing was begun."""
     held = out / WORK / INPUTS
     return (
-        read_stored(held, Begun, error=DatasetError, remedy="remove the folder, and prepare it again") if held.is_file() else {}
+        read_stored(held, BegunDataset, error=DatasetError, remedy="remove the folder, and prepare it again")
+        if held.is_file()
+        else {}
     )
 
 
 def _begin(recipe: PrepareRecipe, made: MadeFrom, out: Path, progress: Progress) -> None:
     """Resume what an earlier call left only if it saw the same inputs."""
     work = out / WORK
-    inputs: Begun = {**made, "allow_missing": recipe.allow_missing}
+    inputs: BegunDataset = {**made, "allow_missing": recipe.allow_missing}
     if _begun(out) not in ({}, inputs):
         progress.note(
             progress.say(
@@ -205,7 +207,7 @@ def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, p
         _each("coref_automl.corpus.shards:read_job", jobs, workers, stage)
 
 
-def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
+def _encode(index: Index, choice: DocumentChoice, recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
     keeps = kept_by_shard(index, choice)
     stems = [work / ENCODE / shard.stem.name for shard in index.shards]
     left = [number for number, stem in enumerate(stems) if not stem.with_suffix(".json").is_file()]
@@ -237,7 +239,7 @@ def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, wor
         _each("coref_automl.corpus.encode:encode_job", [{**job, **common} for job in jobs], workers, stage)
 
 
-def kept_by_shard(index: Index, choice: Choice) -> list[NDArray[np.bool_]]:
+def kept_by_shard(index: Index, choice: DocumentChoice) -> list[NDArray[np.bool_]]:
     """For every shard: which of its documents are kept."""
     kept = choice.kept
     return [kept[index.rows_of(number)] for number in range(len(index.shards))]

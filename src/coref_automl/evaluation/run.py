@@ -27,7 +27,7 @@ from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import single_entry_share
 from coref_automl.evaluation.results import SCORER, Slot, Target, identity
 from coref_automl.evaluation.targets import base_targets, find_targets
-from coref_automl.evaluation.words import LeftToRight, LeftToRightChecks, WordMode, check_left_to_right, wanted_ids
+from coref_automl.evaluation.words import WordMode, wanted_ids
 from coref_automl.locks import locked
 from coref_automl.models.families import too_long
 from coref_automl.models.model_files import detect_seq_len, model_prints
@@ -36,6 +36,7 @@ from coref_automl.records import ClozeItem, Evaluation, Half, ItemScore, Task
 from coref_automl.store import JsonlAppender, claim_folder, explained, write_json
 
 if TYPE_CHECKING:
+    from coref_automl.evaluation.left_to_right import LeftToRight
     from coref_automl.models.load import LoadedModel
 
 JOB = f"{__name__}:evaluate_job"
@@ -227,6 +228,8 @@ def _check_left_to_right(
     slot: Slot, folder: Path, load: Callable[[], LoadedModel], recipe: EvaluateRecipe
 ) -> tuple[LeftToRight, ...]:
     """`word` checked on a sample, stored beside the evaluation as l2r.json."""
+    from coref_automl.evaluation.left_to_right import LeftToRightChecks, check_left_to_right
+
     path = folder / "l2r.json"
     if path.is_file() and (held := read_stored(path, LeftToRightChecks, remedy="remove it, and check again")).key == slot.key:
         return held.checks

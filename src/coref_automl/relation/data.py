@@ -33,7 +33,7 @@ _SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Problem(Record):
+class RowProblem(Record):
     """A row that cannot be used. Rows count from 1, as an editor counts the entries of the file."""
 
     row: int
@@ -54,7 +54,7 @@ class RelationData:
 
     split: str
     rows: tuple[RelationRow, ...]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[RowProblem, ...] = ()
 
 
 def read_relations(name: str, *, labelled: bool = True, skip_bad: bool = False, max_rows: int | None = None) -> RelationData:
@@ -67,7 +67,7 @@ def read_relations(name: str, *, labelled: bool = True, skip_bad: bool = False, 
     return RelationData(data.split, sample_rows(data.rows, max_rows), data.problems)
 
 
-def bad_rows(name: str, problems: Sequence[Problem]) -> RelationDataError:
+def bad_rows(name: str, problems: Sequence[RowProblem]) -> RelationDataError:
     """The error of a file with bad rows: the first few, and how many more."""
     listed = "; ".join(str(problem) for problem in problems[:_LISTED])
     more = f"; and {len(problems) - _LISTED:,} more bad rows" if len(problems) > _LISTED else ""
@@ -83,20 +83,20 @@ def bad_rows(name: str, problems: Sequence[Problem]) -> RelationDataError:
 def inspect_relations(name: str, *, labelled: bool = True) -> RelationData:
     """Every good row and every problem, whatever their number."""
     rows: list[RelationRow] = []
-    problems: list[Problem] = []
+    problems: list[RowProblem] = []
     seen: dict[str, int] = {}
     for number, raw in enumerate(_raw_rows(name), 1):
         guid = str(raw.get("guid", raw.get("id", ""))) if isinstance(raw, dict) else ""
         if isinstance(raw, str):
-            problems.append(Problem(number, guid, raw))
+            problems.append(RowProblem(number, guid, raw))
             continue
         try:
             row = parse_row(raw, number=number, labels=LABELS, labelled=labelled)
         except BadRow as error:
-            problems.append(Problem(number, guid, str(error)))
+            problems.append(RowProblem(number, guid, str(error)))
             continue
         if row.guid in seen:
-            problems.append(Problem(number, guid, f"duplicate id of row {seen[row.guid]}; predictions would be ambiguous"))
+            problems.append(RowProblem(number, guid, f"duplicate id of row {seen[row.guid]}; predictions would be ambiguous"))
             continue
         seen[row.guid] = number
         rows.append(row)
@@ -231,18 +231,18 @@ class RowCache:
 
     def mark(
         self, rows: Sequence[RelationRow], marker: Marker, *, progress: Progress, skip_bad: bool = False, name: str = "The rows"
-    ) -> tuple[tuple[RelationRow, ...], list[MarkedRow], list[Problem]]:
+    ) -> tuple[tuple[RelationRow, ...], list[MarkedRow], list[RowProblem]]:
         """(rows, the same marked, what could not be); the last is an error unless `skip_bad`."""
         self._tokenize(rows, marker)
         kept: list[RelationRow] = []
         marked: list[MarkedRow] = []
-        problems: list[Problem] = []
+        problems: list[RowProblem] = []
         for row in progress.track(rows, "marking", len(rows), "rows"):
             try:
                 marked.append(self._mark(row, marker))
                 kept.append(row)
             except BadRow as error:
-                problems.append(Problem(row.number, row.guid, str(error)))
+                problems.append(RowProblem(row.number, row.guid, str(error)))
         if problems and not skip_bad:
             raise bad_rows(name, problems)
         return tuple(kept), marked, problems

@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 
 from coref_automl.records import Record
-from coref_automl.relation.data import Problem, RelationData, sentence_key
+from coref_automl.relation.data import RelationData, RowProblem, sentence_key
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.rows import TYPES, RelationRow
 from coref_automl.say import say
@@ -51,7 +51,7 @@ class SplitFacts(Record):
     not_composed: tuple[str, ...]
     duplicates: int
     conflicts: tuple[Conflict, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[RowProblem, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.relation.data import Problem, RowCache, read_relations
+from coref_automl.relation.data import RowCache, RowProblem, read_relations
 from coref_automl.relation.evaluate import seeds_of
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import SCHEMES
@@ -44,7 +44,7 @@ class Submission(Record):
     path: str
     rows: int
     seeds: tuple[int, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[RowProblem, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +160,11 @@ def _bracketed(found: TextPrediction) -> str:
 
 def _predict(
     seeds: list[Path], rows: tuple[RelationRow, ...], skip_bad: bool, device: str, progress: Progress
-) -> tuple[tuple[RelationRow, ...], NDArray[np.float32], list[Problem]]:
+) -> tuple[tuple[RelationRow, ...], NDArray[np.float32], list[RowProblem]]:
     device, cache = pick_device(device), RowCache()
     found: list[Any] = []
     kept: tuple[RelationRow, ...] = rows
-    problems: list[Problem] = []
+    problems: list[RowProblem] = []
     for seed in seeds:
         folder = run_settings(seed).parent
         model, marker, settings = _loaded(folder, device, state_of(folder))

@@ -104,13 +104,13 @@ def run_model(
     progress: Progress | None = None,
 ) -> Any:
     """Probabilities of marked rows under a trained model, its label mask included."""
-    from coref_automl.relation.tensors import RowTensors, Side, probabilities
+    from coref_automl.relation.tensors import LabelledRows, RowTensors, probabilities
 
     bias = None
     if settings.get("label_mask", "off") != "off":
         bias = mask_rows(LabelMask(settings["label_mask"], np.array(settings["mask_bias"], np.float32)), rows, device)
     tensors = RowTensors(marked, marker.tokenizer.pad_token_id or 0, device)
-    side = Side(tensors, np.zeros(len(rows), np.int64), bias)
+    side = LabelledRows(tensors, np.zeros(len(rows), np.int64), bias)
     return probabilities(model, side, settings.get("precision", "auto"), progress=progress)
 
 

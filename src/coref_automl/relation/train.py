@@ -156,7 +156,7 @@ def _usable(name: str, marker: Marker, recipe: RelationRecipe, cache: RowCache, 
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache) -> None:
     from coref_automl.relation.fit import fit
     from coref_automl.relation.model import build_model, save_model
-    from coref_automl.relation.tensors import RowTensors, Side
+    from coref_automl.relation.tensors import LabelledRows, RowTensors
     from coref_automl.training.finetuning import RESUME
 
     recipe, mask, device = work.recipe, work.mask, pick_device(work.recipe.device)
@@ -172,10 +172,10 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
     )
     move(model, device)
 
-    def side(data: RelationData) -> Side:
+    def side(data: RelationData) -> LabelledRows:
         _, marked, _ = cache.mark(data.rows, marker, progress=quiet())
         tensors = RowTensors(marked, marker.tokenizer.pad_token_id or 0, device)
-        return Side(tensors, gold_indices(data.rows), mask_rows(mask, data.rows, device) if mask else None)
+        return LabelledRows(tensors, gold_indices(data.rows), mask_rows(mask, data.rows, device) if mask else None)
 
     state = fit(model, side(work.train), side(work.valid), recipe, seed, folder, progress, work.on_epoch)
     settings: ModelSettings = {
