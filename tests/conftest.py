@@ -45,7 +45,7 @@ def ray_cluster() -> Iterator[None]:
     here = str(Path(__file__).parents[1])
     ray.init(
         num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
-        runtime_env={"env_vars": {"PYTHONPATH": here}},
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join((here, f"{here}/src"))}},
     )  # fmt: skip
     yield
     ray.shutdown()

@@ -216,19 +216,6 @@ def test_a_dataset_with_and_without_checksums_trains(dataset: Path, tmp_path: Pa
     assert run(training(dataset, tmp_path / "without")) == 0
 
 
-def test_merged_shares_have_the_checksums_of_one_machine(tmp_path: Path, prepared: Path) -> None:
-    parts = [tmp_path / f"part-{number}" for number in (1, 2)]
-    for number, part in enumerate(parts, 1):
-        command = ["prepare", "entity", *SMALL, "--seq-len", "64", "--shard", f"{number}/2", "--out", str(part)]
-        assert run(command) == 0
-    merged = [word for part in parts for word in ("--merge", str(part))]
-    assert run(["prepare", "entity", *merged, "--out", str(tmp_path / "merged")]) == 0
-    one, many = (
-        json.loads((folder / "manifest.json").read_text("utf-8"))["checksums"] for folder in (prepared, tmp_path / "merged")
-    )
-    assert one == many
-
-
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )

@@ -95,7 +95,7 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
     reading = ReadSettings(recipe.filters(), near=True, shard_characters=portion)
     (part,) = inputs_of(recipe.sources[0])
     took = {"read and clean": _timed(lambda: sum(1 for _ in read_part(part, 0, work / READ, reading)))}
-    index = build_index([work], parts=1, holdout=0.0)
+    index = build_index(work, parts=1, holdout=0.0)
     found: list[Any] = []
     took["choose"] = _timed(lambda: found.append(choose_documents(index, [], near=True, similarity=recipe.similarity, work=work)))
     (choice,) = found

@@ -117,41 +117,30 @@ def _add_command(mode: Mode) -> None:
     def command(
         out: Out,
         *,
-        merge: Annotated[
-            list[Path] | None, typer.Option("--merge", help="Combine finished shares; one option per share.")
-        ] = None,
         as_json: AsJson = False,
         **given: Any,
     ) -> None:
-        _prepare(mode, out, merge, as_json, given)
+        _prepare(mode, out, as_json, given)
 
 
 for _mode in DATASETS:
     _add_command(_mode)
 
 
-def _prepare(mode: Mode, out: Path, merge: list[Path] | None, as_json: bool, given: dict[str, Any]) -> None:
+def _prepare(mode: Mode, out: Path, as_json: bool, given: dict[str, Any]) -> None:
     from coref_automl.corpus.card import counts_table, summary
-    from coref_automl.corpus.prepare import merge as merge_parts
     from coref_automl.corpus.prepare import prepare
     from coref_automl.progress import Progress
 
-    progress = Progress(shown=not as_json)
-    if merge:
-        manifest = merge_parts(merge, out, mode=mode, progress=progress)
-    else:
-        for name, flag in (("sources", "--source"), ("model", "--model")):
-            if name not in given:
-                raise RecipeError(f"prepare {mode} needs {flag}; see: coref-automl prepare {mode} --help")
-        manifest = prepare(recipe_from(PrepareRecipe, {"mode": mode, **given}, f"prepare {mode}"), out, progress=progress)
+    for name, flag in (("sources", "--source"), ("model", "--model")):
+        if name not in given:
+            raise RecipeError(f"prepare {mode} needs {flag}; see: coref-automl prepare {mode} --help")
+    recipe = recipe_from(PrepareRecipe, {"mode": mode, **given}, f"prepare {mode}")
+    manifest = prepare(recipe, out, progress=Progress(shown=not as_json))
     if as_json:
         print_json(manifest)
-    elif "blocks" in manifest:
-        print(f"{counts_table(manifest)}\n{out}: {summary(manifest)}")
     else:
-        shard = manifest["settings"]["shard"]
-        told = f"몫 {shard} 완료. 모두 끝나면 --merge로 합치세요.", f"share {shard} is finished; combine all shares with --merge"
-        print(f"{out}: {say(*told)}")
+        print(f"{counts_table(manifest)}\n{out}: {summary(manifest)}")
 
 
 @prepare_app.command(

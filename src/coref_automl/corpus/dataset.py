@@ -246,8 +246,6 @@ class PackedDataset:
 def _check_kind(folder: Path, manifest: Any) -> None:
     """A folder of another kind is distinguished from a damaged one."""
     kind = str(manifest.get("kind", KIND)) if isinstance(manifest, dict) else "file of another shape"
-    if kind == "dataset-part":
-        raise DatasetError(f"{folder} is one share of a dataset; combine the shares with: coref-automl prepare MODE --merge")
     if kind != KIND:
         raise DatasetError(f"{folder} is not a prepared dataset, it is {with_article(kind)}; make one: coref-automl prepare")
 

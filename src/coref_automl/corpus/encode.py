@@ -41,7 +41,7 @@ class EncodeSettings:
     seq_len: int
     only_names: bool
     chain_cap: int | None
-    cache: Path
+    cache: Path | None
     grams: Path | None = None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,15 +10,15 @@ from coref_automl.config import Setting, free_fields, typed
 from coref_automl.corpus.clean import Filters
 from coref_automl.corpus.encode import Mode
 from coref_automl.corpus.holdout import SHARE
+from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
 from coref_automl.models.families import LONGEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareRecipe:
-    """`shard` is "3/16": this machine takes the third of sixteen shares, and `merge` combines them. `limit` is rows per file.
-
-    `chain_cap` bounds the mentions of one form in a piece. `portion` is the characters that are worked on before a resting place.
+    """`limit` is rows per file. `chain_cap` bounds the mentions of one form in a piece. `portion` is the characters that are
+    worked on before a resting place.
     """
 
     mode: Mode
@@ -48,8 +47,8 @@ class PrepareRecipe:
     ] = True
     similarity: Annotated[float, Setting("Jaccard similarity from which two texts are near-duplicates.", high=1, above=0)] = 0.8
     limit: Annotated[int | None, Setting("Read at most this many rows of each file or hub source.", 1)] = None
-    shard: Annotated[str | None, Setting("Prepare one share of the work, e.g. 3/16; combine shares with --merge.")] = None
     workers: Annotated[int, Setting("Number of processes; 0 means one per core.", 0, free=True)] = 0
+    engine: Annotated[Engine, Setting("local, or ray: shards on a cluster that sees this folder.", free=True)] = "local"
     allow_missing: Annotated[bool, Setting("Skip unreadable sources.", free=True)] = False
     allow_empty: Annotated[bool, Setting("Continue when a source contributes nothing.", free=True)] = False
     portion: Annotated[int, Setting("Characters per shard, after which an interrupted run can resume.", 1, free=True)] = 4_000_000
@@ -58,16 +57,6 @@ class PrepareRecipe:
         typed(self)
         if not self.sources:
             raise RecipeError("sources needs at least one entry; see: coref-automl sources")
-        self.share()
-
-    def share(self) -> tuple[int, int]:
-        """(3, 16) of "3/16"."""
-        if self.shard is None:
-            return 1, 1
-        match = re.fullmatch(r"(\d+)/(\d+)", self.shard)
-        if not match or not 1 <= int(match[1]) <= int(match[2]):
-            raise RecipeError(f"shard should look like 3/16, not {self.shard!r}.")
-        return int(match[1]), int(match[2])
 
     def filters(self) -> Filters:
         return Filters(self.min_characters, self.min_hangul)
