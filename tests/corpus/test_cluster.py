@@ -18,9 +18,7 @@ pytestmark = [
 ]
 
 
-def test_a_cluster_makes_the_same_bytes(
-    ray_cluster: None, tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path
-) -> None:
+def test_a_cluster_makes_the_same_bytes(ray_cluster: None, tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
     sources = tuple(f"local:{write_rows(f'{name}.jsonl', rows(12, first=12 * at))}" for at, name in enumerate("ab"))
     local = PrepareRecipe(mode="combined", sources=sources, model=str(tokenizer_folder), seq_len=64, holdout=0.1, portion=2500)
     prepare(local, tmp_path / "local")

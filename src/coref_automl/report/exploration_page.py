@@ -5,26 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from coref_automl.locks import claimed
 from coref_automl.relation.explore import QUANTILES, RelationExploration, SplitFacts
 from coref_automl.relation.labels import LABELS
 from coref_automl.report import charts
 from coref_automl.report.language import Lang, Say
 from coref_automl.report.page import Charts, Page, Section, Table, Text, Tile, row
-from coref_automl.report.rendering import render_html, render_markdown
-from coref_automl.store import write_json, write_text
+from coref_automl.report.rendering import write_page
 
 _SHOWN_CONFLICTS = 30
 
 
 def write_exploration(found: RelationExploration, out: Path, *, lang: Lang = "ko") -> Path:
     """explore.html, explore.md and explore.json in a folder; returns the page's path."""
-    with claimed(out, "relation exploration"):
-        page = exploration_page(found, Say(lang))
-        write_json(out / "explore.json", found.to_json())
-        write_text(out / "explore.md", render_markdown(page))
-        write_text(out / "explore.html", render_html(page))
-    return out / "explore.html"
+    return write_page(exploration_page(found, Say(lang)), found, out, "explore", "relation exploration")
 
 
 def exploration_page(found: RelationExploration, say: Say) -> Page:

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coref_automl.locks import claimed
 from coref_automl.relation.assessment import Assessment
 from coref_automl.relation.reasons import Finding, Reasons
 from coref_automl.relation.row_groups import MANY_PIECES, TokenizerColumns
 from coref_automl.report.language import Lang, Say, interval, p_text, percent, points
 from coref_automl.report.page import Cell, Page, Section, Table, Text, Tile, Tone, row
-from coref_automl.report.rendering import render_html, render_markdown
+from coref_automl.report.rendering import write_page
 from coref_automl.report.verdicts import before_correction
-from coref_automl.store import write_json, write_text
 from coref_automl.tabular import align
 
 _TONES: dict[int, Tone] = {1: "good", -1: "bad", 0: "quiet"}
@@ -21,12 +19,7 @@ _TONES: dict[int, Tone] = {1: "good", -1: "bad", 0: "quiet"}
 
 def write_assessment(found: Assessment, out: Path, *, lang: Lang = "ko") -> Path:
     """relation.html, relation.md and relation.json in a folder; returns the page's path."""
-    with claimed(out, "relation report"):
-        page = assessment_page(found, Say(lang))
-        write_json(out / "relation.json", found.to_json())
-        write_text(out / "relation.md", render_markdown(page))
-        write_text(out / "relation.html", render_html(page))
-    return out / "relation.html"
+    return write_page(assessment_page(found, Say(lang)), found, out, "relation", "relation report")
 
 
 def assessment_lines(found: Assessment, lang: Lang) -> list[str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coref_automl.errors import ModelError
-from coref_automl.locks import claimed
 from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.tokenizer_facts import WINDOWS, EntityFacts, Example, TokenizerFacts, examples, facts_of
 from coref_automl.progress import Progress, quiet
@@ -16,8 +15,8 @@ from coref_automl.records import Record
 from coref_automl.report.annotated_texts import LIMIT, Kind, read_data, read_set, read_source
 from coref_automl.report.language import Lang, Say
 from coref_automl.report.page import Page, Section, Table, Tile, row
-from coref_automl.report.rendering import render_html, render_markdown
-from coref_automl.store import at_home, short_names, write_json, write_text
+from coref_automl.report.rendering import write_page
+from coref_automl.store import at_home, short_names
 from coref_automl.tabular import align
 
 if TYPE_CHECKING:
@@ -237,12 +236,7 @@ def _texts(table: Table) -> list[tuple[str, ...]]:
 
 def write_inspection(found: Inspection, out: Path, *, lang: Lang = "ko") -> Path:
     """tokenizers.html, tokenizers.md and tokenizers.json in a folder; returns the page's path."""
-    with claimed(out, "tokenizer inspection"):
-        page = _page(found, Say(lang))
-        write_json(out / "tokenizers.json", found.to_json())
-        write_text(out / "tokenizers.md", render_markdown(page))
-        write_text(out / "tokenizers.html", render_html(page))
-    return out / "tokenizers.html"
+    return write_page(_page(found, Say(lang)), found, out, "tokenizers", "tokenizer inspection")
 
 
 def _page(found: Inspection, say: Say) -> Page:
