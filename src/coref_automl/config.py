@@ -41,11 +41,14 @@ class Setting:
 
     def fault(self, value: float) -> str | None:
         """Why a value is out of range, if it is."""
-        if self.above is not None and not value > self.above:
-            return f"should be above {_number(self.above)}, not {_number(value)}"
-        if self.low is None or (value >= self.low and (self.high is None or value <= self.high)):
+        low, high, above = self.low, self.high, self.above
+        if (above is None or value > above) and (low is None or value >= low) and (high is None or value <= high):
             return None
-        bound = f"from {_number(self.low)} to {_number(self.high)}" if self.high is not None else f"{_number(self.low)} or more"
+        if low is not None and high is not None:
+            bound = f"from {_number(low)} to {_number(high)}"
+        else:
+            ends = ((above, "above {}"), (low, "{} or more"), (high, "at most {}"))
+            bound = " and ".join(words.format(_number(end)) for end, words in ends if end is not None)
         return f"should be {bound}, not {_number(value)}"
 
 
