@@ -229,7 +229,7 @@ def _gather(index: Index, choice: DocumentChoice, stems: list[Path]) -> tuple[_E
         }
         for name, column in columns.items():
             parts[name].append(column[kept])
-    joined = {name: np.concatenate(arrays) if arrays else np.empty(0, np.int64) for name, arrays in parts.items()}
+    joined: dict[str, Any] = {name: np.concatenate(arrays) if arrays else np.empty(0, np.int64) for name, arrays in parts.items()}
     document = np.unique(joined.pop("row"), return_inverse=True)[1].astype(np.int64)
     return _Encoded(**{**joined, "shard": joined["shard"].astype(np.int32)}, document=document), facts
 
