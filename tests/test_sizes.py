@@ -41,7 +41,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sizes") / "dataset"
-    assert run(["prepare", "entity", *SMALL, "--seq-len", "64", "--out", str(folder)]) == 0
+    assert run(["prepare", "entity", *SMALL, "--limit", "30", "--seq-len", "64", "--out", str(folder)]) == 0
     return folder
 
 
@@ -201,7 +201,7 @@ def test_the_checksum_names_the_shard(dataset: Path, tmp_path: Path, refused: Re
     folder = tmp_path / "sharded"
     monkeypatch.setattr(arrays, "SHARD", 4096)
     monkeypatch.setattr(arrays, "LEAST", 4096)
-    assert run(["prepare", "entity", *SMALL, "--seq-len", "64", "--out", str(folder)]) == 0
+    assert run(["prepare", "entity", *SMALL, "--limit", "30", "--seq-len", "64", "--out", str(folder)]) == 0
     raw = bytearray((folder / "tokens.npy").read_bytes())
     raw[4096 + 7] ^= 1
     (folder / "tokens.npy").write_bytes(raw)

@@ -6,7 +6,6 @@ the string into chunks. Both compute logits at every position. Ours packs docume
 
 from __future__ import annotations
 
-import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,15 +19,17 @@ import torch
 
 from coref_automl.bench.measurement import BenchResult, PeakMemory, synchronize
 from coref_automl.bench.recipes import TrainBench
-from coref_automl.corpus.dataset import PackedDataset, smallest_type, write_dataset
-from coref_automl.corpus.pack import pack
+from coref_automl.corpus.dataset import PackedDataset
+from coref_automl.corpus.prepare import prepare
+from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import open_source
 from coref_automl.errors import DatasetError
 from coref_automl.machine import pick_device
 from coref_automl.models.attention import use_attention
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.models.families import family
-from coref_automl.models.load import load_masked_lm, load_tokenizer, tokenizer_fingerprint
+from coref_automl.models.load import load_masked_lm, load_tokenizer
+from coref_automl.store import write_jsonl
 from coref_automl.training.batches import Collator, MaskedRows
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.masking import Masking
@@ -118,7 +119,7 @@ def race(
 
     with tempfile.TemporaryDirectory() as folder:
         ours = placed(attention)
-        dataset = pack_documents(texts, tokenizer, seq_len, Path(folder) / "packed", ours.config.vocab_size)
+        dataset = pack_documents(texts, tokenizer, seq_len, Path(folder) / "ours")
         prepare_model(ours, compiled=compiled)
         packed = packed_batches(dataset, tokenizer, ours, batch, seed)
         padded = padded_batches(texts, tokenizer, seq_len, batch, seed)
@@ -162,36 +163,15 @@ def _stepper(model: Any, device: str) -> Callable[[Batch], None]:
     return step
 
 
-def pack_documents(texts: list[str], tokenizer: Any, seq_len: int, folder: Path, vocabulary: int) -> PackedDataset:
-    """Documents cut into pieces with their own [CLS] and [SEP], packed into blocks."""
-    pieces: list[list[int]] = []
-    for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]:
-        parts = max(1, math.ceil(len(ids) / (seq_len - 2)))
-        size = math.ceil(len(ids) / parts)
-        pieces += (
-            [[tokenizer.cls_token_id, *ids[at : at + size], tokenizer.sep_token_id] for at in range(0, len(ids), size)]
-            if ids
-            else []
-        )
-    placed = pack(np.array([len(piece) for piece in pieces], np.int64), seq_len)
-    blocks = np.full((placed.blocks, seq_len), tokenizer.pad_token_id, smallest_type(vocabulary))
-    table = []
-    for number in placed.order.tolist():
-        block, start, ids = int(placed.block[number]), int(placed.start[number]), pieces[number]
-        blocks[block, start : start + len(ids)] = ids
-        table.append((block, start, len(ids), number))
-    manifest = {"pad_id": tokenizer.pad_token_id, "tokenizer": "bench", "tokenizer_fingerprint": tokenizer_fingerprint(tokenizer)}
-    write_dataset(
-        folder,
-        blocks=blocks,
-        count=placed.blocks,
-        seq_len=seq_len,
-        dtype=blocks.dtype,
-        pieces=np.array(table, np.int32),
-        mentions=np.zeros((0, 4), np.int32),
-        manifest=manifest,
-    )
-    return PackedDataset.open(folder)
+def pack_documents(texts: list[str], tokenizer: Any, seq_len: int, folder: Path) -> PackedDataset:
+    """As `prepare mlm` packs them; nothing but exact copies is dropped."""
+    folder.mkdir()
+    write_jsonl(folder / "texts.jsonl", ({"id": str(number), "text": text} for number, text in enumerate(texts)))
+    tokenizer.save_pretrained(folder / "tokenizer")
+    every: dict[str, Any] = {"holdout": 0.0, "min_characters": 1, "min_hangul": 0.0, "near_duplicates": False}
+    source, model = f"local:{folder / 'texts.jsonl'}", str(folder / "tokenizer")
+    prepare(PrepareRecipe(mode="mlm", sources=(source,), model=model, seq_len=seq_len, **every), folder / "packed")
+    return PackedDataset.open(folder / "packed")
 
 
 def packed_batches(dataset: PackedDataset, tokenizer: Any, model: Any, batch: int, seed: int) -> Iterator[tuple[Batch, int]]:
