@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("model")
-    tokenizer = train_tokenizer((row["text"] for row in islice(bundled_rows("synthetic"), 20)), vocab_size=1_200)
+    tokenizer = train_tokenizer((row["text"] for row in islice(bundled_rows("synthetic"), 20, 40)), vocab_size=1_200)
     build_masked_lm("tiny", tokenizer, seq_len=128, seed=0).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
