@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from coref_automl.bench.measurement import PeakMemory, base_deberta
+from base_models import base_deberta
+from coref_automl.bench.measurement import PeakMemory
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.scorer import Scorer, pick
 from coref_automl.evaluation.words import sample

@@ -34,7 +34,7 @@ def main() -> None:
         parser.error(f"unknown: {', '.join(unknown)}; --only takes {', '.join(CASES)}; --documents takes {', '.join(DOCUMENTS)}")
     import torch
 
-    from coref_automl.bench.measurement import base_deberta, base_modernbert
+    from base_models import base_deberta, base_modernbert
     from coref_automl.bench.train import race
     from coref_automl.models.build import train_tokenizer
 

@@ -20,8 +20,11 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 _MASKS = pytest.MonkeyPatch()
 hide(_MASKS)
 
-settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+_EXAMPLES = 100 if os.environ.get("CI") and not MASKED else 30
+settings.register_profile("local", deadline=None, max_examples=_EXAMPLES)
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, max_examples=_EXAMPLES, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
@@ -45,7 +48,7 @@ def ray_cluster() -> Iterator[None]:
     here = str(Path(__file__).parents[1])
     ray.init(
         num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
-        runtime_env={"env_vars": {"PYTHONPATH": here}},
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join((here, f"{here}/src"))}},
     )  # fmt: skip
     yield
     ray.shutdown()

@@ -6,6 +6,7 @@ import builtins
 import doctest
 import inspect
 import sys
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 import coref_automl as ca
 from coref_automl import api
 from coref_automl.cli.app import load_commands
-from coref_automl.corpus.synthetic.statements import relation_rows
+from coref_automl.corpus.sources import bundled_rows
 from coref_automl.errors import CorefError, InputError, RecipeError
 from coref_automl.relation.train import relation
 from coref_automl.report.checkpoint_report import report
@@ -38,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, dataset: Path, tokenizer_fol
     place = tmp_path_factory.mktemp("world")
     freeze_tiny(place / "set")
     save_checkpoint(place / "model", seed=0)
-    write_json(place / "rows.json", relation_rows(60, 0))
+    write_json(place / "rows.json", list(islice(bundled_rows("relations"), 60)))
     return {
         "eval_set": place / "set", "model": str(place / "model"), "rows": place / "rows.json", "dataset": dataset,
         "tokenizer": tokenizer_folder,
@@ -107,7 +108,7 @@ def test_trained_runs_show_themselves(
     dataset: Path, tokenizer_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = tmp_path / "rows.json"
-    write_json(rows, relation_rows(60, 0))
+    write_json(rows, list(islice(bundled_rows("relations"), 60)))
     named = {"model": "new:tiny", "tokenizer": str(tokenizer_folder), "dataset": str(dataset), "out": str(tmp_path / "run")}
     run = ca.train(**named, max_tokens=2_000, device="cpu")
     found = ca.relation(run.checkpoints[-1], rows, out=tmp_path / "re", seeds=1, epochs=1, max_rows=40, device="cpu")

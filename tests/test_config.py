@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from coref_automl.config import choose, from_mapping, read_recipe, read_yaml, to_yaml
+from coref_automl.config import Setting, choose, from_mapping, read_recipe, read_yaml, to_yaml
 from coref_automl.errors import RecipeError
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.training.recipe import TrainRecipe
@@ -108,3 +109,18 @@ def test_every_recipe_of_the_project_loads(path: Path) -> None:
         assert from_mapping(RelationRecipe, data, str(path)).scheme
     else:
         assert from_mapping(TrainRecipe, data, str(path)).dataset
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "fault"),
+    [
+        (Setting("", 0, 1), 2, "should be from 0 to 1, not 2"),
+        (Setting("", 0, 1), math.nan, "should be from 0 to 1, not nan"),
+        (Setting("", 1), 0, "should be 1 or more, not 0"),
+        (Setting("", above=0), 0, "should be above 0, not 0"),
+        (Setting("", high=1, above=0), 1.5, "should be above 0 and at most 1, not 1.5"),
+        (Setting("", high=1, above=0), 1, None),
+    ],
+)
+def test_a_setting_says_what_its_range_is(setting: Setting, value: float, fault: str | None) -> None:
+    assert setting.fault(value) == fault

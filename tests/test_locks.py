@@ -29,7 +29,7 @@ TABLE = ROOT / "docs" / "kf-deberta-study" / "checkpoints.csv"
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands read: texts, relation rows, a dataset and a share of one, a grid."""
+    """What the commands read: texts, relation rows, a dataset, a grid."""
     folder = tmp_path_factory.mktemp("inputs")
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows(8))
     (folder / "texts.jsonl").write_text("".join(lines), "utf-8")
@@ -50,13 +50,11 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "0",
     ]
     assert run([*common, "--out", str(folder / "dataset")]) == 0
-    assert run([*common, "--shard", "1/1", "--out", str(folder / "share")]) == 0
     return folder
 
 
 COMMANDS = {
     "prepare mlm": ("dataset", "--source local:{0}/texts.jsonl --model {1} --seq-len 64"),
-    "prepare combined": ("dataset", "--merge {0}/share"),
     "prepare eval": ("evalset", "--source local:{0}/texts.jsonl --model {1} --all-documents"),
     "tokenizer": ("tokenizer", "--source local:{0}/texts.jsonl --vocab-size 1000 --no-nouns"),
     "train": ("run", "--model {1} --dataset {0}/dataset --device cpu"),
@@ -78,8 +76,6 @@ def test_a_folder_in_use_is_refused_with_who_and_since_when(
     command: str, inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kind, options = COMMANDS[command]
-    if "--merge" in options:
-        command = "prepare mlm"
     out = tmp_path / "out"
     with claimed(out, kind):
         before = sorted(out.iterdir())

@@ -13,12 +13,11 @@ import coref_automl
 from coref_automl.cli.app import run
 from coref_automl.corpus import choice, encode
 from coref_automl.corpus.clean import too_little_hangul, too_short
-from coref_automl.drop_reasons import in_words, of_row
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.tasks.task import INSIDE_WORD, NO_CHOICE
 from coref_automl.experiment.recipe import Kind
-from coref_automl.progress import KOREAN, Progress, in_korean
-from coref_automl.say import VARIABLE, language, speaking
+from coref_automl.progress import Progress
+from coref_automl.say import VARIABLE, catalogue, in_korean, in_words, language, of_row, speaking
 from tests.comparison.conftest import Maker, Model, evaluated
 from tests.coreference.conftest import encoder_folder, tales, tales_file
 
@@ -146,7 +145,7 @@ def test_every_stage_and_unit_of_the_package_has_a_korean_name() -> None:
                 found |= {_filled(word) for word in words if isinstance(word, ast.JoinedStr)}
     assert len(found) > 20
     assert {name for name in found if in_korean(name) == name} == set()
-    assert set(KOREAN.values()).isdisjoint(KOREAN)
+    assert set(catalogue().values()).isdisjoint(catalogue())
 
 
 def test_reasons_for_dropped_rows_follow_the_language() -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from coref_automl.corpus.prepare import prepare as prepare
     from coref_automl.corpus.recipe import PrepareRecipe as PrepareRecipe
     from coref_automl.errors import CorefError as CorefError
-    from coref_automl.evaluation.prepare import EvalRecipe as EvalRecipe
     from coref_automl.evaluation.prepare import prepare_eval as prepare_eval
+    from coref_automl.evaluation.recipe import EvalRecipe as EvalRecipe
     from coref_automl.evaluation.run import EvaluateRecipe as EvaluateRecipe
     from coref_automl.records import ClozeItem as ClozeItem
     from coref_automl.records import Comparison as Comparison

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import typing
@@ -22,6 +23,52 @@ from coref_automl.store import refuse_special
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setting:
+    """What a recipe says of a field, inside `Annotated`: its help, its range, other names of its option.
+
+    `free`: it may change between two calls on one folder, because it does not decide what is computed. A field without a Setting
+    can be given in a recipe, not as an option.
+    """
+
+    help: str
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    free: bool = False
+    flags: tuple[str, ...] = ()
+
+    def fault(self, value: float) -> str | None:
+        """Why a value is out of range, if it is."""
+        low, high, above = self.low, self.high, self.above
+        if (above is None or value > above) and (low is None or value >= low) and (high is None or value <= high):
+            return None
+        if low is not None and high is not None:
+            bound = f"from {_number(low)} to {_number(high)}"
+        else:
+            ends = ((above, "above {}"), (low, "{} or more"), (high, "at most {}"))
+            bound = " and ".join(words.format(_number(end)) for end, words in ends if end is not None)
+        return f"should be {bound}, not {_number(value)}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+@functools.cache
+def described(recipe: Any) -> dict[str, Setting]:
+    """The fields of a recipe that have a Setting, in order."""
+    hints = typing.get_type_hints(recipe, include_extras=True)
+    notes = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+    return {name: note for name, held in notes.items() for note in held if isinstance(note, Setting)}
+
+
+def free_fields(recipe: Any) -> tuple[str, ...]:
+    """Fields that may change between two calls on one folder."""
+    return tuple(name for name, setting in described(recipe).items() if setting.free)
+
 
 _LARGEST = 1 << 20
 """Characters of a recipe with its aliases expanded: they can turn a few hundred bytes into billions."""
@@ -97,11 +144,16 @@ def from_mapping(recipe: type[T], data: Mapping[str, Any], where: str) -> T:
 
 
 def typed(recipe: Any) -> None:
-    """Check a recipe made in Python, in its `__post_init__`: a path is accepted for text and back, one entry for a list."""
+    """Check types and ranges in a recipe's `__post_init__`: a path is accepted for text and back, one entry for a list."""
     kind: Any = type(recipe)
     for name, shape in hints_of(kind).items():
         value = _checked(shape, _as_meant(shape, getattr(recipe, name)), f"{kind.__name__}: {name}")
         object.__setattr__(recipe, name, value)
+    for name, setting in described(kind).items():
+        value = getattr(recipe, name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and (fault := setting.fault(value)):
+            known = not setting.flags or f"--{name.replace('_', '-')}" in setting.flags
+            raise RecipeError(f"{name if known else f'{name} ({setting.flags[0]})'} {fault}.")
 
 
 def expect(recipe: Any, kind: type[T], function: str) -> T:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import resource
 import sys
 import time
@@ -15,12 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from coref_automl.records import Record
-from coref_automl.say import Say, language
+from coref_automl.say import Say, catalogue, in_korean, language
 from coref_automl.store import NOT_JSON, refuse_special
 
 T = TypeVar("T")
@@ -29,79 +27,6 @@ _LINE_EVERY = 10.0
 _BAR_EVERY = 0.1
 _WARM_UP = 1 / 50
 """The share of the work that is warm-up: no ETA before as much again is done; the time it took does not count."""
-
-
-KOREAN = {
-    "verify dataset": "데이터셋 검사",
-    "fingerprint inputs": "입력 지문 계산",
-    "read and clean": "읽기와 정제",
-    "read {}": "읽기 {}",
-    "tag": "형태소 분석",
-    "encode": "토큰화",
-    "pack": "패킹",
-    "Noun tables": "명사 표",
-    "Choosing held-out documents": "평가 문서 선택",
-    "Reading held-out documents": "평가 문서 읽기",
-    "Finding items in texts": "텍스트에서 문항 찾기",
-    "Finding {} items in {}": "{1}에서 {0} 문항 찾기",
-    "train": "학습",
-    "seed {}": "시드 {}",
-    "scoring": "채점",
-    "scoring {}": "채점 {}",
-    "checking {}": "표지 검사 {}",
-    "marking": "표지 삽입",
-    "grid": "격자 실험",
-    "trials": "시도",
-    "study": "비교 실험",
-    "study steps": "단계",
-    "train {}": "{} 학습",
-    "evaluate {}": "{} 평가",
-    "relation {}": "{} 관계 추출",
-    "coreference {}": "{} 상호참조",
-    "finalists": "결선",
-    "verdict": "판정",
-    "reading": "읽기",
-    "resolving": "상호참조 해결",
-    "bytes": "바이트",
-    "blocks": "블록",
-    "documents": "문서",
-    "characters": "글자",
-    "rows": "행",
-    "steps": "스텝",
-    "cells": "칸",
-    "checkpoints": "체크포인트",
-    "items": "문항",
-    "tokenizers": "토크나이저",
-    "tokens": "토큰",
-    "runs": "실행",
-    "s": "초",
-    "loss": "손실",
-    "best": "최고",
-    "step": "스텝",
-    "rate": "학습률",
-    "tokens/s": "토큰/초",
-    "f1": "F1",
-    "best_epoch": "고른 에폭",
-    "validation_f1": "검증 F1",
-    "validation_loss": "검증 손실",
-    "dev_gold": "dev CoNLL (정답 언급)",
-    "dev_found": "dev CoNLL (찾은 언급)",
-}
-"""Stages, units and facts as a Korean display names them; {} is a path or a number. `study steps` are the steps of `study`."""
-
-
-def in_korean(name: str) -> str:
-    """The whole name in Korean; one that is not known stays as it is."""
-    if name in KOREAN:
-        return KOREAN[name]
-    found = next(((match, korean) for pattern, korean in _patterns() if (match := pattern.fullmatch(name))), None)
-    return found[1].format(*found[0].groups()) if found else name
-
-
-@cache
-def _patterns() -> list[tuple[re.Pattern[str], str]]:
-    named = [(english, korean) for english, korean in KOREAN.items() if "{}" in english]
-    return [(re.compile("(.+?)".join(map(re.escape, english.split("{}"))), re.DOTALL), korean) for english, korean in named]
 
 
 class Stage:
@@ -170,7 +95,7 @@ class Stage:
         if self.unit == self.name:
             return ""
         english = self.unit.removesuffix("s") if (self.total or self.done) == 1 else self.unit
-        return self._progress.say(KOREAN.get(f"{self.name} {self.unit}", in_korean(self.unit)), english)
+        return self._progress.say(catalogue().get(f"{self.name} {self.unit}", in_korean(self.unit)), english)
 
     def seconds_left(self) -> float | None:
         """ETA from throughput after warm-up; None until there is enough of it."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
 
 from coref_automl.errors import RecipeError
 
@@ -60,3 +64,35 @@ def speaking(lang: str | None) -> Iterator[Say]:
 
 def skipped(rows: int, name: str) -> str:
     return say(f"{name}의 잘못된 행 {rows:,}개를 제외했습니다.", f"{rows:,} bad rows of {name} were skipped.")
+
+
+def of_row(row: int, name: str, reason: str) -> str:
+    """A row that is left out, and why."""
+    where = f" ({name})" if name else ""
+    return say(f"{row}행{where}: {in_korean(reason)}", f"row {row}{where}: {reason}")
+
+
+def in_words(text: str) -> str:
+    """What files and events keep in English (reasons, stages, units), in the language of results."""
+    return in_korean(text) if language() == "ko" else text
+
+
+def in_korean(text: str) -> str:
+    """The whole text by the catalogue, where {} stands for what differs; one that is not there stays as it is."""
+    if text in catalogue():
+        return catalogue()[text]
+    found = next(((match, korean) for pattern, korean in _patterns() if (match := pattern.fullmatch(text))), None)
+    return found[1].format(*map(in_korean, found[0].groups())) if found else text
+
+
+@cache
+def catalogue() -> dict[str, str]:
+    """Korean by English: why documents, items and rows are dropped; stages, units and facts of progress; licences."""
+    held: Any = json.loads(files("coref_automl").joinpath("assets", "messages.ko.json").read_text("utf-8"))
+    return dict(held)
+
+
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], str]]:
+    named = [(english, korean) for english, korean in catalogue().items() if "{}" in english]
+    return [(re.compile("(.+?)".join(map(re.escape, english.split("{}"))), re.DOTALL), korean) for english, korean in named]

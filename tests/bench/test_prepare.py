@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from coref_automl.bench.prepare import run
+from coref_automl.bench.recipes import PrepareBench
 from tests.corpus.conftest import rows
 
 
@@ -15,7 +16,7 @@ from tests.corpus.conftest import rows
 def test_every_stage_is_measured_and_padding_is_shown_for_both(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows(12)), "utf-8")
-    result = run(source=f"local:{path}", megabytes=0.01, seq_len=64, workers=1)
+    result = run(PrepareBench(f"local:{path}", megabytes=0.01, seq_len=64, workers=1))
     assert result.ours > 0
     assert result.usual > 0
     assert result.unit == "MB/s"

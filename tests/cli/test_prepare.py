@@ -53,17 +53,6 @@ def test_prepare_prints_the_table_and_json_alone(
     assert json.loads(capsys.readouterr().out)["sources"][0]["in"] == 12
 
 
-def test_shares_and_merge_work_from_the_command_line(corpus: Path, model: str, tmp_path: Path) -> None:
-    common = ["--source", f"local:{corpus}", "--model", model, "--seq-len", "64"]
-    for number in (1, 2):
-        assert run(["prepare", "mlm", *common, "--shard", f"{number}/2", "--out", str(tmp_path / f"p{number}")]) == 0
-    parts = [part for number in (1, 2) for part in ("--merge", str(tmp_path / f"p{number}"))]
-    assert run(["prepare", "entity", *parts, "--out", str(tmp_path / "m")]) == 2
-    assert run(["prepare", "mlm", *parts, "--out", str(tmp_path / "m")]) == 0
-    assert run(["prepare", "mlm", *common, "--out", str(tmp_path / "w")]) == 0
-    assert (tmp_path / "m" / "tokens.npy").read_bytes() == (tmp_path / "w" / "tokens.npy").read_bytes()
-
-
 @pytest.mark.parametrize(
     ("extra", "status", "said"),
     [
@@ -124,12 +113,11 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-@pytest.mark.parametrize("share", [[], ["--shard", "1/2"]])
 def test_a_finished_folder_whose_source_changed_is_refused_and_left_alone(
-    texts: Path, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], share: list[str]
+    texts: Path, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    command = ["prepare", "mlm", "--source", f"local:{texts}", "--model", model, "--seq-len", "64", *share, "--out", str(out)]
+    command = ["prepare", "mlm", "--source", f"local:{texts}", "--model", model, "--seq-len", "64", "--out", str(out)]
     assert run(command) == 0
     before = bytes_of(out)
     content = texts.read_bytes()
@@ -181,18 +169,6 @@ def test_a_tokenizer_or_evaluation_set_that_changed_is_noticed_in_a_finished_fol
     train_tokenizer([row["text"] for row in rows(5)], vocab_size=300).save_pretrained(str(own))
     assert run(command) == 2
     assert "the tokenizer has changed since" in capsys.readouterr().err
-
-
-def test_shares_made_from_different_inputs_are_not_merged(
-    texts: Path, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for number in (1, 2):
-        command = ["prepare", "mlm", "--source", f"local:{texts}", "--model", model, "--seq-len", "64"]
-        assert run([*command, "--shard", f"{number}/2", "--out", str(tmp_path / f"p{number}")]) == 0
-        texts.write_bytes(texts.read_bytes().replace("서울".encode(), "부산".encode()))
-    parts = [part for number in (1, 2) for part in ("--merge", str(tmp_path / f"p{number}"))]
-    assert run(["prepare", "mlm", *parts, "--out", str(tmp_path / "m")]) == 2
-    assert "made from different inputs (mine.jsonl has changed)" in capsys.readouterr().err
 
 
 def test_one_bad_line_costs_a_file_of_named_sources_that_line_alone(

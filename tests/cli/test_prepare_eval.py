@@ -41,7 +41,7 @@ def test_json_is_the_manifest_and_nothing_else(arguments: list[str], tmp_path: P
 
 @pytest.mark.parametrize(
     ("extra", "words"),
-    [(["--task", "reel"], "Did you mean 'real'"), (["--task", "gold"], "--gold"), (["--holdout", "3"], "--holdout")],
+    [(["--task", "reel"], "Did you mean 'real'"), (["--task", "gold"], "--gold"), (["--holdout", "3"], "holdout should be")],
 )
 def test_a_wrong_request_ends_with_status_2(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], extra: list[str], words: str

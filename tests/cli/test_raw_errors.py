@@ -124,9 +124,9 @@ def test_recipes_that_are_none(place: Path, said: Callable[..., str], text: str,
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--seq-len", "0"), "--seq-len should be 1 or more, not 0"),
-        (("--batch-tokens", "-5"), "--batch-tokens should be 1 or more, not -5"),
-        (("--seed", "-1"), "--seed"),
+        (("--seq-len", "0"), "seq_len should be 1 or more, not 0"),
+        (("--batch-tokens", "-5"), "budget (--batch-tokens) should be 1 or more, not -5"),
+        (("--seed", "-1"), "seed should be 0 or more"),
         (("--eval-set", LONG), "File name too long"),
         (("--out", LONG), "File name too long"),
         (("--device", LONG), "Unknown device"),

@@ -104,7 +104,8 @@ def test_every_kind_of_text_is_known_by_its_rows(
     assert (data["kind"], data["texts"], data["entities"]) == (kind, texts, entities)
     assert [(one["model"], one["kind"]) for one in data["tokenizers"]] == [(name, kind) for name, (kind, _) in KINDS.items()]
     assert all((one["entities"] is None) == (entities == 0) for one in data["tokenizers"])
-    assert len(data["examples"][0]["readings"]) == len(KINDS)
+    assert all(len(one["cuts"]) == len(KINDS) for one in data["examples"])
+    assert bool(data["examples"]) == bool(entities)
 
 
 def test_sources_and_evaluation_sets_stand_beside_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,3 +212,13 @@ def test_a_missing_file_a_folder_without_tokenizer_and_a_slow_one_are_one_senten
     (slow / "config.json").write_text('{"model_type": "ctrl"}', "utf-8")
     assert run(["tokenizer", "inspect", str(slow)]) == 2
     assert "without character offsets" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["tokenizers.html", "tokenizers.md"])
+def test_text_from_the_data_stays_text(tmp_path: Path, name: str) -> None:
+    (tmp_path / "rows.txt").write_text("서울 <b>굵게</b> & <script>alert(1)</script>", "utf-8")
+    assert (
+        run(["tokenizer", "inspect", "bundled:ko-mini", "--data", str(tmp_path / "rows.txt"), "--out", str(tmp_path / "out")])
+        == 0
+    )
+    assert "<script>alert" not in (tmp_path / "out" / name).read_text("utf-8")

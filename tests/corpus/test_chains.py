@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.corpus.chains import Mention, chains, mentions, pronouns
+from coref_automl.corpus.chains import NounMention, chains, mentions, pronouns
 from coref_automl.korean import KINDS, Tagger, Tags
 
 
@@ -21,11 +21,11 @@ def tags(*rows: tuple[int, int, str]) -> Tags:
 def test_nouns_written_together_are_one_mention_and_a_name_makes_it_a_name() -> None:
     text = "서울시청 직원"
     found = mentions(text, tags((0, 2, "NNP"), (2, 4, "NNG"), (5, 7, "NNG")))
-    assert found == [Mention(0, 4, "서울시청", "NNP"), Mention(5, 7, "직원", "NNG")]
+    assert found == [NounMention(0, 4, "서울시청", "NNP"), NounMention(5, 7, "직원", "NNG")]
 
 
 def test_a_single_syllable_joins_a_compound_but_is_no_mention_alone() -> None:
-    assert mentions("강 한강물", tags((0, 1, "NNG"), (2, 4, "NNP"), (4, 5, "NNG"))) == [Mention(2, 5, "한강물", "NNP")]
+    assert mentions("강 한강물", tags((0, 1, "NNG"), (2, 4, "NNP"), (4, 5, "NNG"))) == [NounMention(2, 5, "한강물", "NNP")]
 
 
 def test_only_hangul_makes_a_mention() -> None:
@@ -49,8 +49,8 @@ def test_pronouns_are_their_own_list() -> None:
     assert pronouns(tags((0, 2, "NNP"), (3, 5, "NP"))).tolist() == [[3, 5]]
 
 
-def mention(place: int, form: str) -> Mention:
-    return Mention(3 * place, 3 * place + len(form), form, "NNG")
+def mention(place: int, form: str) -> NounMention:
+    return NounMention(3 * place, 3 * place + len(form), form, "NNG")
 
 
 def test_a_form_that_occurs_once_is_no_chain() -> None:

@@ -244,7 +244,7 @@ def test_the_card_states_sources_reasons_and_fingerprints(tokenizer_folder: Path
 
 
 @pytest.mark.parametrize(
-    "change", [{"seq_len": 4}, {"holdout": 0.9}, {"sources": ()}, {"shard": "17/16"}, {"similarity": 0.0}, {"chain_cap": 1}]
+    "change", [{"seq_len": 4}, {"holdout": 0.9}, {"sources": ()}, {"similarity": 1.5}, {"similarity": 0.0}, {"chain_cap": 1}]
 )
 def test_impossible_settings_are_refused(tokenizer_folder: Path, change: dict[str, Any]) -> None:
     with pytest.raises(RecipeError, match=next(iter(change))):

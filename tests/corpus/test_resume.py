@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from coref_automl.corpus import encode, pack, shards
-from coref_automl.corpus.prepare import merge, prepare
-from coref_automl.errors import DatasetError, FolderError
-from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
+from coref_automl.corpus.prepare import prepare
+from coref_automl.errors import FolderError
 from tests.corpus.conftest import WriteRows, rows
 from tests.corpus.test_prepare import files, recipe
 
@@ -139,17 +138,6 @@ def test_a_shard_that_reading_does_not_count_is_not_taken(
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
-def test_a_share_without_one_of_its_shards_is_damaged(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
-    path = write_rows("a.jsonl", rows(20))
-    parts = [tmp_path / "p1", tmp_path / "p2"]
-    for number, part in enumerate(parts, 1):
-        prepare(recipe(tokenizer_folder, path, shard=f"{number}/2", portion=2500), part)
-    lost = parts[1] / "work" / "read" / "0000-00001.json"
-    lost.unlink()
-    with pytest.raises(DatasetError, match=f"{lost} is missing; copy the shares again, or prepare them anew"):
-        merge(parts, tmp_path / "out", mode="mlm")
-
-
 def test_an_unfinished_folder_of_other_settings_is_refused(
     tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,61 +148,3 @@ def test_an_unfinished_folder_of_other_settings_is_refused(
             prepare(recipe(tokenizer_folder, path), tmp_path / "out")
     with pytest.raises(FolderError, match=r"begun with min_hangul 0\.5, and this command has 0\.4"):
         prepare(recipe(tokenizer_folder, path, min_hangul=0.4), tmp_path / "out")
-
-
-def shared_rows() -> list[dict[str, Any]]:
-    """Twenty texts with copies and near-copies that fall to different machines, and rows that are none."""
-    entries = rows(20, sentences=30)
-    near = [{**entries[at], "id": f"near{at}", "text": entries[at]["text"] + " 덧붙임."} for at in (0, 3, 8)]
-    return [*entries, *near, {**entries[5], "id": "copy"}, {"title": "no text"}, {"text": "짧다"}]
-
-
-@pytest.mark.parametrize("machines", [2, 3])
-def test_shares_put_together_are_the_bytes_of_one_machine(
-    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path, machines: int
-) -> None:
-    path = write_rows("a.jsonl", shared_rows())
-    chosen = {"mode": "mlm", "portion": 6000}
-    whole = prepare(recipe(tokenizer_folder, path, **chosen), tmp_path / "whole")
-    parts = [tmp_path / f"part{number}" for number in range(1, machines + 1)]
-    for number, part in enumerate(parts, 1):
-        prepare(recipe(tokenizer_folder, path, shard=f"{number}/{machines}", **chosen), part)
-    merge(list(reversed(parts)), tmp_path / "merged", mode="mlm")
-    assert whole["sources"][0]["dropped"]["near duplicate"] + whole["sources"][0]["dropped"].get(
-        "nearly repeats a held-out document", 0
-    )
-    assert files(tmp_path / "whole") == files(tmp_path / "merged")
-
-
-def test_merging_needs_every_share_once_and_the_same_settings(
-    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path
-) -> None:
-    path = write_rows("a.jsonl", rows(8))
-    for number, changes in ((1, {}), (2, {"seq_len": 128})):
-        prepare(recipe(tokenizer_folder, path, shard=f"{number}/2", **changes), tmp_path / f"p{number}")
-    with pytest.raises(DatasetError, match="share 1 of 2"):
-        merge([tmp_path / "p1"], tmp_path / "out", mode="mlm")
-    with pytest.raises(DatasetError, match="each of the 2 shares once"):
-        merge([tmp_path / "p1", tmp_path / "p1"], tmp_path / "out", mode="mlm")
-    with pytest.raises(DatasetError, match="other settings"):
-        merge([tmp_path / "p1", tmp_path / "p2"], tmp_path / "out", mode="mlm")
-    with pytest.raises(DatasetError, match="not a finished part"):
-        merge([tmp_path], tmp_path / "out", mode="mlm")
-
-
-def test_merging_notices_an_evaluation_set_that_changed(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
-    path, folder = write_rows("a.jsonl", rows(8)), tmp_path / "evalset"
-
-    def freeze(name: str, first: int) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
-        source = write_rows(name, rows(8)[first : first + 2])
-        asked = EvalRecipe(models=(str(tokenizer_folder),), sources=(f"local:{source}",), tasks=("real",), all_documents=True)
-        prepare_eval(asked, folder)
-
-    freeze("first.jsonl", 0)
-    parts = [tmp_path / "p1", tmp_path / "p2"]
-    for number, part in enumerate(parts, 1):
-        prepare(recipe(tokenizer_folder, path, shard=f"{number}/2", holdout=0.0, eval_sets=(str(folder),)), part)
-    freeze("second.jsonl", 4)
-    with pytest.raises(DatasetError, match="the evaluation set evalset has changed since the shares were prepared"):
-        merge(parts, tmp_path / "out", mode="mlm")

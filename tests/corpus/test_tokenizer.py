@@ -49,7 +49,7 @@ def test_a_sample_is_drawn_from_every_file_and_is_the_same_in_any_order(corpus: 
     assert cards["one"].characters <= least
     assert cards["one"].fingerprint == cards["turned"].fingerprint
     assert cards["both"].documents == 2 * cards["one"].documents > 0
-    with pytest.raises(RecipeError, match="--characters"):
+    with pytest.raises(RecipeError, match="characters should be"):
         build_tokenizer(TokenizerRecipe((f"local:{corpus}",), characters=0), tmp_path / "none")
     with pytest.raises(SourceError, match="raise --characters"):
         build_tokenizer(TokenizerRecipe((f"local:{corpus}",), characters=10), tmp_path / "none")

@@ -15,7 +15,8 @@ from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.errors import EvalSetError, FolderError, RecipeError, SourceError
 from coref_automl.evaluation import manifest
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
+from coref_automl.evaluation.prepare import prepare_eval
+from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.korean import Tagger
 from tests.evaluation.tasks.test_gold import FULL, TEXT, row_of
 from tests.evaluation.tiny import tokenizer_of
@@ -329,7 +330,7 @@ def test_no_items_is_an_error_that_gives_the_reasons(model: str, tmp_path: Path)
     ("changes", "words"),
     [({"tasks": ("reel",)}, "Did you mean 'real'"),
      ({"tasks": ("gold",)}, "--gold"), ({"tasks": ("real", "lambada")}, "--lambada"),
-     ({"models": ()}, "--model"), ({"holdout": 0.8}, "--holdout"), ({"per_bucket": 0}, "limits")],
+     ({"models": ()}, "--model"), ({"holdout": 0.8}, "holdout should be"), ({"per_bucket": 0}, "per_bucket should be 1")],
 )  # fmt: skip
 def test_a_wrong_request_is_refused_before_any_work(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(RecipeError, match=words):

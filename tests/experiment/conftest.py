@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ import yaml
 from coref_automl.cli.app import run as command
 from coref_automl.config import from_mapping
 from coref_automl.coreference.data import write_documents
-from coref_automl.corpus.synthetic.statements import relation_rows
-from coref_automl.corpus.synthetic.writer import documents
+from coref_automl.corpus.sources import bundled_rows
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.store import write_json
@@ -64,7 +64,7 @@ class Bench:
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     home = tmp_path_factory.mktemp("study")
-    tokenizer = train_tokenizer((made.document.text for made in documents(20, 5)), vocab_size=1_200)
+    tokenizer = train_tokenizer((row["text"] for row in islice(bundled_rows("synthetic"), 20)), vocab_size=1_200)
     build_masked_lm("tiny", tokenizer, seq_len=128, seed=0).save_pretrained(home / "model")
     tokenizer.save_pretrained(home / "model")
     texts = ["--source", "bundled:synthetic", "--model", str(home / "model"), "--limit", "16", "--holdout", "0.4"]
@@ -73,8 +73,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     named = ["--seq-len", str(LENGTH), "--eval-set", str(home / "evalset"), "--exact-only"]
     assert command(["prepare", "combined", *texts, *named, "--out", str(home / "dataset")]) == 0
     write_documents(home / "tales.jsonl", [tale(number) for number in range(6)])
-    write_json(home / "train.json", relation_rows(80, 0))
-    write_json(home / "dev.json", relation_rows(40, 1))
+    write_json(home / "train.json", list(islice(bundled_rows("relations"), 80)))
+    write_json(home / "dev.json", list(islice(bundled_rows("relations-dev"), 40)))
     return Bench(home)
 
 

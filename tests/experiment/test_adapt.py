@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.coreference_runs import find_coreference
 from coref_automl.coreference.data import write_documents
-from coref_automl.corpus.synthetic.writer import documents
+from coref_automl.corpus.sources import bundled_rows
 from coref_automl.errors import CorefError, FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.experiment.adapt import Adapted, adapt, adapt_recipe
@@ -30,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("model")
-    tokenizer = train_tokenizer((document.document.text for document in documents(20, 5)), vocab_size=1_200)
+    tokenizer = train_tokenizer((row["text"] for row in islice(bundled_rows("synthetic"), 20, 40)), vocab_size=1_200)
     build_masked_lm("tiny", tokenizer, seq_len=128, seed=0).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)

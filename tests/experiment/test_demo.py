@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
+from coref_automl.evaluation.prepare import prepare_eval
+from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.experiment.demo import ITEMS, RECIPE, closing
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.vocabulary import entry_words

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
 
-from coref_automl.corpus.synthetic.writer import documents
+from coref_automl.corpus.sources import bundled_rows
 from tests.browser import opened
 from tests.journeys.shell import Shell
 
@@ -28,7 +29,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def texts(shell: Shell) -> list[str]:
     """Articles of one's own in articles.jsonl, a title and a text each."""
-    found = [made.document for made in documents(24, 11, least=600, most=1_400)]
-    rows = [{"title": f"글 {number}", "text": document.text} for number, document in enumerate(found)]
+    found = islice(bundled_rows("synthetic-short"), 24)
+    rows = [{"title": f"글 {number}", "text": row["text"]} for number, row in enumerate(found)]
     (shell.folder / "articles.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
     return [row["text"] for row in rows]

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from coref_automl.corpus.synthetic.statements import relation_rows
+from coref_automl.corpus.sources import bundled_rows
 from tests.journeys.foreign import write_foreign
 from tests.journeys.shell import Shell
 
@@ -16,9 +16,10 @@ from tests.journeys.shell import Shell
 def rows(shell: Shell, texts: list[str]) -> Shell:
     """klue-re train and dev files as KLUE publishes them, and unlabelled rows."""
     write_foreign("roberta", texts, shell.folder / "roberta")
-    for name, count, seed in (("train", 160, 1), ("dev", 60, 2)):
-        (shell.folder / f"klue-{name}.json").write_text(json.dumps(relation_rows(count, seed), ensure_ascii=False), "utf-8")
-    new = [{key: value for key, value in row.items() if key != "label"} for row in relation_rows(20, 3)]
+    held = list(bundled_rows("relations"))
+    for name, part in (("train", held[:160]), ("dev", held[160:220])):
+        (shell.folder / f"klue-{name}.json").write_text(json.dumps(part, ensure_ascii=False), "utf-8")
+    new = [{key: value for key, value in row.items() if key != "label"} for row in held[220:240]]
     (shell.folder / "new.json").write_text(json.dumps(new, ensure_ascii=False), "utf-8")
     return shell
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
 
-from coref_automl.corpus.synthetic.writer import documents
+from coref_automl.corpus.sources import bundled_rows
 from coref_automl.errors import RecipeError
 from coref_automl.korean import Tagger
 from coref_automl.models.build import SHAPES, build_masked_lm, shapes_as_wide, train_tokenizer
@@ -46,9 +47,9 @@ def test_an_unknown_shape_names_the_nearest() -> None:
 @pytest.mark.journey
 def test_the_same_texts_give_the_same_tokenizer_in_every_process() -> None:
     code = (
-        "import hashlib; from coref_automl.corpus.synthetic.writer import documents;"
+        "import hashlib; from itertools import islice; from coref_automl.corpus.sources import bundled_rows;"
         "from coref_automl.models.build import train_tokenizer;"
-        "made = train_tokenizer((d.document.text for d in documents(40, 0)), vocab_size=3000);"
+        "made = train_tokenizer((row['text'] for row in islice(bundled_rows('synthetic'), 40)), vocab_size=3000);"
         "print(hashlib.sha256(made.backend_tokenizer.to_str().encode()).hexdigest())"
     )
     prints = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout for _ in range(2)}
@@ -56,7 +57,7 @@ def test_the_same_texts_give_the_same_tokenizer_in_every_process() -> None:
 
 
 def test_the_vocabulary_is_as_large_as_asked_for() -> None:
-    texts = [document.document.text for document in documents(12, 0)]
+    texts = [row["text"] for row in islice(bundled_rows("synthetic"), 12)]
     for tagger in (None, Tagger()):
         assert len(train_tokenizer(texts, vocab_size=1_500, tagger=tagger)) == 1_500
 
@@ -94,6 +95,6 @@ def test_shapes_of_a_width_are_named_or_there_is_none() -> None:
 
 
 def test_a_new_roberta_reads_the_length_that_was_asked_for(tmp_path: Path) -> None:
-    learned = train_tokenizer([document.document.text for document in documents(4, 0)], vocab_size=300)
+    learned = train_tokenizer([row["text"] for row in islice(bundled_rows("synthetic"), 4)], vocab_size=300)
     build_masked_lm("roberta-tiny", learned, seq_len=128).save_pretrained(tmp_path)
     assert detect_seq_len(str(tmp_path)) == 128

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coref_automl.models.segmentation import TOO_LONG, AnnotatedText, Span, place, span_facts, unknown_characters
 from coref_automl.models.tokenizer_facts import examples, facts_of
 from coref_automl.models.vocabulary import tokenize
-from tests.models.test_vocabulary import KINDS, built, covered, each_kind, texts
+from tests.models.test_vocabulary import KINDS, built, each_kind, texts
 
 
 @st.composite
@@ -126,10 +126,9 @@ def test_only_bytes_break_a_character() -> None:
     assert broken == {"wordpiece": 0.0, "prefixed pairs": 0.0, "byte pairs": 0.5, "unigram": 0.0}
 
 
-@each_kind
-@given(text=texts.filter(str.strip))
-def test_an_example_draws_every_letter_once(kind: str, text: str) -> None:
-    (example,) = examples({kind: built(kind)}, [AnnotatedText(text)])
-    drawn = [place for one in example.readings[0].segments for place in range(one.start, one.end)]
-    assert drawn == sorted(set(drawn))
-    assert set(drawn) == covered(tokenize(built(kind), text))
+def test_examples_are_whole_words_and_those_that_are_cut_most_differently_come_first() -> None:
+    rows = [AnnotatedText("큰 부산 도시", (Span(2, 4),)), AnnotatedText("뷁서울은 수도", (Span(1, 3),))]
+    found = examples({kind: built(kind) for kind in ("wordpiece", "byte pairs")}, rows)
+    assert [one.word for one in found] == ["뷁서울은", "부산"]
+    assert found[0].cuts["wordpiece"] == "[뷁서울은]"
+    assert found[0].cuts["byte pairs"].startswith("뷁×3|")

@@ -12,15 +12,14 @@ import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from coref_automl.cli.app import run
 from coref_automl.coreference.data import write_documents
-from coref_automl.corpus.sources import cloze_passages
-from coref_automl.corpus.synthetic.statements import relation_rows
-from coref_automl.corpus.synthetic.writer import documents
+from coref_automl.corpus.sources import bundled_rows, cloze_passages
 from tests.coreference.conftest import tale
 from tests.journeys.foreign import write_foreign
 from tests.pages.markdown import ROOT, pages
@@ -29,7 +28,7 @@ MARKED = re.compile(r"^<!-- run( in journeys)?(?: with ([^>]*?))? -->\n```bash\n
 
 
 def articles() -> list[str]:
-    return [made.document.text for made in documents(24, 11, least=600, most=1_400)]
+    return [row["text"] for row in islice(bundled_rows("synthetic-short"), 24)]
 
 
 def _articles(path: Path) -> None:
@@ -41,9 +40,10 @@ def _cloze(path: Path) -> None:
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in cloze_passages()[:12]), "utf-8")
 
 
-def _relations(count: int, seed: int, *, labelled: bool = True) -> Callable[[Path], None]:
+def _relations(first: int, last: int, *, labelled: bool = True) -> Callable[[Path], None]:
     def write(path: Path) -> None:
-        rows = [row if labelled else {**row, "label": None} for row in relation_rows(count, seed)]
+        held = islice(bundled_rows("relations"), first, last)
+        rows = [row if labelled else {**row, "label": None} for row in held]
         path.write_text(json.dumps(rows, ensure_ascii=False), "utf-8")
 
     return write
@@ -53,9 +53,9 @@ FILES: dict[str, Callable[[Path], object]] = {
     "my-encoder": lambda path: write_foreign("bert", articles(), path),
     "articles.jsonl": _articles,
     "cloze.jsonl": _cloze,
-    "train.json": _relations(160, 1),
-    "dev.json": _relations(60, 2),
-    "new.json": _relations(20, 3, labelled=False),
+    "train.json": _relations(0, 160),
+    "dev.json": _relations(160, 220),
+    "new.json": _relations(220, 240, labelled=False),
     "tales.jsonl": lambda path: write_documents(path, [tale(number) for number in range(12)]),
     "tale.txt": lambda path: path.write_text(tale(0).text, "utf-8"),
 }

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.bench.recipes import RelationBench
 from coref_automl.bench.relation import run as bench
 from coref_automl.cli.app import run
 
 
 def test_both_ways_are_timed_on_the_same_rows(encoder_folder: Path, relation_file: Path) -> None:
-    result = bench(model=str(encoder_folder), data=str(relation_file), rows=32, batch_size=16, padded=96, device="cpu")
+    result = bench(RelationBench(str(encoder_folder), data=str(relation_file), rows=32, batch_size=16, padded=96, device="cpu"))
     assert result.ours > 0
     assert result.usual > 0
     assert "32 rows of made_train" in result.lines[0]

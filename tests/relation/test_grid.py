@@ -248,7 +248,7 @@ def test_a_grid_over_schemes_tests_the_reasons_on_its_page(grid: dict[str, Any],
     (reasons,) = result.assessment.reasons
     assert reasons.seeds == {"none": 2, "plain": 2, "typed": 2}
     page = (tmp_path / "grid" / "results.html").read_text("utf-8")
-    for name in ("variants", "fragmentation", "reasons"):
+    for name in ("variants", "reasons"):
         assert f'id="{name}"' in page
 
 

@@ -223,7 +223,7 @@ def generated_rows(draw: st.DrawFn) -> RelationRow:
 
 @pytest.mark.parametrize("kind", list(TOKENIZERS))
 @pytest.mark.parametrize("scheme", ["plain", "typed", "typed-punct", "punct-prompt"])
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(rows=st.lists(generated_rows(), min_size=1, max_size=4))
 def test_every_generated_row_is_marked_or_refused_with_a_reason(kind: str, scheme: str, rows: list[RelationRow]) -> None:
     marker = _marker(kind, scheme)

@@ -22,7 +22,6 @@ from coref_automl.relation.train import train_relation
 
 from .conftest import make_raw_rows
 
-SUBJECT, OBJECT, PLAIN = "\x1b[30;46m", "\x1b[30;43m", "\x1b[0m"
 BORN = "어느 날 이순신은 서울에서 태어났다. 그때는 1950년이었다."
 
 
@@ -134,17 +133,14 @@ def test_the_rendered_sentence_shows_both_entities() -> None:
     found = TextPrediction(
         "가나다라", Entity("나", 1, 2, "PER"), Entity("라", 3, 4, "LOC"), (("per:title", 0.75), ("no_relation", 0.25)), (0,)
     )
-    plain = render(found, colour=False)
+    plain = render(found)
     assert plain.splitlines()[0] == "가[나](subject PER)다[라](object LOC)"
     assert "per:title     75.0%" in plain
-    assert f"{SUBJECT}나{PLAIN}" in render(found, colour=True)
 
 
-def _first_lines(sentence: str, subject: tuple[int, int, str], object_: tuple[int, int, str]) -> tuple[str, list[str]]:
-    """The sentence in brackets, and the first two lines in colour."""
+def _first_line(sentence: str, subject: tuple[int, int, str], object_: tuple[int, int, str]) -> str:
     a, b = (Entity(sentence[low:high], low, high, kind) for low, high, kind in (subject, object_))
-    found = TextPrediction(sentence, a, b, (("no_relation", 1.0),), (0,))
-    return render(found, colour=False).splitlines()[0], render(found, colour=True).splitlines()[:2]
+    return render(TextPrediction(sentence, a, b, (("no_relation", 1.0),), (0,))).splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -159,29 +155,11 @@ def _first_lines(sentence: str, subject: tuple[int, int, str], object_: tuple[in
     ],
 )
 def test_brackets_close_the_inner_entity_first(subject: tuple[int, int], object_: tuple[int, int], expected: str) -> None:
-    assert _first_lines("서울시청에", (*subject, "ORG"), (*object_, "LOC"))[0] == expected
+    assert _first_line("서울시청에", (*subject, "ORG"), (*object_, "LOC")) == expected
 
 
-@pytest.mark.parametrize(
-    ("subject", "object_", "expected"),
-    [
-        ((0, 2), (0, 4), f"{SUBJECT}서울{PLAIN}{OBJECT}시청{PLAIN}에"),
-        ((0, 4), (1, 3), f"{SUBJECT}서{PLAIN}{OBJECT}울시{PLAIN}{SUBJECT}청{PLAIN}에"),
-        ((2, 4), (0, 4), f"{OBJECT}서울{PLAIN}{SUBJECT}시청{PLAIN}에"),
-    ],
-)
-def test_the_outer_colour_goes_on_after_an_inner_entity(
-    subject: tuple[int, int], object_: tuple[int, int], expected: str
-) -> None:
-    assert _first_lines("서울시청에", (*subject, "ORG"), (*object_, "LOC"))[1][0] == expected
-
-
-def test_colours_have_a_legend_with_roles_and_types() -> None:
-    legend = _first_lines("서울시청에", (0, 2, "ORG"), (2, 4, "LOC"))[1][1]
-    assert legend == f"{SUBJECT} subject ORG {PLAIN} {OBJECT} object LOC {PLAIN}"
-    plain, (_, legend) = _first_lines("서울시청에", (0, 2, ""), (2, 4, ""))
-    assert plain == "[서울](subject)[시청](object)에"
-    assert legend == f"{SUBJECT} subject {PLAIN} {OBJECT} object {PLAIN}"
+def test_a_type_that_was_not_given_is_not_shown() -> None:
+    assert _first_line("서울시청에", (0, 2, ""), (2, 4, "")) == "[서울](subject)[시청](object)에"
 
 
 def test_a_run_that_reads_types_answers_no_sentence_without_them(
@@ -208,7 +186,7 @@ def test_types_may_be_left_out_only_where_neither_scheme_nor_mask_reads_them(
         return
     found = predict_text(folder, BORN, "이순신", "서울", device="cpu")
     assert (found.subject.type, found.object.type) == ("", "")
-    assert "[이순신](subject)은 [서울](object)에서" in render(found, colour=False)
+    assert "[이순신](subject)은 [서울](object)에서" in render(found)
     for types in (("DAT", "NOH"), ("LOC", None)):  # whichever they are, the answer is the same, and only what was given is shown
         other = predict_text(folder, BORN, "이순신", "서울", types=types, device="cpu")
         assert other.ranked == found.ranked

@@ -12,7 +12,6 @@ from coref_automl.relation.markers import MarkedRow
 from coref_automl.relation.recipe import Loss
 from coref_automl.relation.techniques import (
     LOSSES,
-    Average,
     LossSettings,
     class_balanced,
     cross_entropy,
@@ -98,23 +97,6 @@ def test_a_push_goes_up_the_gradient_and_comes_back() -> None:
         loss().backward()
     assert torch.equal(table.detach(), before)
     assert not torch.equal(table.grad, 2 * first)
-
-
-def test_an_average_of_weights_is_lent_to_the_model_and_taken_back() -> None:
-    model = torch.nn.Linear(1, 1, bias=False)
-    model.weight.data.fill_(0.0)
-    average = Average(model, decay=0.9)
-    model.weight.data.fill_(1.0)
-    average.follow(step=1000)
-    assert float(average.held[0]) == pytest.approx(0.1)
-    with average.in_place():
-        assert model.weight.item() == pytest.approx(0.1)
-    assert model.weight.item() == 1.0
-    assert float(average.held[0]) == pytest.approx(0.1)
-    quick = Average(model, decay=0.9)
-    model.weight.data.fill_(0.0)
-    quick.follow(step=1)  # at first it follows faster
-    assert float(quick.held[0]) == pytest.approx(2 / 11)
 
 
 def test_r_drop_is_the_symmetric_divergence_and_pulls_both_passes_together() -> None:

@@ -16,7 +16,6 @@ import torch
 from coref_automl.errors import FolderError, ModelError, RecipeError, RelationDataError
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation import fit as fit_module
-from coref_automl.relation import scoring as scoring_module
 from coref_automl.relation.evaluate import evaluate_relation
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.metrics import auprc
@@ -235,7 +234,7 @@ class _Stop(Exception):
 def test_an_interrupted_seed_goes_on_from_its_last_epoch_and_ends_the_same(
     recipe: RelationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = change(recipe, epochs=3, hard_negatives=0.5, ema=0.9)
+    recipe = change(recipe, epochs=3, hard_negatives=0.5)
     whole = train_relation(change(recipe, out=str(tmp_path / "whole")))
     true_epoch, epochs = fit_module._epoch, []
 
@@ -406,7 +405,6 @@ def test_a_run_without_weights_cannot_score_another_file(recipe: RelationRecipe,
         {"loss": "focal"},
         {"loss": "class-balanced"},
         {"fgm": 1.0},
-        {"ema": 0.9},
         {"distance": True},
         {"encoder_dropout": 0.5},
     ],
@@ -434,9 +432,9 @@ def test_a_row_that_cannot_be_marked_stops_training_before_it_starts(recipe: Rel
 def test_impossible_recipes_are_refused(recipe: RelationRecipe) -> None:
     with pytest.raises(RecipeError, match="no start marks"):
         change(recipe, scheme="none", head="starts")
-    with pytest.raises(RecipeError, match="between"):
+    with pytest.raises(RecipeError, match="should be from"):
         change(recipe, holdout=0.9)
-    with pytest.raises(RecipeError, match="at least 1"):
+    with pytest.raises(RecipeError, match="1 or more"):
         change(recipe, seeds=0)
     assert change(recipe, scheme="none").head_kind == "cls"
 
@@ -524,21 +522,6 @@ def test_an_encoder_without_a_pooler_takes_a_dropout(tmp_path: Path, encoder_fol
         assert torch.equal(one, other)
 
 
-def test_the_prior_is_corrected_on_the_scored_rows_alone(
-    recipe: RelationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scoring_module, "LEAST_ROWS", 40)
-    plain = train_relation(change(recipe, epochs=1, out=str(tmp_path / "plain")))
-    result = train_relation(change(recipe, epochs=1, prior="em"))
-    one, other = (read_predictions(Path(run.run) / "seed-0/predictions/made_dev.jsonl")[2] for run in (plain, result))
-    assert np.abs(one - other).max() > 0.01
-    assert plain.seeds[0].validation == result.seeds[0].validation
-    assert any("no gold label is used" in note for note in result.notes)
-    settings = json.loads((Path(result.run) / "seed-0/model/relation.json").read_text("utf-8"))["prior"]
-    assert settings["temperature"] > 0
-    assert 0 < settings["source"] < 1
-
-
 def test_layer_decay_goes_by_layer_index(encoder_folder: Path) -> None:
     model, _ = build_model(str(encoder_folder), "punct", "both", dropout=0.0, max_length=64, seed=0)
     rates: dict[str, float] = {
@@ -552,11 +535,11 @@ def test_layer_decay_goes_by_layer_index(encoder_folder: Path) -> None:
 
 def test_a_padded_batch_gives_the_same_answers_as_single_rows(trained: RelationResult, rows: Any) -> None:
     from coref_automl.relation.data import RowCache
-    from coref_automl.relation.tensors import RowTensors, Side, probabilities
+    from coref_automl.relation.tensors import LabelledRows, RowTensors, probabilities
 
     model, marker, _ = load_model(Path(trained.run) / "seed-0" / "model")
     assert isinstance(model, RelationModel)
     _, marked, _ = RowCache().mark(rows[:10], marker, progress=quiet())
-    side = Side(RowTensors(marked, marker.tokenizer.pad_token_id, "cpu"), np.zeros(10, np.int64))
+    side = LabelledRows(RowTensors(marked, marker.tokenizer.pad_token_id, "cpu"), np.zeros(10, np.int64))
     together, alone = (probabilities(model, side, "float32", tokens=tokens) for tokens in (4096, 1))
     assert_same(together, alone)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -17,7 +18,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from coref_automl.cli.app import run as command
-from coref_automl.corpus.synthetic.statements import relation_rows
+from coref_automl.corpus.sources import bundled_rows
 from coref_automl.models.build import train_tokenizer
 
 MARKUP = "<script>window.hacked = 1</script>"
@@ -47,7 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two training runs scored while they were trained, one also on a second set, and a relation run. Read only."""
     root = tmp_path_factory.mktemp("studio")
     (root / "texts.jsonl").write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in texts()), "utf-8")
-    (root / "rows.json").write_text(json.dumps(relation_rows(40, 0), ensure_ascii=False), "utf-8")
+    (root / "rows.json").write_text(json.dumps(list(islice(bundled_rows("relations"), 40)), ensure_ascii=False), "utf-8")
     train_tokenizer([row["text"] for row in texts()], vocab_size=400).save_pretrained(str(root / "tokenizer"))
     lines = [
         "prepare eval --source local:texts.jsonl --all-documents --task real --model tokenizer --out evalsets/mine",

@@ -23,7 +23,7 @@ TEXTS = (
 )  # fmt: skip
 PLACES = (
     "texts.jsonl", "cloze.jsonl", "relations.json", "relations.csv", "relations.jsonl", "table.csv", "train.yaml",
-    "grid.yaml", "tune.yaml", "line.yaml", "relation.yaml", "tokenizer", "data", "share", "set", "runs", "runs/a", "runs/b",
+    "grid.yaml", "tune.yaml", "line.yaml", "relation.yaml", "tokenizer", "data", "set", "runs", "runs/a", "runs/b",
     "model", "kept", "relation", "coreference", "chains.jsonl", ".", "runs/a/manifest.json", "set/documents.jsonl",
     "data/tokens.npy", "model/config.json", "local:texts.jsonl", "local:relations.csv", "local:data", "local:model",
     "local:set/documents.jsonl", "nothing", "local:nothing",

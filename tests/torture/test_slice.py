@@ -118,16 +118,6 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     ),
     "an archive whose ranks do not unpack": ("compare kept", _unpacked, "ranks.npz cannot be read (ranks.npz: Error -3"),
     "an archive without ranks": ("compare kept", _ranks, "ranks.npz is damaged ('strict_rank'); make the archive again."),
-    "a share without its sources": (
-        "merge",
-        lambda at: _without(next((at / "share").rglob("read/*-*.json")), "sources"),
-        "the key 'sources' is missing; copy the shares again, or prepare them anew.",
-    ),
-    "a share that holds a pipe": (
-        "merge",
-        lambda at: _pipe(next((at / "share").rglob("encode/*.tokens"))),
-        ".tokens is a pipe, a socket or a device",
-    ),
     "a model that reads infinitely many tokens": (
         "re check",
         lambda at: _with(at / "model/config.json", max_position_embeddings=float("inf")),

@@ -21,8 +21,6 @@ OUT = "out"
 _MADE_BY = (
     "tokenizer --source local:texts.jsonl --vocab-size 1000 --alphabet 300 --no-nouns --out tokenizer",
     "prepare combined --source local:texts.jsonl --model tokenizer --seq-len 64 --exact-only --holdout 0 --workers 1 --out data",
-    "prepare mlm --source local:texts.jsonl --model tokenizer --seq-len 64 --exact-only --holdout 0 --shard 1/1 --workers 1 "
-    "--out share",
     "prepare eval --source local:texts.jsonl --model tokenizer --task real --task lambada --lambada cloze.jsonl --all-documents "
     "--per-source 12 --out set",
     "train --model new:bert-tiny --tokenizer tokenizer --dataset data --epochs 1 --batch 8 --device cpu --out runs/a",
@@ -106,7 +104,6 @@ LINES = {
         ("texts.jsonl", "tokenizer", "set"),
         seconds=8,
     ),
-    "merge": Line(f"prepare mlm --merge share --out {OUT}", ("share",)),
     "prepare eval": Line(
         f"prepare eval --source local:texts.jsonl --model tokenizer --lambada cloze.jsonl --all-documents --out {OUT}",
         ("texts.jsonl", "cloze.jsonl", "tokenizer"),

@@ -18,7 +18,7 @@ from coref_automl.evaluation.results import find_evaluations
 from coref_automl.progress import Progress
 from coref_automl.store import read_json
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.training.trainer import Crew
+from coref_automl.training.trainer import ProcessGroup
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 from tests.evaluation.tiny import TEXTS, freeze_tiny, save_checkpoint, tokenizer_of
 
@@ -123,7 +123,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
             root,
             Progress(shown=False, events=root / "events.ndjson"),
             SimpleNamespace(is_main_process=True, num_processes=1, device=SimpleNamespace(type="cpu")),
-            Crew(1, "cpu"),
+            ProcessGroup(1, "cpu"),
         )
 
     return make

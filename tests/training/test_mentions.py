@@ -171,8 +171,8 @@ def chained(recipe: Recipe, chained_dataset: Path) -> Recipe:
     return lambda **changes: recipe(**{"dataset": str(chained_dataset), "objective": "copy+link", "batch": 8} | changes)
 
 
-@pytest.mark.parametrize("objective", ["copy", "link", "copy+link"])
-def test_hidden_mentions_are_found_after_training(chained: Recipe, objective: str) -> None:
+def test_hidden_mentions_are_found_after_training(chained: Recipe) -> None:
+    objective = "copy+link"
     settings = {"learning_rate": 3e-3, "epochs": 30, "save_every": 0, "log_every": 5, "micro_batch": 8}
     told = steps(train(chained(objective=objective, **settings)).run)
     for loss in objective.split("+"):
@@ -254,10 +254,9 @@ def test_a_checkpoint_is_the_model_alone(chained: Recipe, tmp_path: Path) -> Non
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(chained: Recipe, change: dict[str, Any], reason: str) -> None:
-    settings = chained(**change)
     with pytest.raises(CorefError, match=reason):
-        train(settings)
-    assert not Path(settings.out).exists()
+        train(chained(**change))
+    assert not Path(chained().out).exists()
 
 
 def test_data_without_anything_to_find_are_refused(recipe: Recipe, make_dataset: Callable[..., Path]) -> None:

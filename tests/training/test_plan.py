@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.training.batches import BLANK, EpochSampler, Plan, micro_batch
+from coref_automl.training.batches import BLANK, BatchPlan, EpochSampler, micro_batch
 
 
-def plan(rows: int = 10, batch: int = 4, seed: int = 3) -> Plan:
-    return Plan(np.arange(1, rows + 1, dtype=np.int64), batch, seed)
+def plan(rows: int = 10, batch: int = 4, seed: int = 3) -> BatchPlan:
+    return BatchPlan(np.arange(1, rows + 1, dtype=np.int64), batch, seed)
 
 
 def test_every_epoch_shows_every_row_once_in_an_order_of_its_own() -> None:
@@ -39,7 +39,7 @@ def test_tokens_after_a_step_are_the_sum_over_its_rows(rows: int, batch: int, st
 
 
 def test_lengths_count_real_tokens(opened: PackedDataset) -> None:
-    chosen = Plan.of(opened, batch=4, seed=0)
+    chosen = BatchPlan.of(opened, batch=4, seed=0)
     assert chosen.tokens_per_epoch == opened.real_tokens
     assert [int((opened.row(row).segments > 0).sum()) for row in range(len(opened))] == chosen.lengths.tolist()
 

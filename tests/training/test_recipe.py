@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from coref_automl.config import read_recipe
 from coref_automl.errors import RecipeError
-from coref_automl.training.recipe import HELP, TrainRecipe, check, recommended, settle
+from coref_automl.training.recipe import TrainRecipe, check, recommended, settle
 
 PLAIN = TrainRecipe("klue/roberta-base", "data", "runs/a")
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -57,10 +57,6 @@ def test_one_masking_rate_alone_keeps_the_range_in_order(given: dict[str, float]
 def test_values_that_cannot_be_meant_are_refused(change: dict[str, object], named: str) -> None:
     with pytest.raises(RecipeError, match=named):
         check(replace(PLAIN, **change))  # type: ignore[arg-type]
-
-
-def test_every_field_has_a_help_text_and_every_help_text_a_field() -> None:
-    assert set(HELP) == {field.name for field in fields(TrainRecipe)}
 
 
 @pytest.mark.parametrize("name", ["mlm-1536", "mlm-2048", "combined-1536", "combined-2048", "entity-a", "entity-b", "entity-c"])

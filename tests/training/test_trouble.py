@@ -43,14 +43,14 @@ def each_loss(monkeypatch: pytest.MonkeyPatch) -> Wrap:
 
 def test_a_loss_that_is_not_a_number_stops_with_the_batch_saved(recipe: Recipe, each_loss: Wrap, tmp_path: Path) -> None:
     """Two forward passes a step: the ninth belongs to step 5. Found at the next report, step 6; the batch is that of step 5."""
-    from coref_automl.training.batches import Plan
+    from coref_automl.training.batches import BatchPlan
 
     each_loss(lambda call, _, loss: loss * float("nan") if call == 8 else loss)
     with pytest.raises(TrainingError, match="step 5 is NaN or infinite"):
         train(recipe(log_every=3))
     run = tmp_path / "run"
     saved = np.load(run / "bad-batch.npz")
-    epoch, rows = Plan(np.ones(12, np.int64), 4, 0).rows_of_step(4)
+    epoch, rows = BatchPlan(np.ones(12, np.int64), 4, 0).rows_of_step(4)
     assert saved["rows"].tolist() == rows.tolist()
     assert int(saved["epoch"]) == epoch == 1
     assert saved["labels"].shape == (4, 32)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coref_automl.bench.measurement import BenchResult, PeakMemory
+from coref_automl.bench.recipes import EvaluateBench
 from coref_automl.errors import EvalSetError, ModelError
 from coref_automl.evaluation.answers import matches
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
@@ -41,29 +42,19 @@ class Hit:
     nouns: int
 
 
-def run(
-    *,
-    model: str | None = None,
-    shape: str = "deberta-tiny",
-    eval_set: Path | None = None,
-    items: int = 200,
-    seq_len: int = 256,
-    device: str = "auto",
-    dtype: str = "auto",
-    batch_size: int = 1,
-    seed: int = 0,
-) -> BenchResult:
-    """Both ways on the same items. Without a model: new weights of a named shape, which cost the same to run."""
+def run(settings: EvaluateBench) -> BenchResult:
+    """Both ways on the same items."""
     from coref_automl.evaluation.scorer import Scorer
 
-    device, dtype = pick(device, dtype)
-    evalset = EvalSet.open(eval_set or bundled_eval_set())
+    seq_len, batch_size = settings.seq_len, settings.batch_size
+    device, dtype = pick(settings.device, settings.dtype)
+    evalset = EvalSet.open(Path(settings.eval_set) if settings.eval_set else bundled_eval_set())
     real = evalset.items.get("real", ())
     if not real:
         raise EvalSetError(f"{evalset.folder} has no Real items; pass --eval-set with a set that has them.")
-    ids = sample(real, items)
+    ids = sample(real, settings.items)
     chosen = [item for item in real if item.id in ids]
-    loaded = _load(model, shape, evalset, seq_len, device, seed)
+    loaded = _load(settings, evalset, device)
     scorer = Scorer(loaded, evalset.noun_table(loaded.tokenizer), seq_len=seq_len, dtype=dtype)
 
     def ours(some: Sequence[ClozeItem]) -> dict[str, ItemScore]:
@@ -94,18 +85,19 @@ def run(
     return BenchResult(speed, len(chosen) / usual_.seconds, "items/s", lines)
 
 
-def _load(model: str | None, shape: str, evalset: EvalSet, seq_len: int, device: str, seed: int) -> LoadedModel:
+def _load(settings: EvaluateBench, evalset: EvalSet, device: str) -> LoadedModel:
     from coref_automl.models.attention import use_attention
     from coref_automl.models.build import build_masked_lm, train_tokenizer
     from coref_automl.models.load import LoadedModel, load_masked_lm, load_tokenizer
 
-    if model is not None:
-        return load_masked_lm(model, seq_len=seq_len, device=device)
+    seq_len = settings.seq_len
+    if settings.model is not None:
+        return load_masked_lm(settings.model, seq_len=seq_len, device=device)
     try:
         tokenizer = load_tokenizer("bundled:ko-mini")
     except ModelError:
         tokenizer = train_tokenizer(evalset.documents.values(), vocab_size=_VOCABULARY)
-    built: Any = build_masked_lm(shape, tokenizer, seq_len=seq_len, seed=seed)
+    built: Any = build_masked_lm(settings.shape, tokenizer, seq_len=seq_len, seed=0)
     built = built.to(device).eval()
     return LoadedModel(built, tokenizer, built.config.model_type, seq_len, tuple(use_attention(built)))
 
@@ -189,5 +181,4 @@ class _Clock:
         return result
 
     def __str__(self) -> str:
-        held = "memory not known here" if self.peak is None else f"{self.peak / 1e6:,.0f} MB peak"
-        return f"{self.seconds:.2f} s, {held}"
+        return f"{self.seconds:.2f} s" + (f", {self.peak / 1e6:,.0f} MB peak" if self.peak is not None else "")

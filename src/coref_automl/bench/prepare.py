@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from coref_automl.bench.measurement import BenchResult
+from coref_automl.bench.recipes import PrepareBench
 from coref_automl.corpus import encode
 from coref_automl.corpus.choice import choose_documents
 from coref_automl.corpus.dataset import KIND
@@ -35,21 +36,14 @@ from coref_automl.progress import quiet
 from coref_automl.store import claim_folder, read_jsonl, remove
 
 
-def run(
-    *,
-    source: str = "bundled:synthetic",
-    model: str | None = None,
-    megabytes: float = 1.0,
-    seq_len: int = 512,
-    workers: int = 0,
-) -> BenchResult:
+def run(settings: PrepareBench) -> BenchResult:
     """Prepare the same texts in both ways. Without a model, a tokenizer is trained on the texts first."""
-    workers = workers or usable_cores()
-    texts = _texts(source, megabytes)
+    workers, seq_len = settings.workers or usable_cores(), settings.seq_len
+    texts = _texts(settings.source, settings.megabytes)
     size = sum(len(text.encode()) for text in texts) / 1e6
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        chosen = model or _trained(texts, work / "tokenizer")
+        chosen = settings.model or _trained(texts, work / "tokenizer")
         ours, padding = _ours(texts, chosen, seq_len, workers, work)
         usual, plain_padding, lost = _plain(texts, chosen, seq_len)
     speeds = {stage: size / seconds for stage, seconds in ours.items()}
@@ -101,7 +95,7 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
     reading = ReadSettings(recipe.filters(), near=True, shard_characters=portion)
     (part,) = inputs_of(recipe.sources[0])
     took = {"read and clean": _timed(lambda: sum(1 for _ in read_part(part, 0, work / READ, reading)))}
-    index = build_index([work], parts=1, holdout=0.0)
+    index = build_index(work, parts=1, holdout=0.0)
     found: list[Any] = []
     took["choose"] = _timed(lambda: found.append(choose_documents(index, [], near=True, similarity=recipe.similarity, work=work)))
     (choice,) = found

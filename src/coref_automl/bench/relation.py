@@ -10,20 +10,11 @@ import time
 from typing import Any
 
 from coref_automl.bench.measurement import BenchResult, synchronize
+from coref_automl.bench.recipes import RelationBench
 
 
-def run(
-    *,
-    model: str | None = None,
-    shape: str = "ko-mini",
-    data: str = "bundled:relations",
-    rows: int = 256,
-    batch_size: int = 32,
-    padded: int = 256,
-    device: str = "auto",
-    seed: int = 0,
-) -> BenchResult:
-    """`model` None: new weights of a shape, with a tokenizer learned from the rows; speed does not depend on what weights say."""
+def run(settings: RelationBench) -> BenchResult:
+    """Both ways on the same rows; without a model, with a tokenizer learned from the rows."""
     import numpy as np
 
     from coref_automl.machine import pick_device
@@ -33,15 +24,16 @@ def run(
     from coref_automl.relation.markers import Marker
     from coref_automl.relation.tensors import RowTensors, training_order
 
-    device, cache = pick_device(device), RowCache()
-    read = cache.read(data, skip_bad=False, max_rows=rows)
-    encoder, tokenizer = _encoder(model, shape, [row.sentence for row in read.rows], padded)
+    device, cache = pick_device(settings.device), RowCache()
+    padded, batch_size = settings.padded, settings.batch_size
+    read = cache.read(settings.data, skip_bad=False, max_rows=settings.rows)
+    encoder, tokenizer = _encoder(settings.model, settings.shape, [row.sentence for row in read.rows], padded)
     marker = Marker(tokenizer, "punct", padded)
     _, marked, _ = cache.mark(read.rows, marker, progress=quiet())
     gold = gold_indices(read.rows)
     pad = tokenizer.pad_token_id or 0
     ours, usual = RowTensors(marked, pad, device), RowTensors(marked, pad, device, fixed=padded)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     by_length = training_order(ours.lengths, np.arange(len(marked)), batch_size, rng)
     shuffled = rng.permutation(len(marked))
     as_they_come = [shuffled[low : low + batch_size] for low in range(0, len(shuffled), batch_size)]

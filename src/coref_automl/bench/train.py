@@ -6,7 +6,6 @@ the string into chunks. Both compute logits at every position. Ours packs docume
 
 from __future__ import annotations
 
-import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,16 +17,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from coref_automl.bench.measurement import BenchResult, PeakMemory, release_memory, synchronize
-from coref_automl.corpus.dataset import PackedDataset, smallest_type, write_dataset
-from coref_automl.corpus.pack import pack
+from coref_automl.bench.measurement import BenchResult, PeakMemory, synchronize
+from coref_automl.bench.recipes import TrainBench
+from coref_automl.corpus.dataset import PackedDataset
+from coref_automl.corpus.prepare import prepare
+from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import open_source
 from coref_automl.errors import DatasetError
 from coref_automl.machine import pick_device
 from coref_automl.models.attention import use_attention
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.models.families import family
-from coref_automl.models.load import load_masked_lm, load_tokenizer, tokenizer_fingerprint
+from coref_automl.models.load import load_masked_lm, load_tokenizer
+from coref_automl.store import write_jsonl
 from coref_automl.training.batches import Collator, MaskedRows
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.masking import Masking
@@ -39,7 +41,7 @@ Batch = dict[str, torch.Tensor]
 
 
 @dataclass(slots=True, eq=False)
-class Way:
+class TrainingWay:
     """One way of training: where its batches come from, and what its steps have cost so far."""
 
     name: str
@@ -54,34 +56,21 @@ class Way:
         return self.tokens / self.seconds
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.speed:,.0f} real tokens/s, {self.memory}"
+        return f"{self.name}: {self.speed:,.0f} real tokens/s{self.memory}"
 
 
-def run(
-    *,
-    model: str | None = None,
-    shape: str = "ko-mini",
-    source: str = "bundled:passages",
-    documents: int = 400,
-    seq_len: int = 512,
-    batch: int = 8,
-    steps: int = 5,
-    device: str = "auto",
-    compiled: bool = False,
-    attention: str = "auto",
-    seed: int = 0,
-) -> BenchResult:
-    """The three ways on the same documents. Without a model: new weights of a named shape, which cost the same to train."""
-    device = pick_device(device)
-    texts = [document.text for document in islice(open_source(source), documents)]
+def run(settings: TrainBench) -> BenchResult:
+    """The three ways on the same documents."""
+    model, seq_len, device = settings.model, settings.seq_len, pick_device(settings.device)
+    texts = [document.text for document in islice(open_source(settings.source), settings.documents)]
     if not texts:
-        raise DatasetError(f"{source} has no documents; pass another --source.")
+        raise DatasetError(f"{settings.source} has no documents; pass another --source.")
     tokenizer = load_tokenizer(model) if model else train_tokenizer(texts, vocab_size=_VOCABULARY)
 
     def fresh() -> Any:
         if model:
             return load_masked_lm(model, seq_len=seq_len).model
-        made = build_masked_lm(shape, tokenizer, seq_len=seq_len, seed=seed)
+        made = build_masked_lm(settings.shape, tokenizer, seq_len=seq_len, seed=0)
         if len(tokenizer) < _VOCABULARY:  # few texts give few entries, and the head of a real model is wide
             made.resize_token_embeddings(_VOCABULARY, mean_resizing=False)
         return made
@@ -91,20 +80,19 @@ def run(
         tokenizer,
         fresh,
         seq_len=seq_len,
-        batch=batch,
-        steps=steps,
+        batch=settings.batch,
+        steps=settings.steps,
         device=device,
-        compiled=compiled,
-        attention=attention,
-        seed=seed,
+        compiled=settings.compile,
+        attention=settings.attention,
     )
     first, padded, chunks = ways
     lines = [str(way) for way in ways]
     lines.append(
         f"against padded rows {first.speed / padded.speed:.2f}x, against joined chunks {first.speed / chunks.speed:.2f}x"
     )
-    what = f"{model or shape} at {seq_len} tokens, batch {batch}, {steps} steps each in turns, on {device}"
-    lines.append(f"{what}; {len(texts)} documents of {source}")
+    what = f"{model or settings.shape} at {seq_len} tokens, batch {settings.batch}, {settings.steps} steps each in turns"
+    lines.append(f"{what}, on {device}; {len(texts)} documents of {settings.source}")
     return BenchResult(first.speed, padded.speed, "real tokens/s", tuple(lines))
 
 
@@ -120,7 +108,7 @@ def race(
     compiled: bool = False,
     attention: str = "auto",
     seed: int = 0,
-) -> list[Way]:
+) -> list[TrainingWay]:
     """Ours, padded rows, joined chunks: a step each in turns, so that what else the machine does falls on all alike."""
 
     def placed(implementation: str | None) -> Any:
@@ -131,19 +119,18 @@ def race(
 
     with tempfile.TemporaryDirectory() as folder:
         ours = placed(attention)
-        dataset = pack_documents(texts, tokenizer, seq_len, Path(folder) / "packed", ours.config.vocab_size)
+        dataset = pack_documents(texts, tokenizer, seq_len, Path(folder) / "ours")
         prepare_model(ours, compiled=compiled)
         packed = packed_batches(dataset, tokenizer, ours, batch, seed)
         padded = padded_batches(texts, tokenizer, seq_len, batch, seed)
         chunks = chunk_batches(texts, tokenizer, seq_len, batch, seed)
         ways = [
-            Way("packed, head at masked positions", packed, _stepper(ours, device)),
-            Way("padded rows, full logits", padded, _stepper(placed(None), device)),
-            Way("joined chunks, full logits", chunks, _stepper(placed(None), device)),
+            TrainingWay("packed, head at masked positions", packed, _stepper(ours, device)),
+            TrainingWay("padded rows, full logits", padded, _stepper(placed(None), device)),
+            TrainingWay("joined chunks, full logits", chunks, _stepper(placed(None), device)),
         ]
         for way in ways:
             way.step(next(way.batches)[0])  # what is made once (compiled code, optimizer states) is not counted
-            release_memory()  # so that the next way's peak is its own
             with PeakMemory(device) as memory:
                 way.step(next(way.batches)[0])
             way.memory = str(memory)
@@ -176,36 +163,15 @@ def _stepper(model: Any, device: str) -> Callable[[Batch], None]:
     return step
 
 
-def pack_documents(texts: list[str], tokenizer: Any, seq_len: int, folder: Path, vocabulary: int) -> PackedDataset:
-    """Documents cut into pieces with their own [CLS] and [SEP], packed into blocks."""
-    pieces: list[list[int]] = []
-    for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]:
-        parts = max(1, math.ceil(len(ids) / (seq_len - 2)))
-        size = math.ceil(len(ids) / parts)
-        pieces += (
-            [[tokenizer.cls_token_id, *ids[at : at + size], tokenizer.sep_token_id] for at in range(0, len(ids), size)]
-            if ids
-            else []
-        )
-    placed = pack(np.array([len(piece) for piece in pieces], np.int64), seq_len)
-    blocks = np.full((placed.blocks, seq_len), tokenizer.pad_token_id, smallest_type(vocabulary))
-    table = []
-    for number in placed.order.tolist():
-        block, start, ids = int(placed.block[number]), int(placed.start[number]), pieces[number]
-        blocks[block, start : start + len(ids)] = ids
-        table.append((block, start, len(ids), number))
-    manifest = {"pad_id": tokenizer.pad_token_id, "tokenizer": "bench", "tokenizer_fingerprint": tokenizer_fingerprint(tokenizer)}
-    write_dataset(
-        folder,
-        blocks=blocks,
-        count=placed.blocks,
-        seq_len=seq_len,
-        dtype=blocks.dtype,
-        pieces=np.array(table, np.int32),
-        mentions=np.zeros((0, 4), np.int32),
-        manifest=manifest,
-    )
-    return PackedDataset.open(folder)
+def pack_documents(texts: list[str], tokenizer: Any, seq_len: int, folder: Path) -> PackedDataset:
+    """As `prepare mlm` packs them; nothing but exact copies is dropped."""
+    folder.mkdir()
+    write_jsonl(folder / "texts.jsonl", ({"id": str(number), "text": text} for number, text in enumerate(texts)))
+    tokenizer.save_pretrained(folder / "tokenizer")
+    every: dict[str, Any] = {"holdout": 0.0, "min_characters": 1, "min_hangul": 0.0, "near_duplicates": False}
+    source, model = f"local:{folder / 'texts.jsonl'}", str(folder / "tokenizer")
+    prepare(PrepareRecipe(mode="mlm", sources=(source,), model=model, seq_len=seq_len, **every), folder / "packed")
+    return PackedDataset.open(folder / "packed")
 
 
 def packed_batches(dataset: PackedDataset, tokenizer: Any, model: Any, batch: int, seed: int) -> Iterator[tuple[Batch, int]]:

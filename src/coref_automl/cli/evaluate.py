@@ -19,26 +19,10 @@ if TYPE_CHECKING:
     from coref_automl.records import Evaluation
 
 
-EVALUATE_HELP = {
-    "eval_sets": "Evaluation set; repeatable. Default: the bundled set.",
-    "seq_len": "Window length in tokens. Default: each model's own.",
-    "out": "Folder for results. Default: the run's own folder.",
-    "device": "cpu, cuda, cuda:1, or auto (all GPUs, else the CPU).",
-    "dtype": "float32, bfloat16, float16, or auto (bfloat16 on a GPU).",
-    "words": "Word ranks for all items (about 3 times the cost of none), gold only, a sample of 200 per task, or none; "
-    "l2r adds a left-to-right check.",
-    "budget": "Tokens per batch; halved when memory runs out.",
-    "base": "Also score the model that training started from, if available.",
-    "new_head": "Allow a newly initialised (untrained) mask head.",
-    "seed": "Random seed.",
-    "engine": "local (one process per GPU) or ray (one task per checkpoint on a cluster that sees this folder).",
-}
-
-
 @app.command(
     epilog="Example: coref-automl evaluate runs/mlm_v2_scratch_1536 --eval-set evalsets/real --seq-len 1536",
 )
-@options_from(EvaluateRecipe, EVALUATE_HELP, {"eval_sets": ("--eval-set",), "budget": ("--batch-tokens",)})
+@options_from(EvaluateRecipe)
 def evaluate(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Checkpoints, runs, folders of runs, or models.")],
     *,

@@ -1,6 +1,6 @@
 """Options that commands share, options made from recipes, and how results reach standard output.
 
-A command that runs a recipe has one option per field of it: `@options_from(TrainRecipe, HELP)` over a function that takes them as
+A command that runs a recipe has one option per field of it: `@options_from(TrainRecipe)` over a function that takes them as
 `**given`. Only what was passed on the command line is in `given`; `recipe_from` puts it over the YAML file, and the recipe's own
 defaults fill the rest.
 """
@@ -13,14 +13,14 @@ import json
 import os
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from coref_automl.config import from_mapping, read_yaml
+from coref_automl.config import described, from_mapping, read_yaml
 from coref_automl.say import LANGUAGE, VARIABLE, language
 
 T = TypeVar("T")
@@ -54,19 +54,27 @@ def print_json(value: Any) -> None:
 
 
 def options_from(
-    recipe: type[Any], described: Mapping[str, str], flags: Mapping[str, tuple[str, ...]] | None = None
+    recipe: type[Any],
+    texts: Mapping[str, str] | None = None,
+    flags: Mapping[str, tuple[str, ...]] | None = None,
+    *,
+    leave_out: Collection[str] = (),
 ) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """One option for each field of `recipe` that `described` has a help text for; `prepare.seq_len` is a field of a field.
+    """One option for each field of `recipe` that is described there, or has its help in `texts` (`prepare.seq_len`: of a field).
 
     `flags` are names other than --field-name. The options come after the command's own arguments, before its keyword-only ones.
     """
+    kind: Any = recipe
+    own = {name: setting for name, setting in described(kind).items() if name not in leave_out}
+    texts = texts or {name: setting.help for name, setting in own.items()}
+    flags = flags or {name: setting.flags for name, setting in own.items()}
 
     def decorate(command: Callable[..., T]) -> Callable[..., T]:
-        own = inspect.signature(command, eval_str=True).parameters.values()
-        first = [one for one in own if one.kind is one.POSITIONAL_OR_KEYWORD]
-        last = [one for one in own if one.kind is one.KEYWORD_ONLY]
-        made = {path.replace(".", "_"): path for path in described}
-        options = [_option(name, path, recipe, described[path], (flags or {}).get(path)) for name, path in made.items()]
+        given = inspect.signature(command, eval_str=True).parameters.values()
+        first = [one for one in given if one.kind is one.POSITIONAL_OR_KEYWORD]
+        last = [one for one in given if one.kind is one.KEYWORD_ONLY]
+        made = {path.replace(".", "_"): path for path in texts}
+        options = [_option(name, path, recipe, texts[path], flags.get(path)) for name, path in made.items()]
 
         @wraps(command)
         def called(**values: Any) -> T:

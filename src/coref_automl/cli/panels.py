@@ -36,8 +36,6 @@ PANELS: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 """Options by panel, whichever command has them; the rest stand under Other."""
-_WHOLE = ("recipe", "merge")
-"""Options that bring with them what others would say."""
 _PANEL = {name: panel for panel, names in PANELS.items() for name in names}
 
 
@@ -71,7 +69,7 @@ class Panelled(TyperCommand):
             given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         except Exception:  # the parser will say it again, as its own error
             return
-        needed: set[str] = getattr(self.callback, "without_default", set()) if not any(map(given.get, _WHOLE)) else set()
+        needed: set[str] = getattr(self.callback, "without_default", set()) if not given.get("recipe") else set()
         params = [param for param in self.get_params(ctx) if param.required or param.name in needed]
         lost = [param for param in params if given.get(param.name or "") in (None, (), [])]
         if len(lost) > 1:

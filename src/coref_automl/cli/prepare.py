@@ -10,9 +10,9 @@ import typer
 from coref_automl.cli.app import app
 from coref_automl.cli.options import AsJson, Out, options_from, print_json, recipe_from
 from coref_automl.corpus.encode import Mode
-from coref_automl.corpus.recipe import HELP, PrepareRecipe
+from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.errors import RecipeError
-from coref_automl.evaluation.prepare import EvalRecipe
+from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.say import Say, language, say
 
@@ -106,91 +106,51 @@ DATASETS: dict[Mode, tuple[str, str]] = {
 """The three commands that build a dataset: help and example. They share all options but those of noun chains."""
 
 _OF_CHAINS = ("only_names", "chain_cap")
-_FLAGS = {
-    "sources": ("--source",),
-    "eval_sets": ("--eval-set",),
-    "near_duplicates": ("--near-duplicates/--exact-only",),
-}
 
 
 def _add_command(mode: Mode) -> None:
     """`prepare MODE`, with the options that mean something for the mode."""
     about, example = DATASETS[mode]
-    described = {name: text for name, text in HELP.items() if mode != "mlm" or name not in _OF_CHAINS}
 
     @prepare_app.command(mode, help=about, epilog=f"Example: {example}")
-    @options_from(PrepareRecipe, described, _FLAGS)
+    @options_from(PrepareRecipe, leave_out=_OF_CHAINS if mode == "mlm" else ())
     def command(
         out: Out,
         *,
-        merge: Annotated[
-            list[Path] | None, typer.Option("--merge", help="Combine finished shares; one option per share.")
-        ] = None,
         as_json: AsJson = False,
         **given: Any,
     ) -> None:
-        _prepare(mode, out, merge, as_json, given)
+        _prepare(mode, out, as_json, given)
 
 
 for _mode in DATASETS:
     _add_command(_mode)
 
 
-def _prepare(mode: Mode, out: Path, merge: list[Path] | None, as_json: bool, given: dict[str, Any]) -> None:
+def _prepare(mode: Mode, out: Path, as_json: bool, given: dict[str, Any]) -> None:
     from coref_automl.corpus.card import counts_table, summary
-    from coref_automl.corpus.prepare import merge as merge_parts
     from coref_automl.corpus.prepare import prepare
     from coref_automl.progress import Progress
 
-    progress = Progress(shown=not as_json)
-    if merge:
-        manifest = merge_parts(merge, out, mode=mode, progress=progress)
-    else:
-        for name, flag in (("sources", "--source"), ("model", "--model")):
-            if name not in given:
-                raise RecipeError(f"prepare {mode} needs {flag}; see: coref-automl prepare {mode} --help")
-        manifest = prepare(recipe_from(PrepareRecipe, {"mode": mode, **given}, f"prepare {mode}"), out, progress=progress)
+    for name, flag in (("sources", "--source"), ("model", "--model")):
+        if name not in given:
+            raise RecipeError(f"prepare {mode} needs {flag}; see: coref-automl prepare {mode} --help")
+    recipe = recipe_from(PrepareRecipe, {"mode": mode, **given}, f"prepare {mode}")
+    manifest = prepare(recipe, out, progress=Progress(shown=not as_json))
     if as_json:
         print_json(manifest)
-    elif "blocks" in manifest:
-        print(f"{counts_table(manifest)}\n{out}: {summary(manifest)}")
     else:
-        shard = manifest["settings"]["shard"]
-        told = f"몫 {shard} 완료. 모두 끝나면 --merge로 합치세요.", f"share {shard} is finished; combine all shares with --merge"
-        print(f"{out}: {say(*told)}")
-
-
-EVAL_HELP = {
-    "models": "Model whose tokenizer to build noun tables for; the first is the reference. Repeatable.",
-    "tasks": f"{', '.join(TASKS)}; repeatable. Default: the tasks that the inputs allow.",
-    "sources": HELP["sources"],
-    "gold": "File of texts with coreference clusters; repeatable.",
-    "lambada": "File in Ko-LAMBADA's columns, ko-lambada or bundled:cloze; repeatable.",
-    "files": "Annotated file of any other task, as TASK=PATH; repeatable.",
-    "field": HELP["field"],
-    "limit": HELP["limit"],
-    "holdout": HELP["holdout"],
-    "least": "Minimum number of documents held out per source.",
-    "all_documents": "Use all documents, not only held-out ones: for texts that are never trained on.",
-    "per_source": "Maximum number of real items per source.",
-    "per_bucket": "Maximum number of far items per source and distance bucket.",
-    "per_document": "Maximum number of real items per document.",
-    "single_entry": "Keep only real items whose answer is one vocabulary entry of the first --model.",
-    "seed": "Random seed.",
-}
+        print(f"{counts_table(manifest)}\n{out}: {summary(manifest)}")
 
 
 @prepare_app.command(
     "eval", epilog="Example: coref-automl prepare eval --source kowiki --model klue/bert-base --out evalsets/wiki"
 )
-@options_from(
-    EvalRecipe, EVAL_HELP, {"models": ("--model",), "tasks": ("--task",), "sources": ("--source",), "files": ("--file",)}
-)
+@options_from(EvalRecipe)
 def evaluation(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
     """Build a frozen evaluation set from held-out documents; with --out and --model alone, noun tables for an existing set."""
     from coref_automl.evaluation.manifest import lines
     from coref_automl.evaluation.prepare import prepare_eval
-    from coref_automl.evaluation.tasks import TASKS
     from coref_automl.progress import Progress
 
     if "models" not in given:

@@ -21,7 +21,7 @@ from coref_automl.cli.options import (
     print_json,
     recipe_from,
 )
-from coref_automl.relation.recipe import FILE, GRID_HELP, HELP, GridRecipe, RelationRecipe
+from coref_automl.relation.recipe import FILE, GridRecipe, RelationRecipe
 from coref_automl.say import language, say
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def explore(
     epilog="Example: coref-automl re train --model klue/roberta-base --train klue-re-v1.1_train.json --dev klue-re-v1.1_dev.json "
     "--out runs/re --scheme typed"
 )
-@options_from(RelationRecipe, HELP, {"learning_rate": ("--lr", "--learning-rate"), "first_seed": ("--seed", "--first-seed")})
+@options_from(RelationRecipe)
 def train(recipe: RecipeFile = None, *, as_json: AsJson = False, **given: Any) -> None:
     """Train relation extraction over several seeds, then score --dev. The same command resumes an interrupted run.
 
@@ -143,7 +143,6 @@ def predict(
     from coref_automl.errors import InputError
     from coref_automl.progress import Progress
     from coref_automl.relation.predict import predict_file, predict_text, render
-    from coref_automl.report.terminal import in_colour
 
     ways = "pass --data FILE --out DIR, or --text with --subject and --object"
     of_file = [name for name, value in (("--data", data), ("--out", out)) if value is not None]
@@ -181,21 +180,11 @@ def predict(
     if as_json:
         print_json(found.to_json())
     else:
-        print(render(found, colour=in_colour()))
+        print(render(found))
 
 
 @relation_app.command(epilog="Example: coref-automl re grid --recipe recipes/klue-re-grid.yaml --out runs/re_grid")
-@options_from(
-    GridRecipe,
-    GRID_HELP,
-    {
-        "models": ("--model",),
-        "learning_rates": ("--lr", "--learning-rate"),
-        "batch_sizes": ("--batch-size",),
-        "epochs": ("--epochs",),
-        "schemes": ("--scheme",),
-    },
-)
+@options_from(GridRecipe)
 def grid(
     recipe: RecipeFile = None,
     *,
@@ -238,7 +227,7 @@ def report(
     out: OptionalOut = None,
     as_json: AsJson = False,
 ) -> None:
-    """Report on relation runs from their stored predictions: scores beside tokenizers, fragmentation, the reasons for markers.
+    """Report on relation runs from their stored predictions: scores beside tokenizers, the reasons for markers.
 
     Tests the five reasons for entity markers on runs with --scheme none, plain and typed, a label mask and hard negatives, over
     two or more seeds. Runs that differ in their seed alone are put together.

@@ -9,7 +9,7 @@ import typer
 
 from coref_automl.cli.app import Verbs, app
 from coref_automl.cli.options import AsJson, LangOption, OptionalOut, Out, options_from, print_json, recipe_from
-from coref_automl.corpus.tokenizer import HELP, TokenizerRecipe
+from coref_automl.corpus.tokenizer import TokenizerRecipe
 from coref_automl.errors import RecipeError
 from coref_automl.say import language, say
 
@@ -35,7 +35,7 @@ app.add_typer(tokenizer_app, name="tokenizer")
 @tokenizer_app.command(
     epilog="Example: coref-automl tokenizer learn --source local:wiki.jsonl --vocab-size 16000 --out tokenizers/wiki"
 )
-@options_from(TokenizerRecipe, HELP, {"sources": ("--source",)})
+@options_from(TokenizerRecipe)
 def learn(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
     """Learn a tokenizer from texts; the same texts give the same tokenizer."""
     from coref_automl.corpus.tokenizer import build_tokenizer
@@ -75,11 +75,10 @@ def inspect(
 ) -> None:
     """Compare tokenizers: tokens per word, pieces of entities, token edges, glued particles, unknown characters.
 
-    No weights are loaded. --out writes a page with example sentences as coloured pieces. Default data: bundled relation rows.
+    No weights are loaded. --out writes the tables as a page. Default data: bundled relation rows.
     """
     from coref_automl.progress import Progress
-    from coref_automl.report.tokenizer_inspection import inspect_tokenizers
-    from coref_automl.report.tokenizer_page import write_inspection
+    from coref_automl.report.tokenizer_inspection import inspect_tokenizers, write_inspection
 
     tongue = language(lang)
     progress = Progress(shown=not as_json)

@@ -10,11 +10,11 @@ import typer
 
 from coref_automl.cli.app import app
 from coref_automl.cli.options import AsJson, RecipeFile, options_from, print_json, recipe_from
-from coref_automl.training.recipe import HELP, TrainRecipe
+from coref_automl.training.recipe import TrainRecipe
 
 
 @app.command(epilog="Several GPUs: accelerate launch -m coref_automl.cli train ...")
-@options_from(TrainRecipe, HELP)
+@options_from(TrainRecipe)
 def train(
     recipe: RecipeFile = None,
     *,

@@ -12,8 +12,7 @@ import typer
 
 from coref_automl.cli.app import app
 from coref_automl.cli.options import AsJson, RecipeFile, options_from, print_json, recipe_from, speak
-from coref_automl.config import to_mapping
-from coref_automl.training.recipe import HELP as TRAIN_HELP
+from coref_automl.config import described, to_mapping
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.tuning.recipe import HELP, TuneRecipe
 
@@ -77,7 +76,7 @@ _PROBED = ("model", "dataset", "tokenizer", "objective", "gradient_checkpointing
 
 
 @tune_app.command(epilog="Example: coref-automl tune probe --model bundled:ko-mini --dataset prepared_datasets/entity_512")
-@options_from(TrainRecipe, {name: TRAIN_HELP[name] for name in _PROBED})
+@options_from(TrainRecipe, {name: described(TrainRecipe)[name].help for name in _PROBED})
 def probe(
     *,
     largest: Annotated[int, typer.Option("--largest", min=1, help="Largest micro-batch to try, in rows.")] = 256,

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.corpus.formats import BROKEN, kind_of, opened, stem_of
-from coref_automl.drop_reasons import of_row
 from coref_automl.errors import CoreferenceDataError
 from coref_automl.records import Record
+from coref_automl.say import of_row
 from coref_automl.store import NOT_JSON, json_fault, refuse_special, write_jsonl
 
 ENDINGS = (".jsonl", ".conll", ".conllu")

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from coref_automl.corpus import choice as choices
 from coref_automl.corpus import encode
-from coref_automl.corpus.choice import Choice
+from coref_automl.corpus.choice import DocumentChoice
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import Index
 from coref_automl.corpus.sources import SOURCES, licence_in_words, licence_of, licence_of_bundled
-from coref_automl.drop_reasons import in_words
 from coref_automl.errors import WorkError
 from coref_automl.progress import Progress
-from coref_automl.say import say
+from coref_automl.say import in_words, say
 from coref_automl.tabular import align
 
 
@@ -159,7 +158,7 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def refuse_empty(index: Index, choice: Choice, recipe: PrepareRecipe, progress: Progress) -> None:
+def refuse_empty(index: Index, choice: DocumentChoice, recipe: PrepareRecipe, progress: Progress) -> None:
     """Name the sources that contribute nothing before the long work begins; without `allow_empty` they end it."""
     refuse_sources(counted(index, choice, np.zeros((len(index), 4), np.int64), frozenset()), recipe, progress)
 
@@ -178,7 +177,7 @@ def refuse_sources(sources: list[dict[str, Any]], recipe: PrepareRecipe, progres
     progress.note(progress.say(f"문서가 없는 데이터 소스: {named}", f"No documents from: {named}"))
 
 
-def counted(index: Index, choice: Choice, facts: NDArray[np.int64], hub: frozenset[str]) -> list[dict[str, Any]]:
+def counted(index: Index, choice: DocumentChoice, facts: NDArray[np.int64], hub: frozenset[str]) -> list[dict[str, Any]]:
     """One line per source: documents in, kept, dropped by reason, characters and tokens."""
     lines = []
     for number, name in enumerate(index.sources):

@@ -20,7 +20,7 @@ _NAME = KINDS.index("NNP")
 
 
 @dataclass(frozen=True, slots=True)
-class Mention:
+class NounMention:
     """`text[start:end] == form`. The tag of a compound is NNP if any part of it is."""
 
     start: int
@@ -33,24 +33,24 @@ class Mention:
         return self.start, self.end
 
 
-def mentions(text: str, tags: Tags, *, only_names: bool = False) -> list[Mention]:
+def mentions(text: str, tags: Tags, *, only_names: bool = False) -> list[NounMention]:
     """The mentions of a text in order. They never overlap."""
     found = []
     for start, end, is_name in _joined(tags):
         form = text[start:end]
         if end - start < 2 or not is_hangul(form) or (only_names and not is_name):
             continue
-        found.append(Mention(start, end, form, "NNP" if is_name else "NNG"))
+        found.append(NounMention(start, end, form, "NNP" if is_name else "NNG"))
     return found
 
 
-def chains(mentions: Sequence[Mention], *, cap: int | None = 8) -> list[list[Mention]]:
+def chains(mentions: Sequence[NounMention], *, cap: int | None = 8) -> list[list[NounMention]]:
     """Mentions of one form, two or more of them, in text order; the chains in the order of their first mentions.
 
     A form that occurs more than `cap` times keeps that many mentions, spread evenly from its first to its last, so that a few
     words do not dominate a document and a long document does not lose its end.
     """
-    by_form: dict[str, list[Mention]] = {}
+    by_form: dict[str, list[NounMention]] = {}
     for mention in mentions:
         by_form.setdefault(mention.form, []).append(mention)
     return [_spread(chain, cap) for chain in by_form.values() if len(chain) >= 2]
@@ -78,7 +78,7 @@ def _joined(tags: Tags) -> Iterator[tuple[int, int, bool]]:
         yield run
 
 
-def _spread(chain: list[Mention], cap: int | None) -> list[Mention]:
+def _spread(chain: list[NounMention], cap: int | None) -> list[NounMention]:
     if cap is None or len(chain) <= cap:
         return chain
     if cap < 2:

@@ -30,7 +30,7 @@ _HELD, _IN_SET, _SAME_EVAL, _NEAR_EVAL, _SAME_HELD, _NEAR_HELD, _SAME, _NEAR = r
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
+class DocumentChoice:
     """For every document of the index: 0 when it is kept, otherwise the place of its reason in REASONS."""
 
     reason: NDArray[np.int8]
@@ -41,7 +41,7 @@ class Choice:
         return kept
 
 
-def choose_documents(index: Index, evaluation: list[Document], *, near: bool, similarity: float, work: Path) -> Choice:
+def choose_documents(index: Index, evaluation: list[Document], *, near: bool, similarity: float, work: Path) -> DocumentChoice:
     """Evaluation documents go by id, text and near text; then held-out ones and their copies; then copies of earlier ones."""
     reason = np.zeros(len(index), np.int8)
     reason[_by_id(index, evaluation)] = _IN_SET
@@ -56,7 +56,7 @@ def choose_documents(index: Index, evaluation: list[Document], *, near: bool, si
     repeats = np.flatnonzero((first != np.arange(len(order))) & (np.arange(len(order)) >= len(held)))
     reason[order[repeats]] = np.where(first[repeats] < len(held), _SAME_HELD, _SAME)
     if not near:
-        return Choice(reason)
+        return DocumentChoice(reason)
 
     rows = np.concatenate([held, np.flatnonzero(reason == KEPT)])
     front = np.array([signature(document.text) for document in evaluation], np.uint32).reshape(-1, PERMUTATIONS)
@@ -65,7 +65,7 @@ def choose_documents(index: Index, evaluation: list[Document], *, near: bool, si
     for entry, original in near_duplicates(signatures, similarity=similarity, protected=protected).items():
         code = _NEAR_EVAL if original < len(front) else _NEAR_HELD if original < protected else _NEAR
         reason[rows[entry - len(front)]] = code
-    return Choice(reason)
+    return DocumentChoice(reason)
 
 
 def _by_id(index: Index, evaluation: list[Document]) -> NDArray[np.bool_]:

@@ -111,7 +111,7 @@ Ints = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class PackedRow:
     """One block: its tokens, the piece every token belongs to (from 1; 0 is padding), and mentions (start, end, chain)."""
 
     tokens: Ints
@@ -222,7 +222,7 @@ class PackedDataset:
         """The (block, start, length, document) rows of one block."""
         return np.asarray(self.pieces[self._pieces_at[index] : self._pieces_at[index + 1]])
 
-    def row(self, index: int) -> Row:
+    def row(self, index: int) -> PackedRow:
         if not 0 <= index < len(self):
             raise IndexError(f"row {index} of a dataset of {len(self)} rows")
         segments = np.zeros(self.seq_len, np.int32)
@@ -230,7 +230,7 @@ class PackedDataset:
             segments[start : start + length] = number
         mentions = np.asarray(self.mentions[self._mentions_at[index] : self._mentions_at[index + 1], 1:])
         place = index if self._places is None else self._places[index]
-        return Row(np.asarray(self.tokens[place]), segments, mentions)
+        return PackedRow(np.asarray(self.tokens[place]), segments, mentions)
 
     def check_tokenizer(self, fingerprint: str) -> None:
         """Token ids mean something only with the tokenizer that made them."""
@@ -246,8 +246,6 @@ class PackedDataset:
 def _check_kind(folder: Path, manifest: Any) -> None:
     """A folder of another kind is distinguished from a damaged one."""
     kind = str(manifest.get("kind", KIND)) if isinstance(manifest, dict) else "file of another shape"
-    if kind == "dataset-part":
-        raise DatasetError(f"{folder} is one share of a dataset; combine the shares with: coref-automl prepare MODE --merge")
     if kind != KIND:
         raise DatasetError(f"{folder} is not a prepared dataset, it is {with_article(kind)}; make one: coref-automl prepare")
 

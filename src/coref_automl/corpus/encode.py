@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.config import from_mapping
-from coref_automl.corpus.chains import Mention, chains, mentions
+from coref_automl.corpus.chains import NounMention, chains, mentions
 from coref_automl.corpus.dataset import smallest_type
 from coref_automl.corpus.overlap import WORDS, found_in, grams
 from coref_automl.decoder import read_stored_rows
@@ -41,7 +41,7 @@ class EncodeSettings:
     seq_len: int
     only_names: bool
     chain_cap: int | None
-    cache: Path
+    cache: Path | None
     grams: Path | None = None
 
 
@@ -138,7 +138,7 @@ def _encode(
     text: str, tags: Tags | None, tokenizer: PreTrainedTokenizerFast, special: Special, settings: EncodeSettings
 ) -> tuple[Encoded, int]:
     pieces = tokenize(tokenizer, text)
-    repeated: list[Mention] = []
+    repeated: list[NounMention] = []
     if tags is not None:
         repeated = sorted(
             (m for chain in chains(mentions(text, tags, only_names=settings.only_names), cap=None) for m in chain),
@@ -160,7 +160,7 @@ def _encode(
     return encoded, 0
 
 
-def _covered(pieces: Pieces, found: list[Mention]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _covered(pieces: Pieces, found: list[NounMention]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The pieces low:high of every mention; as `Pieces.cover`, for all mentions at once."""
     begins = np.array([mention.start for mention in found], np.int32)
     low = np.searchsorted(pieces.ends, begins, "right")
@@ -175,7 +175,7 @@ def _chained(
     inside: NDArray[np.int64],
     low: NDArray[np.int64],
     high: NDArray[np.int64],
-    found: list[Mention],
+    found: list[NounMention],
     cap: int | None,
     shift: int,
 ) -> NDArray[np.int32]:

@@ -106,11 +106,6 @@ def difference(held: MadeFrom, now: MadeFrom) -> str | None:
     return None
 
 
-def was_noted(held: MadeFrom) -> bool:
-    """Does a manifest name its inputs' bytes? Earlier versions' manifests do not."""
-    return all("bytes" in entry for entry in (*held.get("inputs", ()), *held.get("eval_sets", ()))) and "inputs" in held
-
-
 def _local(made: MadeFrom) -> list[tuple[str, str]]:
     named = [(entry.get("label", ""), entry.get("bytes", "")) for entry in made.get("inputs", ())]
     return [(label, mark) for label, mark in named if label not in SOURCES]

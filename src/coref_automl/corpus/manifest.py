@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypedDict
 
-from coref_automl.decoder import decode_stored, read_stored
+from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError
-from coref_automl.store import MANIFEST, read_json
+from coref_automl.store import MANIFEST
 
 AGAIN = "prepare it again in another folder"
-SHARE = "copy the shares again, or prepare them anew"
+ANEW = "remove the folder, and prepare it again"
 
 
 class InputFacts(TypedDict, total=False):
@@ -67,36 +67,16 @@ class PreparedManifest(_Arrays, MadeFrom):
     settings: dict[str, Any]
 
 
-class _PartCounts(TypedDict):
-    kind: str
-    settings: dict[str, Any]
-
-
-class PartManifest(_PartCounts, MadeFrom, total=False):
-    """A finished share of a dataset."""
-
-    documents: int
-    shards: int
-
-
 class WithSettings(MadeFrom, total=False):
     """The settings in any manifest of preparation, and what it was made from."""
 
     settings: dict[str, Any]
 
 
-class Begun(MadeFrom, total=False):
+class BegunDataset(MadeFrom, total=False):
     """What an unfinished dataset was begun from."""
 
     allow_missing: bool
-
-
-class MergeFacts(TypedDict):
-    """What the shares of a dataset have in common."""
-
-    missing: list[str]
-    hub: list[str]
-    made: MadeFrom
 
 
 class ShardFacts(TypedDict):
@@ -127,23 +107,10 @@ class EncodedFacts(TypedDict):
     overlap: list[tuple[int, Any, str, str, str]]
 
 
-def kind_of(folder: Path) -> str:
-    """The kind in a folder's manifest; empty where it says none."""
-    held = read_json(folder / MANIFEST)
-    return str(held.get("kind", "")) if isinstance(held, dict) else ""
-
-
 def read_prepared(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished dataset or share, as `prepare` prints it."""
-    path = folder / MANIFEST
-    held: Any = read_json(path)
-    kind: Any = PreparedManifest if isinstance(held, dict) and "blocks" in held else PartManifest
-    return dict(decode_stored(kind, held, str(path), error=DatasetError, remedy=AGAIN))
-
-
-def read_share(folder: Path) -> PartManifest:
-    return read_stored(folder / MANIFEST, PartManifest, error=DatasetError, remedy=SHARE)
+    """The manifest of a finished dataset, as `prepare` prints it."""
+    return dict(read_stored(folder / MANIFEST, PreparedManifest, error=DatasetError, remedy=AGAIN))
 
 
 def read_shard(path: Path) -> ShardFacts:
-    return read_stored(path, ShardFacts, error=DatasetError, remedy=SHARE)
+    return read_stored(path, ShardFacts, error=DatasetError, remedy=ANEW)

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.corpus.card import card, counted, refuse_sources
-from coref_automl.corpus.choice import Choice
+from coref_automl.corpus.choice import DocumentChoice
 from coref_automl.corpus.dataset import Ints, smallest_type, write_dataset
 from coref_automl.corpus.encode import special_of, tokenizer_of
-from coref_automl.corpus.manifest import SHARE, EncodedFacts, MadeFrom
+from coref_automl.corpus.manifest import ANEW, EncodedFacts, MadeFrom
 from coref_automl.corpus.overlap import report
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import Index
@@ -120,7 +120,7 @@ class _Encoded:
 
 def assemble(
     index: Index,
-    choice: Choice,
+    choice: DocumentChoice,
     recipe: PrepareRecipe,
     evaluation: list[Document],
     out: Path,
@@ -204,7 +204,7 @@ def _stem(read: Path) -> Path:
     return read.parent.parent / "encode" / read.name
 
 
-def _gather(index: Index, choice: Choice, stems: list[Path]) -> tuple[_Encoded, NDArray[np.int64]]:
+def _gather(index: Index, choice: DocumentChoice, stems: list[Path]) -> tuple[_Encoded, NDArray[np.int64]]:
     """The pieces of kept documents, and for every document (characters, tokens, unknown, reason)."""
     parts: dict[str, list[NDArray[Any]]] = {
         name: [] for name in ("shard", "offset", "length", "row", "chains", "marks_at", "marks")
@@ -229,12 +229,9 @@ def _gather(index: Index, choice: Choice, stems: list[Path]) -> tuple[_Encoded, 
         }
         for name, column in columns.items():
             parts[name].append(column[kept])
-    joined = {name: np.concatenate(arrays) if arrays else np.empty(0, np.int64) for name, arrays in parts.items()}
-    order = np.argsort(joined["row"], kind="stable")
-    row = joined.pop("row")[order]
-    _, document = np.unique(row, return_inverse=True)
-    columns = {name: column[order] for name, column in joined.items()}
-    return _Encoded(**{**columns, "shard": columns["shard"].astype(np.int32)}, document=document.astype(np.int64)), facts
+    joined: dict[str, Any] = {name: np.concatenate(arrays) if arrays else np.empty(0, np.int64) for name, arrays in parts.items()}
+    document = np.unique(joined.pop("row"), return_inverse=True)[1].astype(np.int64)
+    return _Encoded(**{**joined, "shard": joined["shard"].astype(np.int32)}, document=document), facts
 
 
 def _placed_mentions(
@@ -271,12 +268,12 @@ def _documents(index: Index, rows: NDArray[np.int64]) -> Iterator[dict[str, str]
                 opened.clear()
             opened[shard] = [
                 {"source": one.source, "id": one.id, "title": one.title}
-                for one in read_stored_rows(index.shards[shard].texts, Document, error=DatasetError, remedy=SHARE)
+                for one in read_stored_rows(index.shards[shard].texts, Document, error=DatasetError, remedy=ANEW)
             ]
         yield opened[shard][int(index.place[row])]
 
 
-def _overlap(index: Index, choice: Choice, stems: list[Path], evaluation: list[Document]) -> dict[str, Any] | None:
+def _overlap(index: Index, choice: DocumentChoice, stems: list[Path], evaluation: list[Document]) -> dict[str, Any] | None:
     if not evaluation:
         return None
     found: list[NDArray[np.uint64]] = []
@@ -285,7 +282,7 @@ def _overlap(index: Index, choice: Choice, stems: list[Path], evaluation: list[D
         row_of = index.rows_of(number)
         with np.load(stem.with_suffix(".npz")) as arrays:
             found.append(arrays["runs"][choice.kept[row_of[arrays["run_places"]]]])
-        facts = read_stored(stem.with_suffix(".json"), EncodedFacts, error=DatasetError, remedy=SHARE)
+        facts = read_stored(stem.with_suffix(".json"), EncodedFacts, error=DatasetError, remedy=ANEW)
         for place, *entry in facts["overlap"]:
             if choice.kept[row_of[place]]:
                 seen.append((int(row_of[place]), *entry))

@@ -6,40 +6,34 @@ tag     one Kiwi with its own threads fills the cache                     not fo
 encode  shards into token pieces with mentions                            parallel, resumes after the last finished shard
 pack    pieces into blocks, manifest, card
 
-`prepare --shard` does one machine's share, and `merge` puts the shares together.
+With `--engine ray` shards are read, tagged and encoded by tasks of a cluster; the number of workers decides no byte.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import compress
 from pathlib import Path
 from typing import Any, cast
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.config import as_path, expect, from_mapping
+from coref_automl.config import as_path, expect
 from coref_automl.corpus.card import refuse_empty
-from coref_automl.corpus.choice import Choice, choose_documents
+from coref_automl.corpus.choice import DocumentChoice, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
-from coref_automl.corpus.encode import EncodeSettings, Mode, special_of, tokenizer_of
-from coref_automl.corpus.inputs import difference, made_from, pinned, readable_parts, sets_of, tokenizer_and_sets, was_noted
+from coref_automl.corpus.encode import EncodeSettings, special_of, tokenizer_of
+from coref_automl.corpus.inputs import difference, made_from, pinned, readable_parts, sets_of
 from coref_automl.corpus.manifest import (
     AGAIN,
-    SHARE,
-    Begun,
+    ANEW,
+    BegunDataset,
     MadeFrom,
-    MergeFacts,
     WithSettings,
-    kind_of,
     read_prepared,
-    read_share,
 )
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
 from coref_automl.corpus.pack import assemble
@@ -48,7 +42,7 @@ from coref_automl.corpus.shards import READ, Index, ReadSettings, build_index, f
 from coref_automl.corpus.sources import BUNDLED, Input
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import SAME, check_binding
-from coref_automl.engine.pool import Call, Returned, run_calls
+from coref_automl.engine.pool import Call, Engine, Returned, run_calls
 from coref_automl.errors import CorefError, DatasetError, FolderError, WorkError
 from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
 from coref_automl.locks import claimed
@@ -59,9 +53,7 @@ from coref_automl.store import (
     MANIFEST,
     is_done,
     kind_of_folder,
-    mark_done,
     read_jsonl,
-    refuse_special,
     remove,
     write_json,
 )
@@ -69,7 +61,6 @@ from coref_automl.store import (
 __all__ = ["PrepareRecipe", "prepare"]
 
 WORK, ENCODE, SETTINGS, INPUTS = "work", "encode", "settings.json", "inputs.json"
-PART = "dataset-part"
 _SMALL = 4 << 20
 
 
@@ -78,7 +69,7 @@ def prepare(recipe: PrepareRecipe, out: str | Path, *, progress: Progress | None
     recipe, out = expect(recipe, PrepareRecipe, "prepare"), as_path(out, "out")
     progress = progress or quiet()
     _same_settings(recipe, out)
-    if is_done(out) and kind_of_folder(out) in (KIND, PART):
+    if is_done(out) and kind_of_folder(out) == KIND:
         return _as_it_stands(recipe, out, progress)
     tokenizer_of.cache_clear()  # in one process too, a folder may hold another tokenizer than a while ago
     special_of(tokenizer_of(recipe.model), recipe.model)
@@ -88,7 +79,7 @@ def prepare(recipe: PrepareRecipe, out: str | Path, *, progress: Progress | None
         require_kiwi()
     evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
     parts, missing = readable_parts(recipe, progress)
-    with claimed(out, PART if recipe.shard else KIND):
+    with claimed(out, KIND):
         if is_done(out):  # by a command that ended just now
             return _as_it_stands(recipe, out, progress)
         return _prepare(recipe, parts, missing, evaluation, out, progress)
@@ -103,9 +94,8 @@ def _prepare(
     work, workers = out / WORK, recipe.workers or _fitting_workers(parts)
 
     _read(parts, recipe, work, workers, progress)
-    index = build_index([work], parts=len(parts), holdout=recipe.holdout)
-    near = recipe.near_duplicates and recipe.shard is None  # across machines, near-duplicates are found when the parts are merged
-    choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=work)
+    index = build_index(work, parts=len(parts), holdout=recipe.holdout)
+    choice = choose_documents(index, evaluation, near=recipe.near_duplicates, similarity=recipe.similarity, work=work)
     try:
         refuse_empty(index, choice, recipe, progress)
     except WorkError:
@@ -116,15 +106,7 @@ def _prepare(
         write_grams(evaluation, work / "grams.npy")
     _encode(index, choice, recipe, work, workers, progress)
     hub = sorted({part.name for part in parts if part.path is None})
-    facts: dict[str, Any] = {"missing": missing, "hub": hub, "made": made}
-    write_json(work / "facts.json", facts)
-    if recipe.shard:
-        counts = {"documents": len(index), "shards": len(index.shards)}
-        manifest = {"kind": PART, "settings": recipe.settings(), **counts, **made}
-        write_json(out / MANIFEST, manifest)
-        mark_done(out)
-        return manifest
-    manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **facts)
+    manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, missing=missing, hub=hub, made=made)
     remove(work)
     return manifest
 
@@ -132,7 +114,7 @@ def _prepare(
 def _same_settings(recipe: PrepareRecipe, out: Path) -> None:
     """A folder that another recipe began, or finished, is refused; evaluation sets are known by their bytes."""
     held = out / (MANIFEST if is_done(out) else f"{WORK}/{SETTINGS}")
-    if not held.is_file() or kind_of_folder(out) not in (KIND, PART):
+    if not held.is_file() or kind_of_folder(out) != KIND:
         return
     if held.name == MANIFEST:
         made = read_stored(held, WithSettings, error=DatasetError, remedy=AGAIN)
@@ -149,14 +131,6 @@ def _as_it_stands(recipe: PrepareRecipe, out: Path, progress: Progress) -> dict[
     """A finished dataset, if it would be made from the same inputs today; one of other inputs is never handed out in silence."""
     manifest = read_prepared(out)
     held = cast(MadeFrom, manifest)
-    if not was_noted(held):
-        progress.note(
-            progress.say(
-                f"{out}: 입력을 기록하지 않던 이전 버전에서 만들어져 입력이 바뀌었는지 알 수 없습니다.",
-                f"{out} was made by an earlier version, which did not record its inputs; whether they changed is unknown.",
-            )
-        )
-        return manifest
     parts, _ = readable_parts(recipe, progress, hub=False)
     if changed := difference(held, made_from(recipe, parts, progress)):
         raise FolderError(
@@ -165,18 +139,16 @@ def _as_it_stands(recipe: PrepareRecipe, out: Path, progress: Progress) -> dict[
     return manifest
 
 
-def _begun(out: Path) -> Begun:
+def _begun(out: Path) -> BegunDataset:
     """What an unfinished dataset was begun from; empty where nothing was begun."""
     held = out / WORK / INPUTS
-    return (
-        read_stored(held, Begun, error=DatasetError, remedy="remove the folder, and prepare it again") if held.is_file() else {}
-    )
+    return read_stored(held, BegunDataset, error=DatasetError, remedy=ANEW) if held.is_file() else {}
 
 
 def _begin(recipe: PrepareRecipe, made: MadeFrom, out: Path, progress: Progress) -> None:
     """Resume what an earlier call left only if it saw the same inputs."""
     work = out / WORK
-    inputs: Begun = {**made, "allow_missing": recipe.allow_missing}
+    inputs: BegunDataset = {**made, "allow_missing": recipe.allow_missing}
     if _begun(out) not in ({}, inputs):
         progress.note(
             progress.say(
@@ -195,7 +167,6 @@ def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, p
         near=recipe.near_duplicates,
         field=recipe.field,
         limit=recipe.limit,
-        share=recipe.share(),
         broken_ok=recipe.allow_missing,
         shard_characters=recipe.portion,
     )
@@ -205,16 +176,16 @@ def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, p
             stage.skip(sum(shard["characters"] for shard in finished_shards(folder, number)))
         common = {"folder": str(folder), "settings": _plain(settings)}
         jobs = [{"part": _plain(part), "number": number, **common} for number, part in enumerate(parts)]
-        _each("coref_automl.corpus.shards:read_job", jobs, workers, stage)
+        _each("coref_automl.corpus.shards:read_job", jobs, workers, recipe.engine, stage)
 
 
-def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
+def _encode(index: Index, choice: DocumentChoice, recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
     keeps = kept_by_shard(index, choice)
     stems = [work / ENCODE / shard.stem.name for shard in index.shards]
     left = [number for number, stem in enumerate(stems) if not stem.with_suffix(".json").is_file()]
     total = sum(index.shards[number].characters for number in left)
-    cache = default_cache()
-    if recipe.mode != "mlm":
+    cache = default_cache() if recipe.engine == "local" else None  # machines of a cluster tag what they encode
+    if recipe.mode != "mlm" and cache is not None:
         with progress.stage("tag", total, "characters") as stage:
             tagger = Tagger(cache, workers)
             for number in left:
@@ -237,10 +208,10 @@ def _encode(index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, wor
             for number in left
         ]
         common = {"settings": _plain(settings)}
-        _each("coref_automl.corpus.encode:encode_job", [{**job, **common} for job in jobs], workers, stage)
+        _each("coref_automl.corpus.encode:encode_job", [{**job, **common} for job in jobs], workers, recipe.engine, stage)
 
 
-def kept_by_shard(index: Index, choice: Choice) -> list[NDArray[np.bool_]]:
+def kept_by_shard(index: Index, choice: DocumentChoice) -> list[NDArray[np.bool_]]:
     """For every shard: which of its documents are kept."""
     kept = choice.kept
     return [kept[index.rows_of(number)] for number in range(len(index.shards))]
@@ -253,7 +224,7 @@ def _fitting_workers(parts: list[Input]) -> int:
     return 1 if small else usable_cores()
 
 
-def _each(target: str, jobs: list[dict[str, Any]], workers: int, stage: Stage) -> None:
+def _each(target: str, jobs: list[dict[str, Any]], workers: int, engine: Engine, stage: Stage) -> None:
     """Run every job, here or in processes; each writes its own files, so the number of workers decides no byte."""
 
     def heard(outcome: Returned) -> None:
@@ -262,7 +233,8 @@ def _each(target: str, jobs: list[dict[str, Any]], workers: int, stage: Stage) -
         stage.advance(outcome.value)
 
     named = [Call(f"{target} {number}", target, job) for number, job in enumerate(jobs)]
-    run_calls(named, workers=min(workers, len(named)), on_return=heard)
+    devices = ("cpu",) if engine == "ray" else None
+    run_calls(named, workers=min(workers, len(named)), devices=devices, engine=engine, on_return=heard)
 
 
 def _as_ours(error: Exception) -> CorefError:
@@ -273,72 +245,3 @@ def _plain(settings: Any) -> dict[str, Any]:
     """A frozen dataclass as JSON values, as jobs carry them."""
     values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(settings), default=str))
     return values
-
-
-def merge(parts: Sequence[Path], out: Path, *, mode: Mode, progress: Progress | None = None) -> dict[str, Any]:
-    """Put the shares of several machines together: the same bytes as one machine would have made."""
-    with _undamaged(parts):
-        return _merge(parts, out, mode, progress or quiet())
-
-
-def _merge(parts: Sequence[Path], out: Path, mode: Mode, progress: Progress) -> dict[str, Any]:
-    works = [folder / WORK for folder in _part_in_order(parts)]
-    for path in (path for work in works for path in work.rglob("*") if not path.is_dir()):
-        refuse_special(path)
-    settings = {**read_share(works[0].parent)["settings"], "shard": None}
-    if (made_for := settings.get("mode")) != mode:
-        raise DatasetError(f"{parts[0]} is a share of a dataset for {made_for}; use: coref-automl prepare {made_for} --merge")
-    recipe = from_mapping(PrepareRecipe, settings, str(works[0].parent / MANIFEST))
-    if recipe.near_duplicates:
-        require_near()
-    evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
-    with claimed(out, KIND, fresh=True):
-        facts = read_stored(works[0] / "facts.json", MergeFacts, error=DatasetError, remedy=SHARE)
-        if changed := difference(facts["made"], {**facts["made"], **tokenizer_and_sets(recipe)}):
-            raise DatasetError(f"{changed} since the shares were prepared; put it back, or prepare the shares again.")
-        index = build_index(works, parts=len(facts["made"].get("inputs", ())), holdout=recipe.holdout)
-        near = recipe.near_duplicates
-        choice = choose_documents(index, evaluation, near=near, similarity=recipe.similarity, work=out / WORK)
-        refuse_empty(index, choice, recipe, progress)
-        manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, **facts)
-        remove(out / WORK)
-    return manifest
-
-
-@contextmanager
-def _undamaged(parts: Sequence[Path]) -> Iterator[None]:
-    """Shares come from other machines: what does not fit together in them was damaged on the way."""
-    try:
-        yield
-    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, EOFError, BadZipFile) as error:
-        names = ", ".join(map(str, parts))
-        why = " ".join(str(error).split())[:160] or type(error).__name__
-        raise DatasetError(f"A share is damaged, of {names} ({why}); copy the shares again, or prepare them anew.") from error
-
-
-def _part_in_order(parts: Sequence[Path]) -> list[Path]:
-    """The folders in the order of their shares; each share once, none missing, all with the same settings."""
-    found: dict[int, Path] = {}
-    common: dict[str, Any] | None = None
-    total = len(parts)
-    for folder in parts:
-        if not is_done(folder) or kind_of(folder) != PART:
-            raise DatasetError(f"{folder} is not a finished part; make it with: coref-automl prepare ... --shard 1/{total}")
-        manifest = read_share(folder)
-        if not was_noted(manifest):
-            raise DatasetError(f"{folder} was made by an earlier version; prepare this share again.")
-        settings = dict(manifest["settings"])
-        number, of = map(int, str(settings.pop("shard", "")).split("/"))
-        if of != total or number - 1 in found:
-            raise DatasetError(
-                f"{folder} is share {number} of {of}; merging needs each of the {of} shares once, and {total} were given."
-            )
-        if common is not None and common != settings:
-            raise DatasetError(f"{folder} was prepared with other settings than {parts[0]}; prepare it again with the same ones.")
-        common = settings
-        if changed := difference(read_share(parts[0]), manifest):
-            raise DatasetError(
-                f"{folder} and {parts[0]} were made from different inputs ({changed}); prepare both from the same files."
-            )
-        found[number - 1] = folder
-    return [found[number] for number in range(total)]

@@ -1,8 +1,7 @@
 """The first pass of preparation. In: one part of a source. Out: shards of cleaned documents, and an index over them.
 
 A shard is `NAME.jsonl` (documents), `NAME.npz` (numbers per document) and `NAME.json` (counts), written in that order: where
-the last exists, the shard is finished, and a run that was killed resumes after it. With several work folders (`--merge`) the
-index has the order of one machine reading everything, so the bytes that follow are the same.
+the last exists, the shard is finished, and a run that was killed resumes after it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
 from coref_automl.corpus.dedup import PERMUTATIONS, Signatures, signature, text_key
 from coref_automl.corpus.files import Flaw
 from coref_automl.corpus.holdout import HoldOut, rank
-from coref_automl.corpus.manifest import SHARE, ReadFacts, ShardFacts, read_shard
+from coref_automl.corpus.manifest import ANEW, ReadFacts, ShardFacts, read_shard
 from coref_automl.corpus.sources import Input, read_input
 from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError
@@ -42,13 +41,8 @@ class ReadSettings:
     near: bool
     field: str | None = None
     limit: int | None = None
-    share: tuple[int, int] = (1, 1)
     broken_ok: bool = False
     shard_characters: int = SHARD_CHARACTERS
-
-    def mine(self, row: int) -> bool:
-        """Does this machine take the row? Every machine reads all rows, because holding documents out needs all ids."""
-        return row % self.share[1] == self.share[0] - 1
 
 
 @dataclass(slots=True)
@@ -100,7 +94,7 @@ def read_part(part: Input, number: int, folder: Path, settings: ReadSettings) ->
         if shard.characters >= settings.shard_characters or shard.rows >= SHARD_ROWS:
             _write(shard, folder / f"{number:04d}-{count:05d}", row, settings.near)
             shard, count = _Shard(), count + 1
-    if not row and settings.mine(0):
+    if not row:
         shard.drop(part.label, "no rows", 0, part.label)
         shard.rows = 1
     if shard.rows:
@@ -127,15 +121,11 @@ def finished_shards(folder: Path, number: int) -> list[ShardFacts]:
 
 
 def _take(shard: _Shard, entry: Document | Flaw, row: int, settings: ReadSettings) -> None:
-    mine = settings.mine(row)
     if isinstance(entry, Flaw):
-        if mine:
-            shard.drop(entry.source, entry.reason, row, entry.where)
+        shard.drop(entry.source, entry.reason, row, entry.where)
         return
     place, source = rank(entry.id), shard.source(entry.source)
     shard.seen.append((place, source))
-    if not mine:
-        return
     text = normalise(entry.text)
     if reason := reason_to_drop(text, settings.filters):
         shard.drop(entry.source, reason, row, entry.id)
@@ -189,7 +179,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index:
-    """Every document of every shard. The arrays are parallel and in the order of (input, row)."""
+    """Every document of every shard, in the order of (input, row). The arrays are parallel; `edges` is where shards begin."""
 
     shards: tuple[Shard, ...]
     sources: tuple[str, ...]
@@ -202,12 +192,11 @@ class Index:
     dropped: dict[str, Counter[str]]
     examples: dict[str, list[str]]
     inputs: tuple[ReadFacts, ...]
-    by_shard: NDArray[np.int64]
     edges: NDArray[np.int64]
 
     def rows_of(self, shard: int) -> NDArray[np.int64]:
         """For every document of a shard, in the shard's order: its row here."""
-        return self.by_shard[self.edges[shard] : self.edges[shard + 1]]
+        return np.arange(self.edges[shard], self.edges[shard + 1])
 
     def __len__(self) -> int:
         return len(self.key)
@@ -217,59 +206,49 @@ class Index:
         return self.rank <= self.limits[self.source]
 
 
-def build_index(folders: list[Path], *, parts: int, holdout: float) -> Index:
+def build_index(folder: Path, *, parts: int, holdout: float) -> Index:
     """`parts` is how many were read. Only the shards that their facts count are taken, whatever else lies there."""
     shards: list[Shard] = []
     names: dict[str, int] = {}
-    columns: dict[str, list[NDArray[Any]]] = {"shard": [], "place": [], "input": [], "numbers": [], "key": []}
+    numbers, keys = [np.empty((0, 3), np.int64)], [np.empty(0, np.uint64)]
     decisions: dict[int, HoldOut] = {}
     dropped: dict[str, Counter[str]] = {}
     examples: dict[str, list[tuple[int, int, str]]] = {}
-    for folder in folders:
-        for path in _counted_shards(folder / READ, parts):
-            facts = read_shard(path)
-            stem = path.with_suffix("")
-            local = np.array([names.setdefault(name, len(names)) for name in facts["sources"]], np.int64)
-            with np.load(stem.with_suffix(".npz")) as arrays:
-                numbers, key, seen = arrays["numbers"], arrays["keys"], arrays["seen"]
-            if folder is folders[0]:  # every machine has seen every document; one of them is asked
-                for source in np.unique(seen[:, 1]).tolist():
-                    ranks = decisions.setdefault(int(local[source]), HoldOut(holdout)).ranks
-                    ranks.frombytes(np.ascontiguousarray(seen[seen[:, 1] == source, 0]).tobytes())
-            if len(numbers):
-                numbers[:, 2] = local[numbers[:, 2]]
-            shard = Shard(stem, int(stem.name.split("-")[0]), len(key), facts["characters"])
-            columns["shard"].append(np.full(len(key), len(shards), np.int32))
-            columns["place"].append(np.arange(len(key), dtype=np.int32))
-            columns["input"].append(np.full(len(key), shard.input, np.int32))
-            columns["numbers"].append(numbers)
-            columns["key"].append(key)
-            shards.append(shard)
-            for source_name, reasons in facts["dropped"].items():
-                names.setdefault(source_name, len(names))
-                dropped.setdefault(source_name, Counter()).update(reasons)
-            for reason, places in facts["examples"].items():
-                examples.setdefault(reason, []).extend((shard.input, row, where) for row, where in places)
-    joined = {name: np.concatenate(arrays) if arrays else np.empty(0, np.int64) for name, arrays in columns.items()}
-    numbers = joined["numbers"].reshape(-1, 3)
-    order = np.lexsort((numbers[:, 0], joined["input"]))
-    shard_of, place_of = joined["shard"][order].astype(np.int32), joined["place"][order].astype(np.int32)
-    by_shard = np.lexsort((place_of, shard_of)).astype(np.int64)
-    limits = np.array([decisions[index].limit() if index in decisions else -1 for index in range(len(names))], np.int64)
+    for path in _counted_shards(folder / READ, parts):
+        facts, stem = read_shard(path), path.with_suffix("")
+        local = np.array([names.setdefault(name, len(names)) for name in facts["sources"]], np.int64)
+        with np.load(stem.with_suffix(".npz")) as arrays:
+            own, key, seen = arrays["numbers"], arrays["keys"], arrays["seen"]
+        for source in np.unique(seen[:, 1]).tolist():
+            ranks = decisions.setdefault(int(local[source]), HoldOut(holdout)).ranks
+            ranks.frombytes(np.ascontiguousarray(seen[seen[:, 1] == source, 0]).tobytes())
+        if len(own):
+            own[:, 2] = local[own[:, 2]]
+        shard = Shard(stem, int(stem.name.split("-")[0]), len(key), facts["characters"])
+        numbers.append(own)
+        keys.append(key)
+        shards.append(shard)
+        for source_name, reasons in facts["dropped"].items():
+            names.setdefault(source_name, len(names))
+            dropped.setdefault(source_name, Counter()).update(reasons)
+        for reason, places in facts["examples"].items():
+            examples.setdefault(reason, []).extend((shard.input, row, where) for row, where in places)
+    counts = np.array([shard.documents for shard in shards], np.int64)
+    edges = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    every = np.concatenate(numbers)
     return Index(
         shards=tuple(shards),
         sources=tuple(names),
-        shard=shard_of,
-        place=place_of,
-        rank=numbers[order, 1],
-        source=numbers[order, 2].astype(np.int32),
-        key=joined["key"][order].astype(np.uint64),
-        limits=limits,
+        shard=np.repeat(np.arange(len(shards), dtype=np.int32), counts),
+        place=(np.arange(len(every)) - np.repeat(edges[:-1], counts)).astype(np.int32),
+        rank=every[:, 1],
+        source=every[:, 2].astype(np.int32),
+        key=np.concatenate(keys).astype(np.uint64),
+        limits=np.array([decisions[at].limit() if at in decisions else -1 for at in range(len(names))], np.int64),
         dropped=dropped,
         examples={reason: [where for *_, where in sorted(places)[:3]] for reason, places in sorted(examples.items())},
-        by_shard=by_shard,
-        edges=np.searchsorted(shard_of[by_shard], np.arange(len(shards) + 1)),
-        inputs=tuple(_part_facts(folders[0] / READ, number) for number in range(parts)),
+        edges=edges,
+        inputs=tuple(_part_facts(folder / READ, number) for number in range(parts)),
     )
 
 
@@ -280,12 +259,12 @@ def _counted_shards(folder: Path, parts: int) -> Iterator[Path]:
 
 
 def _part_facts(folder: Path, number: int) -> ReadFacts:
-    return read_stored(_existing(folder / f"{number:04d}.json"), ReadFacts, error=DatasetError, remedy=SHARE)
+    return read_stored(_existing(folder / f"{number:04d}.json"), ReadFacts, error=DatasetError, remedy=ANEW)
 
 
 def _existing(path: Path) -> Path:
     if not path.is_file():
-        raise DatasetError(f"{path} is missing; {SHARE}.")
+        raise DatasetError(f"{path} is missing; {ANEW}.")
     return path
 
 

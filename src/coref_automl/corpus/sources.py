@@ -15,24 +15,27 @@ from typing import Any
 
 from coref_automl.config import nearest
 from coref_automl.corpus.files import Flaw, files_of, name_of, read_file
+from coref_automl.corpus.formats import opened
 from coref_automl.errors import CorefError, MissingExtra, SourceError
 from coref_automl.records import Document, Record
-from coref_automl.say import say
+from coref_automl.say import in_words
 
 
 def passages() -> list[Document]:
     """Original Korean passages of 300 to 900 characters; `source` is the genre."""
-    return [Document.from_json(row) for row in _rows("passages.jsonl")]
+    return [Document.from_json(row) for row in bundled_rows("passages")]
 
 
 def cloze_passages() -> list[dict[str, Any]]:
     """Short passages in Ko-LAMBADA's columns (index, text with one "_", answer, candidate), with a title."""
-    return _rows("cloze.jsonl")
+    return list(bundled_rows("cloze"))
 
 
-def _rows(name: str) -> list[dict[str, Any]]:
-    text = files("coref_automl").joinpath("assets", "texts", name).read_text("utf-8")
-    return [json.loads(line) for line in text.split("\n") if line]
+def bundled_rows(name: str) -> Iterator[dict[str, Any]]:
+    """The rows of a bundled file: passages, cloze, synthetic, synthetic-short, relations or relations-dev."""
+    (path,) = Path(str(files("coref_automl"))).glob(f"assets/texts/{name}.jsonl*")
+    with opened(path) as stream:
+        yield from map(json.loads, stream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +57,6 @@ class HubSource:
 
 _KLUE = "CC BY-SA 4.0"
 _ASK = "not stated; see the dataset's page"
-_KOREAN = {
-    "written for this project": "이 프로젝트에서 씀",
-    "generated": "생성함",
-    "not stated": "명시 없음",
-    "not stated by a local file": "로컬 파일에 명시 없음",
-    _ASK: "명시 없음, 데이터셋 페이지 참고",
-}
-"""What is said of a licence beside its name."""
 
 _PAIRS = ("문장 쌍", "sentence pairs")
 _CONTEXTS = ("문맥 하나에 질문 여럿", "one context, several questions")
@@ -97,8 +92,6 @@ BUNDLED = {
     "bundled:synthetic": "generated, MIT",
     "bundled:synthetic-short": "generated, MIT",
 }
-_SYNTHETIC_DOCUMENTS = 2_000
-_SYNTHETIC_LENGTHS = {"bundled:synthetic": (1_500, 6_000), "bundled:synthetic-short": (600, 1_400)}
 
 _ATTEMPTS = 3
 """Of a read that breaks off: each waits up to half a minute, and the library would take twenty before it says so."""
@@ -156,13 +149,11 @@ def licence_of(name: str) -> str:
 
 def licence_in_words(licence: str) -> str:
     """A licence in the language of results; names of licences stay."""
-    return ", ".join(say(_KOREAN.get(part, part), part) for part in licence.split(", "))
+    return ", ".join(map(in_words, licence.split(", ")))
 
 
 def licence_of_bundled(kind: str, names: Collection[str]) -> str | None:
     """The licence of a kind of text, if it came with one of these bundled sources: its documents bear the kind's name."""
-    from coref_automl.corpus.sources import passages
-
     if "bundled:passages" in names and any(document.source == kind for document in passages()):
         return BUNDLED["bundled:passages"]
     generated = [BUNDLED[name] for name in BUNDLED if name in names and name != "bundled:passages"]
@@ -204,20 +195,11 @@ def _check(part: Input, field: str | None) -> SourceCheck:
 
 def documents_of(name: str) -> int:
     """How many documents a bundled source holds."""
-    return sum(1 for _ in passages()) if name == "bundled:passages" else _SYNTHETIC_DOCUMENTS
+    return sum(1 for _ in _bundled(name))
 
 
 def _bundled(name: str) -> Iterator[Document]:
-    if name == "bundled:passages":
-        from coref_automl.corpus.sources import passages
-
-        yield from passages()
-        return
-    from coref_automl.corpus.synthetic.writer import documents
-
-    least, most = _SYNTHETIC_LENGTHS[name]
-    for synthetic in documents(_SYNTHETIC_DOCUMENTS, 0, least=least, most=most):
-        yield synthetic.document
+    return (Document.from_json(row) for row in bundled_rows(name.removeprefix("bundled:")))
 
 
 def _hub(name: str, field: str | None, revision: str | None) -> Iterator[Document | Flaw]:

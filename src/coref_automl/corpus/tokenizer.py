@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+from coref_automl.config import Setting, typed
 from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
 from coref_automl.corpus.holdout import SHARE, limits, rank
 from coref_automl.corpus.sources import inputs_of, read_input
@@ -33,30 +34,29 @@ class TokenizerRecipe:
     to so many: a large source would else decide the vocabulary alone.
     """
 
-    sources: tuple[str, ...]
-    vocab_size: int = 16_000
-    nouns: bool = True
-    alphabet: int = 3_000
-    tails: int | None = None
-    holdout: float = SHARE
+    sources: Annotated[tuple[str, ...], Setting("Named source or local:PATH; repeatable.", flags=("--source",))]
+    vocab_size: Annotated[int, Setting("Vocabulary size.", LEAST_VOCABULARY, MOST_VOCABULARY)] = 16_000
+    nouns: Annotated[bool, Setting("Learn nouns separately from the particles after them.")] = True
+    alphabet: Annotated[int, Setting("Maximum number of single characters in the vocabulary.")] = 3_000
+    tails: Annotated[int | None, Setting("Entries for what follows a noun. Default 6% of the vocabulary.")] = None
+    holdout: Annotated[
+        float,
+        Setting(
+            "Fraction of each source held out for evaluation (at least 300 documents, at most half), never seen here.", 0, 0.5
+        ),
+    ] = SHARE
     filters: Filters = field(default_factory=Filters)
-    kind: VocabularyKind = "wordpiece"
-    byte_fallback: bool = False
-    characters: int | None = None
+    kind: Annotated[VocabularyKind, Setting("wordpiece, bpe, byte-bpe or unigram.")] = "wordpiece"
+    byte_fallback: Annotated[
+        bool, Setting("Spell unknown characters with 256 byte entries, so that no text is unknown (bpe, unigram).")
+    ] = False
+    characters: Annotated[
+        int | None,
+        Setting("Learn from at most this many characters of each file or hub source, drawn by document. Default: all.", 1),
+    ] = None
 
-
-HELP = {
-    "sources": "Named source or local:PATH; repeatable.",
-    "kind": "wordpiece, bpe, byte-bpe or unigram.",
-    "vocab_size": "Vocabulary size.",
-    "nouns": "Learn nouns separately from the particles after them.",
-    "byte_fallback": "Spell unknown characters with 256 byte entries, so that no text is unknown (bpe, unigram).",
-    "alphabet": "Maximum number of single characters in the vocabulary.",
-    "tails": "Entries for what follows a noun. Default 6% of the vocabulary.",
-    "characters": "Learn from at most this many characters of each file or hub source, drawn by document. Default: all.",
-    "holdout": "Fraction of each source held out for evaluation (at least 300 documents, at most half), never seen here.",
-}
-"""What each field means: the help of `coref-automl tokenizer`."""
+    def __post_init__(self) -> None:
+        typed(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +76,12 @@ class TokenizerCard(Record):
 def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | None = None) -> TokenizerCard:
     """Read, clean, leave out what is held out, learn, save."""
     progress = progress or quiet()
-    if not LEAST_VOCABULARY <= recipe.vocab_size <= MOST_VOCABULARY:
-        bounds = f"between {LEAST_VOCABULARY:,} and {MOST_VOCABULARY:,}"
-        raise RecipeError(f"vocab_size should lie {bounds}, not {recipe.vocab_size:,}; pass --vocab-size 16000.")
     if recipe.tails is not None and not 0 <= recipe.tails <= recipe.vocab_size:
         raise RecipeError(f"tails should lie between 0 and vocab_size ({recipe.vocab_size:,}), not {recipe.tails:,}.")
     if recipe.byte_fallback and recipe.kind == "wordpiece":
         raise RecipeError("WordPiece cannot fall back on bytes; pass --kind unigram, bpe or byte-bpe.")
     if recipe.tails is not None and recipe.kind != "wordpiece":
         raise RecipeError(f"tails belong to WordPiece; leave --tails out with --kind {recipe.kind}.")
-    if recipe.characters is not None and recipe.characters < 1:
-        raise RecipeError(f"characters should be 1 or more, not {recipe.characters:,}; correct --characters.")
-    if not 0 <= recipe.holdout <= 0.5:
-        raise RecipeError(f"holdout should lie between 0 and 0.5, not {recipe.holdout:g}; correct --holdout.")
     with claimed(out, "tokenizer", fresh=True):
         return _learn(recipe, out, progress)
 

@@ -12,17 +12,16 @@ from coref_automl import store
 from coref_automl.config import to_mapping
 from coref_automl.corpus.files import files_of, name_of
 from coref_automl.corpus.sources import inputs_of, licence_of
-from coref_automl.drop_reasons import in_words
+from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
 from coref_automl.evaluation.tasks.lambada import HUB
 from coref_automl.korean import kiwi_version
 from coref_automl.records import ClozeItem, Half, Task, halves_of
-from coref_automl.say import say
+from coref_automl.say import in_words, say
 
 if TYPE_CHECKING:
     from coref_automl.evaluation.evalset import SetManifest
-    from coref_automl.evaluation.prepare import EvalRecipe
 
 
 ADDED = {"per_document": 3, "single_entry": False}

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from coref_automl import config, store
 from coref_automl.corpus.clean import Filters, is_empty, normalise, reason_to_drop
-from coref_automl.corpus.holdout import LEAST, SHARE, limits, qualified_id, rank
+from coref_automl.corpus.holdout import limits, qualified_id, rank
 from coref_automl.corpus.sources import inputs_of, read_input
-from coref_automl.errors import EvalSetError, FolderError, RecipeError
+from coref_automl.errors import EvalSetError, FolderError
 from coref_automl.evaluation import answers, manifest
 from coref_automl.evaluation.evalset import KIND, EvalSet, freeze
+from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.evaluation.tasks.real import PER_DOCUMENT
 from coref_automl.evaluation.tasks.task import (
     Choices,
     ClozeTask,
@@ -43,71 +43,6 @@ if TYPE_CHECKING:
     from coref_automl.korean import Tagger
 
 E = TypeVar("E", bound=Entry)
-
-
-@dataclass(frozen=True, slots=True)
-class EvalRecipe:
-    """What `prepare eval` is asked for.
-
-    `models` name tokenizers: noun tables are built for each, and distances are counted in tokens of the first, the reference.
-    `sources` give the texts of `real` and `real-far`. `gold` and `lambada` are files of those tasks (`local:PATH` or a path; for
-    lambada also `ko-lambada` on the hub and `bundled:cloze`); `files` are those of any other task, as `TASK=PATH`. Only
-    held-out documents of a source are used, the ones that `prepare mlm|entity|combined` leaves out; `all_documents` uses every
-    one, for texts that nothing trains on. `limit` bounds the rows of each file or hub source. At most `per_source` real items per
-    source and `per_document` per document; at most `per_bucket` far items per source and bucket. `single_entry` keeps real items
-    whose answer is one vocabulary entry of the reference tokenizer: with that vocabulary, strict cannot reach the others.
-    """
-
-    models: tuple[str, ...]
-    tasks: tuple[Task, ...] = ("real", "real-far")
-    sources: tuple[str, ...] = ()
-    gold: tuple[str, ...] = ()
-    lambada: tuple[str, ...] = ()
-    field: str | None = None
-    limit: int | None = None
-    holdout: float = SHARE
-    least: int = LEAST
-    all_documents: bool = False
-    per_source: int = 1_600
-    per_bucket: int = 400
-    per_document: int = PER_DOCUMENT
-    single_entry: bool = False
-    seed: int = 0
-    files: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        config.typed(self)
-        if not self.models:
-            raise RecipeError("Name the model whose tokenizer is the reference, with --model.")
-        for entry in self.files:
-            config.choose(entry.partition("=")[0], {name: task for name, task in TASKS.items() if task.rows}, "task with files")
-        for task in self.tasks:
-            config.choose(task, TASKS, "task")
-            if self.asks_for_items and not self.inputs(task):
-                raise RecipeError(f"The task {task} needs {_option(TASKS[task])}; name one, or leave the task out.")
-        if not 0 <= self.holdout <= 0.5:
-            raise RecipeError(f"--holdout is a share between 0 and 0.5, not {self.holdout}.")
-        if min(self.per_source, self.per_bucket, self.per_document, self.limit or 1) < 1:
-            raise RecipeError("The limits of rows, and of items per source, per bucket and per document, are 1 or more.")
-        if self.seed < 0:
-            raise RecipeError(f"--seed should be 0 or more, not {self.seed}.")
-
-    @property
-    def asks_for_items(self) -> bool:
-        return bool(self.sources or self.gold or self.lambada or self.files)
-
-    def inputs(self, task: Task) -> tuple[str, ...]:
-        """Where a task finds its documents: the sources, or files of its own."""
-        if TASKS[task].rows is None:
-            return self.sources
-        named = {"gold": self.gold, "lambada": self.lambada}.get(task, ())
-        return (*named, *(path for name, _, path in (entry.partition("=") for entry in self.files) if name == task))
-
-
-def _option(task: ClozeTask) -> str:
-    if task.rows is None:
-        return "--source"
-    return f"--{task.name}" if task.name in ("gold", "lambada") else f"--file {task.name}=PATH"
 
 
 def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | None = None) -> EvalSet:

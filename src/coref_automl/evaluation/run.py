@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from coref_automl.config import as_paths, expect, from_mapping, to_mapping, typed
+from coref_automl.config import Setting, as_paths, expect, from_mapping, to_mapping, typed
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES
 from coref_automl.engine.pool import Engine, Returned
@@ -28,7 +28,7 @@ from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import single_entry_share
 from coref_automl.evaluation.results import BASES, SCORER, Slot, Target, base_evaluation
 from coref_automl.evaluation.targets import base_targets, find_targets
-from coref_automl.evaluation.words import LeftToRight, LeftToRightChecks, WordMode, check_left_to_right, wanted_ids
+from coref_automl.evaluation.words import WordMode, wanted_ids
 from coref_automl.locks import locked
 from coref_automl.models.families import too_long
 from coref_automl.models.model_files import PARTS, detect_seq_len, is_here, model_prints, weights_fingerprint
@@ -37,6 +37,7 @@ from coref_automl.records import ClozeItem, Evaluation, Half, ItemScore, Provena
 from coref_automl.store import MANIFEST, JsonlAppender, claim_folder, explained, write_json
 
 if TYPE_CHECKING:
+    from coref_automl.evaluation.left_to_right import LeftToRight
     from coref_automl.models.load import LoadedModel
 
 CHECKS = "l2r.json"
@@ -51,24 +52,30 @@ class EvaluateRecipe:
     `engine`: processes of this machine, one per GPU, or tasks of a Ray cluster that sees the same folders.
     """
 
-    eval_sets: tuple[Path, ...] = ()
-    seq_len: int | None = None
-    out: Path | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    words: WordMode = "all"
-    budget: int | None = None
-    base: bool = True
-    new_head: bool = False
-    seed: int = 0
-    engine: Engine = "local"
+    eval_sets: Annotated[
+        tuple[Path, ...], Setting("Evaluation set; repeatable. Default: the bundled set.", flags=("--eval-set",))
+    ] = ()
+    seq_len: Annotated[int | None, Setting("Window length in tokens. Default: each model's own.", 1)] = None
+    out: Annotated[Path | None, Setting("Folder for results. Default: the run's own folder.")] = None
+    device: Annotated[str, Setting("cpu, cuda, cuda:1, or auto (all GPUs, else the CPU).")] = "auto"
+    dtype: Annotated[str, Setting("float32, bfloat16, float16, or auto (bfloat16 on a GPU).")] = "auto"
+    words: Annotated[
+        WordMode,
+        Setting(
+            "Word ranks for all items (about 3 times the cost of none), gold only, a sample of 200 per task, or none; "
+            "l2r adds a left-to-right check."
+        ),
+    ] = "all"
+    budget: Annotated[int | None, Setting("Tokens per batch; halved when memory runs out.", 1, flags=("--batch-tokens",))] = None
+    base: Annotated[bool, Setting("Also score the model that training started from, if available.")] = True
+    new_head: Annotated[bool, Setting("Allow a newly initialised (untrained) mask head.")] = False
+    seed: Annotated[int, Setting("Random seed.", 0)] = 0
+    engine: Annotated[
+        Engine, Setting("local (one process per GPU) or ray (one task per checkpoint on a cluster that sees this folder).")
+    ] = "local"
 
     def __post_init__(self) -> None:
         typed(self)
-        least = {"--seq-len": (self.seq_len, 1), "--batch-tokens": (self.budget, 1), "--seed": (self.seed, 0)}
-        for option, (value, low) in least.items():
-            if value is not None and value < low:
-                raise RecipeError(f"{option} should be {low} or more, not {value}.")
         if self.seq_len is not None and (why := too_long(self.seq_len)):
             raise RecipeError(f"seq_len {why}.")
 
@@ -233,6 +240,8 @@ def _check_left_to_right(
     slot: Slot, folder: Path, load: Callable[[], LoadedModel], recipe: EvaluateRecipe
 ) -> tuple[LeftToRight, ...]:
     """`word` checked on a sample, stored beside the evaluation as l2r.json."""
+    from coref_automl.evaluation.left_to_right import LeftToRightChecks, check_left_to_right
+
     if (held := _checked_before(slot, folder)) is not None:
         return held
     checks = check_left_to_right(
@@ -243,6 +252,8 @@ def _check_left_to_right(
 
 
 def _checked_before(slot: Slot, folder: Path) -> tuple[LeftToRight, ...] | None:
+    from coref_automl.evaluation.left_to_right import LeftToRightChecks
+
     path = folder / CHECKS
     held = read_stored(path, LeftToRightChecks, remedy="remove it, and check again") if path.is_file() else None
     return held.checks if held is not None and held.key == slot.key else None

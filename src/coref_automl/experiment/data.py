@@ -28,7 +28,8 @@ def evaluation_sets(recipe: ExperimentRecipe, out: Path, progress: Progress) -> 
 
 def _built_set(recipe: ExperimentRecipe, texts: Texts, folder: Path, progress: Progress) -> Path:
     """An evaluation set of the texts' held-out documents, and of the bundled cloze passages where LAMBADA is among the tasks."""
-    from coref_automl.evaluation.prepare import EvalRecipe, prepare_eval
+    from coref_automl.evaluation.prepare import prepare_eval
+    from coref_automl.evaluation.recipe import EvalRecipe
 
     stage = recipe.evaluate
     wanted = EvalRecipe(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -247,19 +247,18 @@ class Plan:
 
     @cached_property
     def _row_files(self) -> tuple[str, str | None]:
-        """The relation rows to train on and to score; generated ones are written to OUT/relation-rows."""
-        from coref_automl.corpus.synthetic.statements import relation_rows
+        """The relation rows to train on and to score; the first of the bundled ones are written to OUT/relation-rows."""
+        from coref_automl.corpus.sources import bundled_rows
 
         stage = self.recipe.relation
         assert stage is not None
         if stage.train != BUNDLED:
             return stage.train, stage.dev
-        seed = self.recipe.first_seed
-        folder = self.out / "relation-rows" / f"{stage.rows}-s{seed}"
+        folder = self.out / "relation-rows" / f"{stage.rows}"
         train, dev = folder / "train.json", folder / "dev.json"
-        if not (train.is_file() and dev.is_file()):
-            write_json(train, relation_rows(stage.rows, seed))
-            write_json(dev, relation_rows(max(200, stage.rows // 4), seed + 1))
+        for path, name, count in ((train, "relations", stage.rows), (dev, "relations-dev", max(200, stage.rows // 4))):
+            if not path.is_file():
+                write_json(path, list(islice(bundled_rows(name), count)))
         return str(train), str(dev)
 
     @cached_property

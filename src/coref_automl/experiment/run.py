@@ -21,8 +21,8 @@ from coref_automl.experiment.plan import BASE, COREFERENCE, EVALUATIONS, RELATIO
 from coref_automl.experiment.recipe import KINDS, ExperimentRecipe
 from coref_automl.experiment.state import ExperimentResult, Failure, State
 from coref_automl.locks import claimed
-from coref_automl.progress import Progress, duration, in_korean, quiet
-from coref_automl.say import speaking
+from coref_automl.progress import Progress, duration, quiet
+from coref_automl.say import in_korean, speaking
 from coref_automl.store import claim_folder, remove, write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 from coref_automl.tuning.reasons import reason_words

@@ -28,10 +28,10 @@ def use_attention(model: Any, attention: str = "auto") -> list[str]:
         raise ModelError(f"Unknown attention {attention!r}; choose one of: {', '.join(IMPLEMENTATIONS)}.")
     if model.config.model_type == "deberta-v2":
         return _use_for_deberta(model, attention)
-    if attention == "fused":
-        raise ModelError(f"Fused attention is for DeBERTa-v2; a {model.config.model_type} model runs with sdpa or eager.")
-    if attention == "flex":
-        return _use_flex_for_modernbert(model, model.device.type)
+    if attention in ("fused", "flex"):
+        raise ModelError(
+            f"{attention.capitalize()} attention is for DeBERTa-v2; a {model.config.model_type} model runs with sdpa or eager."
+        )
     chosen = "sdpa" if attention == "auto" and family(model.config.model_type).sdpa else attention
     chosen = "eager" if chosen == "auto" else chosen
     model.set_attn_implementation(chosen)
@@ -72,26 +72,12 @@ def packed_masks(model: Any, segments: Tensor) -> Any:
 
         documents = Documents(segments)
         return documents if fused_deberta.installed(model) or flex_deberta.installed(model) else documents.pairs()
-    if name == "modernbert":
-        from coref_automl.models.flex_modernbert import masks, takes
-
-        if takes(model, segments):
-            return masks(model, segments)
     same = segments[:, None, :, None] == segments[:, None, None, :]
     if name == "modernbert":
         place = torch.arange(segments.shape[1], device=segments.device)
         near = (place[:, None] - place[None, :]).abs() <= model.config.sliding_window
         return {"full_attention": _as_wanted(model, same), "sliding_attention": _as_wanted(model, same & near)}
     return _as_wanted(model, same)
-
-
-def own_masks(model: Any) -> bool:
-    """Does the library not know how to make the masks of this model's attention?"""
-    if model.config.model_type != "modernbert":
-        return False
-    from coref_automl.models.flex_modernbert import installed
-
-    return installed(model)
 
 
 def _as_wanted(model: Any, allowed: Tensor) -> Tensor:
@@ -101,18 +87,6 @@ def _as_wanted(model: Any, allowed: Tensor) -> Tensor:
     return torch.zeros(allowed.shape, dtype=model.dtype, device=allowed.device).masked_fill_(
         ~allowed, torch.finfo(model.dtype).min
     )
-
-
-def _use_flex_for_modernbert(model: Any, device: str) -> list[str]:
-    if model.config.model_type != "modernbert":
-        raise ModelError(
-            f"Flex attention is for DeBERTa-v2 and ModernBERT; a {model.config.model_type} model runs with sdpa or eager."
-        )
-    _check_cuda(device, "sdpa")
-    from coref_automl.models.flex_modernbert import install
-
-    install(model)
-    return [_told("flex", _lost_dropout(model.config.attention_dropout))]
 
 
 def _use_for_deberta(model: Any, attention: str) -> list[str]:
@@ -133,7 +107,8 @@ def _use_for_deberta(model: Any, attention: str) -> list[str]:
     if chosen == "fused":
         fused_deberta.install(model)
     elif chosen == "flex":
-        _check_cuda(device, "eager")
+        if device != "cuda":
+            raise ModelError("Flex attention needs a CUDA device; choose eager here.")
         flex_deberta.install(model)
         reason += _lost_dropout(model.config.attention_probs_dropout_prob)
     return [_told(chosen, reason)]
@@ -141,11 +116,6 @@ def _use_for_deberta(model: Any, attention: str) -> list[str]:
 
 def _told(chosen: str, reason: str = "") -> str:
     return say(f"{ATTENTION['ko']}: {chosen}{reason}.", f"{ATTENTION['en']}: {chosen}{reason}.")
-
-
-def _check_cuda(device: str, instead: str) -> None:
-    if device != "cuda":
-        raise ModelError(f"Flex attention needs a CUDA device; choose {instead} here.")
 
 
 def _lost_dropout(share: float) -> str:

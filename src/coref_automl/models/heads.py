@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from coref_automl.models import fused_deberta, quick_deberta, quick_modernbert
-from coref_automl.models.attention import own_masks, packed_masks
 from coref_automl.models.documents import Documents
 from coref_automl.models.families import first_row
 
@@ -27,8 +26,6 @@ def encode(model: Any, input_ids: Tensor, attention_mask: Any, position_ids: Ten
         position_ids = position_ids + first_row(model.config)
     if model.config.model_type == "deberta-v2":
         return _encode_deberta(model.base_model, input_ids, attention_mask, position_ids)
-    if own_masks(model) and isinstance(attention_mask, Tensor) and attention_mask.dim() == 2:
-        attention_mask = packed_masks(model, attention_mask)
     output = model.base_model(input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids)
     hidden: Tensor = output.last_hidden_state
     return hidden

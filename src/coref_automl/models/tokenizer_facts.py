@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 WINDOWS = (512, 2048)
 """Tokens of the windows whose characters are counted."""
-_WORST = 10
 _CAUSES = 30
 _AT_ONCE = 2_000
 
@@ -43,16 +42,6 @@ class EntityFacts(Record):
     broken: float
     one_entry: float
     unknown: int
-
-
-@dataclass(frozen=True, slots=True)
-class WorstEntity(Record):
-    """An entity that the tokenizer cuts smallest: its text, how it is cut (`뷁×3`: in three tokens), and how often it occurs."""
-
-    text: str
-    tokens: tuple[str, ...]
-    count: int
-    unknown: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,34 +66,14 @@ class TokenizerFacts(Record):
     causes: dict[str, int]
     entities: EntityFacts | None
     by_kind: tuple[EntityFacts, ...]
-    worst: tuple[WorstEntity, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Segment(Record):
-    """`text[start:end]` as `tokens` tokens: more than one where they share a character's bytes."""
-
-    start: int
-    end: int
-    tokens: int
-    unknown: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Reading(Record):
-    """A text as one tokenizer reads it."""
-
-    model: str
-    segments: tuple[Segment, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Example(Record):
-    """A text as each tokenizer reads it, with its entities as (start, end, kind)."""
+    """A word with an entity as each tokenizer cuts it: `서울|은`; `뷁×3` is a character in three tokens, `[뷁]` unknown."""
 
-    text: str
-    entities: tuple[tuple[int, int, str], ...]
-    readings: tuple[Reading, ...]
+    word: str
+    cuts: dict[str, str]
 
 
 def vocabulary_kind(entries: Entries) -> str:
@@ -121,7 +90,6 @@ def facts_of(model: str, tokenizer: PreTrainedTokenizerFast, texts: Sequence[Ann
     parts: list[SpanFacts] = []
     causes: Counter[str] = Counter()
     tokens = unknown_tokens = unknown_texts = 0
-    worst = _Worst()
     for low in range(0, len(texts), _AT_ONCE):
         some = texts[low : low + _AT_ONCE]
         for text, pieces in zip(some, tokenize_all(tokenizer, [one.text for one in some]), strict=True):
@@ -130,9 +98,7 @@ def facts_of(model: str, tokenizer: PreTrainedTokenizerFast, texts: Sequence[Ann
                 unknown_tokens += lost
                 unknown_texts += 1
                 causes += unknown_characters(tokenizer, text.text, pieces)
-            facts = span_facts(text.text, pieces, [(span.start, span.end) for span in text.spans], entries.unknown)
-            worst.see(text, pieces, facts)
-            parts.append(facts)
+            parts.append(span_facts(text.text, pieces, [(span.start, span.end) for span in text.spans], entries.unknown))
     held = SpanFacts.joined(parts)
     kinds = np.array([span.kind for text in texts for span in text.spans])
     alone = np.array([text.text[span.start : span.end].strip() in words for text in texts for span in text.spans], np.bool_)
@@ -154,7 +120,6 @@ def facts_of(model: str, tokenizer: PreTrainedTokenizerFast, texts: Sequence[Ann
         causes=dict(causes.most_common(_CAUSES)),
         entities=_summary("", held, alone, np.ones(len(held), np.bool_)) if len(held) else None,
         by_kind=tuple(_summary(str(kind), held, alone, kinds == kind) for kind in dict.fromkeys(sorted(kinds.tolist()))),
-        worst=worst.listed(),
     )
 
 
@@ -172,76 +137,35 @@ def _summary(kind: str, facts: SpanFacts, one_entry: Bools, among: Bools) -> Ent
     )
 
 
-class _Worst:
-    """Collects entities by their text. Worst is what holds an unknown token, then what has most tokens for its length."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-        self._seen: dict[str, tuple[bool, float, tuple[str, ...]]] = {}
-
-    def see(self, text: AnnotatedText, pieces: Pieces, facts: SpanFacts) -> None:
-        for span, count, unknown in zip(text.spans, facts.pieces.tolist(), facts.unknown.tolist(), strict=True):
-            form = text.text[span.start : span.end].strip()
-            self._counts[form] += 1
-            if len(form) > 1 and form not in self._seen:
-                low, high = pieces.cover(span.start, span.end)
-                inside = Pieces(pieces.ids[low:high], pieces.starts[low:high], pieces.ends[low:high])
-                cut = ((text.text[one.start : one.end], one.tokens) for one in _segments(inside, None))
-                self._seen[form] = (bool(unknown), count / len(form), tuple(f"{part}×{n}" if n > 1 else part for part, n in cut))
-
-    def listed(self) -> tuple[WorstEntity, ...]:
-        order = sorted(self._seen, key=lambda form: (*(-value for value in self._seen[form][:2]), -self._counts[form], form))
-        return tuple(WorstEntity(form, self._seen[form][2], self._counts[form], self._seen[form][0]) for form in order[:_WORST])
-
-
 def examples(
-    tokenizers: dict[str, PreTrainedTokenizerFast], texts: Sequence[AnnotatedText], *, count: int = 8, longest: int = 160
+    tokenizers: dict[str, PreTrainedTokenizerFast], texts: Sequence[AnnotatedText], *, count: int = 12
 ) -> tuple[Example, ...]:
-    """Texts on whose entities the tokenizers differ most (one alone: that it cuts smallest), each once, in their order."""
-    some = [_excerpt(text, longest) for text in texts if text.text.strip()][:_AT_ONCE]
-    read = {name: tokenize_all(tokenizer, [text.text for text in some]) for name, tokenizer in tokenizers.items()}
-    worth = [_spread(text, [pieces[at] for pieces in read.values()]) for at, text in enumerate(some)]
-    firsts = {text.text: at for at, text in reversed(list(enumerate(some)))}
-    chosen = sorted(sorted(firsts.values(), key=lambda at: (-worth[at], at))[:count])
-    return tuple(
-        Example(
-            some[at].text,
-            tuple((span.start, span.end, span.kind) for span in some[at].spans),
-            tuple(
-                Reading(name, tuple(_segments(read[name][at], tokenizer.unk_token_id))) for name, tokenizer in tokenizers.items()
-            ),
-        )
-        for at in chosen
-    )
+    """Words with entities on which the tokenizers differ most (one alone: those that it cuts smallest), each once."""
+    words = list(dict.fromkeys(_around(text.text, span) for text in texts[:_AT_ONCE] for span in text.spans))
+    read = {name: zip(words, tokenize_all(tokenizer, words), strict=True) for name, tokenizer in tokenizers.items()}
+    cuts = {name: [_cut(*one, tokenizers[name].unk_token_id) for one in some] for name, some in read.items()}
+    sizes = np.array([[len(cut) for cut in some] for some in cuts.values()]).reshape(len(cuts), len(words))
+    worth = np.ptp(sizes, axis=0) if len(cuts) > 1 else sizes[0]
+    chosen = np.argsort(-worth, kind="stable")[:count].tolist()
+    return tuple(Example(words[at], {name: "|".join(some[at]) for name, some in cuts.items()}) for at in chosen)
 
 
-def _excerpt(text: AnnotatedText, longest: int) -> AnnotatedText:
-    """At most so many characters, around the first span, with the spans that lie in them."""
-    if len(text.text) <= longest:
-        return text
-    low = max(0, text.spans[0].start - longest // 3) if text.spans else 0
-    if low and (blank := text.text.find(" ", low, text.spans[0].start)) > 0:
-        low = blank + 1
-    inside = [span for span in text.spans if low <= span.start and span.end <= low + longest]
-    moved = (Span(span.start - low, span.end - low, span.kind) for span in inside)
-    return AnnotatedText(text.text[low : low + longest], tuple(moved))
+def _around(text: str, span: Span) -> str:
+    """The span with what is written on to it, up to the next blanks."""
+    before, after = text[: span.start].split(), text[span.end :].split()
+    joined = bool(before) and not text[span.start - 1].isspace()
+    follows = bool(after) and not text[span.end].isspace()
+    return (before[-1] if joined else "") + text[span.start : span.end].strip() + (after[0] if follows else "")
 
 
-def _spread(text: AnnotatedText, read: Sequence[Pieces]) -> float:
-    """How far tokenizers are apart on a text's entities, or on the whole of it where it has none."""
-    spans = [(span.start, span.end) for span in text.spans] or [(0, len(text.text))]
-    counts = [sum(high - low for low, high in (pieces.cover(*span) for span in spans)) / len(spans) for pieces in read]
-    return max(counts) - min(counts) if len(counts) > 1 else counts[0]
-
-
-def _segments(pieces: Pieces, unknown: int | None) -> list[Segment]:
-    found: list[Segment] = []
+def _cut(word: str, pieces: Pieces, unknown: int | None) -> list[str]:
+    """The tokens of a word; those that share a character are one part with their number."""
+    parts: list[tuple[int, int, int, bool]] = []
     for number, start, end in zip(pieces.ids.tolist(), pieces.starts.tolist(), pieces.ends.tolist(), strict=True):
-        if start == end:
-            continue
-        if found and start < found[-1].end:
-            last = found[-1]
-            found[-1] = Segment(last.start, max(end, last.end), last.tokens + 1, last.unknown or number == unknown)
-        else:
-            found.append(Segment(start, end, 1, number == unknown))
-    return found
+        if parts and start < parts[-1][1]:
+            first, last, count, lost = parts[-1]
+            parts[-1] = first, max(last, end), count + 1, lost or number == unknown
+        elif start < end:
+            parts.append((start, end, 1, number == unknown))
+    forms = ((word[start:end], count, lost) for start, end, count, lost in parts)
+    return [f"[{form}]" if lost else f"{form}×{count}" if count > 1 else form for form, count, lost in forms]

@@ -1,5 +1,5 @@
 """Runs assessed together. In: folders of relation runs, the rows they were scored on. Out: scores by variant with what the
-tokenizer makes of the entities, what fragmentation costs, and the five reasons for markers, tested."""
+tokenizer makes of the entities, and the five reasons for markers, tested."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from coref_automl.korean import Tagger, default_cache
 from coref_automl.models.load import load_tokenizer
 from coref_automl.records import Estimate, Record
 from coref_automl.relation.data import RelationData
-from coref_automl.relation.fragmentation import Fragmentation, fragmentation
 from coref_automl.relation.outcomes import Answers, Bools, Outcomes, f1_values, find_answers, level
 from coref_automl.relation.reasons import Reasons, judge_reasons
 from coref_automl.relation.row_groups import RowPieces, TokenizerColumns, long_sentences, many_nouns, same_types
@@ -34,12 +33,9 @@ class VariantScore(Record):
 
 @dataclass(frozen=True, slots=True)
 class Assessment(Record):
-    """`fragmentation` is of one variant per start: typed markers where there are such runs, else the first."""
-
     split: str
     rows: int
     variants: tuple[VariantScore, ...]
-    fragmentation: tuple[Fragmentation, ...]
     reasons: tuple[Reasons, ...]
     notes: tuple[str, ...]
 
@@ -52,7 +48,6 @@ def assess(paths: Sequence[str | Path], data: RelationData) -> Assessment:
         split=data.split,
         rows=len(data.rows),
         variants=tuple(_score(one, outcomes, pieces.get(one.model)) for one in outcomes.answers),
-        fragmentation=tuple(fragmentation(outcomes, at, pieces[one.model]) for at, one in _of_each_start(outcomes, pieces)),
         reasons=tuple(
             judge_reasons(outcomes, some, _groups(data, pieces.get(some[0].model)))
             for some in outcomes.experiments
@@ -76,14 +71,6 @@ def _pieces(outcomes: Outcomes) -> tuple[dict[str, RowPieces], list[str]]:
 def _score(one: Answers, outcomes: Outcomes, pieces: RowPieces | None) -> VariantScore:
     value = level(f1_values(outcomes.gold, one.predicted), outcomes.sentences)
     return VariantScore(one.model, one.variant, one.runs, one.seeds, value, pieces.columns if pieces else None)
-
-
-def _of_each_start(outcomes: Outcomes, pieces: dict[str, RowPieces]) -> list[tuple[int, Answers]]:
-    chosen: dict[str, tuple[int, Answers]] = {}
-    for at, one in enumerate(outcomes.answers):
-        if one.model in pieces and (one.model not in chosen or (one.variant == "typed" != chosen[one.model][1].variant)):
-            chosen[one.model] = (at, one)
-    return list(chosen.values())
 
 
 def _groups(data: RelationData, pieces: RowPieces | None) -> dict[str, Bools]:

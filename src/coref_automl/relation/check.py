@@ -18,7 +18,7 @@ from coref_automl.models.segmentation import unknown_characters
 from coref_automl.models.vocabulary import tokenize, word_starts
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.relation.data import Problem, RelationData
+from coref_automl.relation.data import RelationData, RowProblem
 from coref_automl.relation.markers import MarkedRow, Marker
 from coref_automl.relation.rows import BadRow, Entity, RelationRow
 from coref_automl.say import say
@@ -38,7 +38,7 @@ class CheckResult(Record):
     cut: int
     unknown: int
     longest: int
-    problems: tuple[Problem, ...]
+    problems: tuple[RowProblem, ...]
     split: str = ""
     causes: dict[str, int] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ def check_rows(
 ) -> CheckResult:
     """Mark every row and check every mark."""
     reader = _Reader(marker)
-    problems: list[Problem] = []
+    problems: list[RowProblem] = []
     causes: Counter[str] = Counter()
     cut = unknown = longest = 0
     with (progress or quiet()).stage(f"checking {scheme}", len(rows), "rows") as stage:
@@ -81,7 +81,7 @@ def check_rows(
             try:
                 marked = marker.mark(row)
             except BadRow as error:
-                problems.append(Problem(row.number, row.guid, str(error)))
+                problems.append(RowProblem(row.number, row.guid, str(error)))
                 continue
             cut += marked.cut
             if reader.unknown in marked.ids.tolist():
@@ -89,7 +89,7 @@ def check_rows(
                 causes += unknown_characters(marker.tokenizer, row.sentence, tokenize(marker.tokenizer, row.sentence))
             longest = max(longest, len(marked.ids))
             if reason := reader.fault(row, marked):
-                problems.append(Problem(row.number, row.guid, reason))
+                problems.append(RowProblem(row.number, row.guid, reason))
     return CheckResult(scheme, len(rows), cut, unknown, longest, tuple(problems), split, dict(causes.most_common()))
 
 

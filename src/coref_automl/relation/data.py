@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.corpus.formats import BROKEN, LISTS, NOT_UTF8, READERS, kind_of, stem_of
-from coref_automl.drop_reasons import of_row
+from coref_automl.corpus.sources import bundled_rows
 from coref_automl.errors import MissingExtra, RelationDataError
 from coref_automl.models.vocabulary import Pieces, tokenize_all
 from coref_automl.progress import Progress
@@ -22,17 +22,18 @@ from coref_automl.records import Record
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import MarkedRow, Marker
 from coref_automl.relation.rows import LONGER, BadRow, RelationRow, parse_row
+from coref_automl.say import of_row
 from coref_automl.store import NOT_JSON, fingerprint, json_fault, refuse_special
 
-BUNDLED = {"bundled:relations": (1200, 0), "bundled:relations-dev": (300, 1)}
-"""Generated rows: how many, and the seed."""
+BUNDLED = ("bundled:relations", "bundled:relations-dev")
+"""Invented rows; the first thirty of each hold every label once."""
 
 _LISTED = 5
 _SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Problem(Record):
+class RowProblem(Record):
     """A row that cannot be used. Rows count from 1, as an editor counts the entries of the file."""
 
     row: int
@@ -53,7 +54,7 @@ class RelationData:
 
     split: str
     rows: tuple[RelationRow, ...]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[RowProblem, ...] = ()
 
 
 def read_relations(name: str, *, labelled: bool = True, skip_bad: bool = False, max_rows: int | None = None) -> RelationData:
@@ -66,7 +67,7 @@ def read_relations(name: str, *, labelled: bool = True, skip_bad: bool = False, 
     return RelationData(data.split, sample_rows(data.rows, max_rows), data.problems)
 
 
-def bad_rows(name: str, problems: Sequence[Problem]) -> RelationDataError:
+def bad_rows(name: str, problems: Sequence[RowProblem]) -> RelationDataError:
     """The error of a file with bad rows: the first few, and how many more."""
     listed = "; ".join(str(problem) for problem in problems[:_LISTED])
     more = f"; and {len(problems) - _LISTED:,} more bad rows" if len(problems) > _LISTED else ""
@@ -82,20 +83,20 @@ def bad_rows(name: str, problems: Sequence[Problem]) -> RelationDataError:
 def inspect_relations(name: str, *, labelled: bool = True) -> RelationData:
     """Every good row and every problem, whatever their number."""
     rows: list[RelationRow] = []
-    problems: list[Problem] = []
+    problems: list[RowProblem] = []
     seen: dict[str, int] = {}
     for number, raw in enumerate(_raw_rows(name), 1):
         guid = str(raw.get("guid", raw.get("id", ""))) if isinstance(raw, dict) else ""
         if isinstance(raw, str):
-            problems.append(Problem(number, guid, raw))
+            problems.append(RowProblem(number, guid, raw))
             continue
         try:
             row = parse_row(raw, number=number, labels=LABELS, labelled=labelled)
         except BadRow as error:
-            problems.append(Problem(number, guid, str(error)))
+            problems.append(RowProblem(number, guid, str(error)))
             continue
         if row.guid in seen:
-            problems.append(Problem(number, guid, f"duplicate id of row {seen[row.guid]}; predictions would be ambiguous"))
+            problems.append(RowProblem(number, guid, f"duplicate id of row {seen[row.guid]}; predictions would be ambiguous"))
             continue
         seen[row.guid] = number
         rows.append(row)
@@ -176,13 +177,10 @@ def _raw_rows(name: str) -> Iterable[Any]:
 _READERS = {kind: reader for kind, reader in {**LISTS, **READERS}.items() if kind != ".txt"}
 
 
-def _bundled(name: str) -> list[dict[str, Any]]:
-    from coref_automl.corpus.synthetic.statements import relation_rows
-
+def _bundled(name: str) -> Iterable[dict[str, Any]]:
     if name not in BUNDLED:
         raise RelationDataError(f"Unknown data {name}; known: {', '.join(BUNDLED)}.")
-    count, seed = BUNDLED[name]
-    return relation_rows(count, seed)
+    return bundled_rows(name.removeprefix("bundled:"))
 
 
 def hub_parts(name: str) -> tuple[str, str | None, str]:
@@ -233,18 +231,18 @@ class RowCache:
 
     def mark(
         self, rows: Sequence[RelationRow], marker: Marker, *, progress: Progress, skip_bad: bool = False, name: str = "The rows"
-    ) -> tuple[tuple[RelationRow, ...], list[MarkedRow], list[Problem]]:
+    ) -> tuple[tuple[RelationRow, ...], list[MarkedRow], list[RowProblem]]:
         """(rows, the same marked, what could not be); the last is an error unless `skip_bad`."""
         self._tokenize(rows, marker)
         kept: list[RelationRow] = []
         marked: list[MarkedRow] = []
-        problems: list[Problem] = []
+        problems: list[RowProblem] = []
         for row in progress.track(rows, "marking", len(rows), "rows"):
             try:
                 marked.append(self._mark(row, marker))
                 kept.append(row)
             except BadRow as error:
-                problems.append(Problem(row.number, row.guid, str(error)))
+                problems.append(RowProblem(row.number, row.guid, str(error)))
         if problems and not skip_bad:
             raise bad_rows(name, problems)
         return tuple(kept), marked, problems

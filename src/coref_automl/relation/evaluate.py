@@ -47,13 +47,6 @@ KIND = "relation run"
 _LISTED = 20
 
 
-def under_prior() -> str:
-    return say(
-        "레이블 사전 분포는 예측할 행에서 모델이 추정한 것이며, 정답 레이블은 쓰지 않았습니다.",
-        "Predictions use the label prior that the model estimates on the rows it labels; no gold label is used.",
-    )
-
-
 def seeds_of(run: Path) -> list[Path]:
     """The seeds that can answer: the finished ones of a run, or the folder itself where it is one seed's model."""
     return [run] if is_model(run) else finished_seeds(run)
@@ -162,7 +155,7 @@ def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationR
         "train": "",
         "train_rows": None,
         "validation_rows": None,
-        "notes": [alone, *([under_prior()] if settings.get("prior") else [])],
+        "notes": [alone],
         "binding": None,
         "label_mask": settings.get("label_mask", "off"),
         "mask_bias": settings.get("mask_bias"),

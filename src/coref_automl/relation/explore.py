@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 
 from coref_automl.records import Record
-from coref_automl.relation.data import Problem, RelationData, sentence_key
+from coref_automl.relation.data import RelationData, RowProblem, sentence_key
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.rows import TYPES, RelationRow
 from coref_automl.say import say
@@ -35,7 +35,7 @@ class Conflict(Record):
 
 @dataclass(frozen=True, slots=True)
 class SplitFacts(Record):
-    """One split. `lengths` and `distances` are in characters; `distance_bins` and `length_bins` count rows by bins of ten."""
+    """One split. `lengths` and `distances` are quantiles in characters."""
 
     split: str
     rows: int
@@ -45,19 +45,17 @@ class SplitFacts(Record):
     sources: dict[str, int]
     lengths: tuple[float, ...]
     distances: tuple[float, ...]
-    length_bins: dict[str, int]
-    distance_bins: dict[str, int]
     subject_first: float
     nested: int
     blank_edges: tuple[str, ...]
     not_composed: tuple[str, ...]
     duplicates: int
     conflicts: tuple[Conflict, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[RowProblem, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Exploration(Record):
+class RelationExploration(Record):
     """`label_shift` and `pair_shift` are total variation distances: the share of rows that would have to change."""
 
     splits: tuple[SplitFacts, ...]
@@ -87,14 +85,14 @@ class Exploration(Record):
         return shown
 
 
-def explore(splits: Sequence[RelationData]) -> Exploration:
+def explore(splits: Sequence[RelationData]) -> RelationExploration:
     facts = tuple(_facts(data) for data in splits)
     if len(splits) < 2:
-        return Exploration(facts)
+        return RelationExploration(facts)
     first, second = splits[0], splits[1]
     seen = {sentence_key(row.sentence) for row in first.rows}
     shared = [key for row in second.rows if (key := sentence_key(row.sentence)) in seen]
-    return Exploration(
+    return RelationExploration(
         facts,
         shared_sentences=len(set(shared)),
         shared_rows=len(shared),
@@ -118,8 +116,6 @@ def _facts(data: RelationData) -> SplitFacts:
         sources=dict(Counter(row.source for row in rows).most_common()),
         lengths=_quantiles(lengths),
         distances=_quantiles(distances),
-        length_bins=_bins(lengths, 20),
-        distance_bins=_bins(distances, 10),
         subject_first=float(np.mean([row.subject.start < row.object.start for row in rows])) if rows else 0.0,
         nested=sum(distance < 0 for distance in distances),
         blank_edges=tuple(row.guid for row in rows if any(word != word.strip() for word in (row.subject.word, row.object.word))),
@@ -154,14 +150,6 @@ def _conflicts(groups: Iterable[list[RelationRow]]) -> Iterable[Conflict]:
 
 def _quantiles(values: Sequence[int]) -> tuple[float, ...]:
     return tuple(float(value) for value in np.quantile(values, QUANTILES)) if values else ()
-
-
-def _bins(values: Sequence[int], width: int, most: int = 15) -> dict[str, int]:
-    counts = Counter(min(max(value, 0) // width, most) for value in values)
-    return {
-        f"{place * width}+" if place == most else f"{place * width}-{place * width + width - 1}": counts[place]
-        for place in range(most + 1)
-    }
 
 
 def _shift(a: dict[str, int], b: dict[str, int]) -> float:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from coref_automl.relation.model import RelationModel
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.techniques import (
     LOSSES,
-    Average,
     LossSettings,
     effective_number_weights,
     hard_negatives,
@@ -36,7 +34,7 @@ from coref_automl.relation.techniques import (
     pushed,
     r_drop,
 )
-from coref_automl.relation.tensors import Chosen, Side, logits_of, matmuls, probabilities, training_order
+from coref_automl.relation.tensors import Chosen, LabelledRows, logits_of, matmuls, probabilities, training_order
 from coref_automl.training.finetuning import RESUME, Updates, checked_loss, own_randomness, seed_epoch, weights_on_cpu
 from coref_automl.training.optimizer import groups_of
 
@@ -47,7 +45,7 @@ _LOOK_EVERY = 50
 
 
 @dataclass(slots=True)
-class State:
+class FitState:
     """A fit after a whole epoch; all of it is in resume.pt."""
 
     epoch: int = 0
@@ -59,11 +57,10 @@ class State:
     best: Scores = field(default_factory=lambda: Scores(0.0, 0.0, 0.0, 0))
     best_weights: dict[str, Any] = field(default_factory=dict)
     margins: Any | None = None
-    averaged: Any | None = None
     rows_seen: int = 0
 
     @classmethod
-    def of(cls, held: dict[str, Any] | None) -> State:
+    def of(cls, held: dict[str, Any] | None) -> FitState:
         return cls(**held["state"], best=Scores.from_json(held["best"])) if held else cls()
 
     def kept(self) -> dict[str, Any]:
@@ -78,11 +75,10 @@ class _Run:
 
     model: RelationModel
     updates: Updates
-    train: Side
+    train: LabelledRows
     gold: Any
     recipe: RelationRecipe
     settings: LossSettings
-    average: Average | None
     seed: int
     total: int
     stage: Stage
@@ -90,14 +86,14 @@ class _Run:
 
 def fit(
     model: RelationModel,
-    train: Side,
-    valid: Side,
+    train: LabelledRows,
+    valid: LabelledRows,
     recipe: RelationRecipe,
     seed: int,
     folder: Path,
     progress: Progress,
     on_epoch: OnEpoch | None = None,
-) -> State:
+) -> FitState:
     """Train until the epochs are over or patience is; the model is left with the weights of its best epoch.
 
     `on_epoch` hears of every epoch; what it raises ends the fit, which a later call can take up again.
@@ -105,10 +101,7 @@ def fit(
     device = train.tensors.device
     groups = groups_of(model, rate=rate_of(recipe, model), weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay)
     updates = Updates(model, groups, recipe.warmup)
-    state = State.of(updates.load(folder / RESUME))
-    average = Average(model, recipe.ema) if recipe.ema else None
-    if average is not None and state.averaged is not None:
-        average.load(state.averaged)
+    state = FitState.of(updates.load(folder / RESUME))
     total = recipe.epochs * math.ceil(len(train.tensors) / recipe.batch_size)
     gold = torch.from_numpy(train.gold).to(device)
     settings = loss_settings(recipe, train.gold, device)
@@ -118,18 +111,16 @@ def fit(
         matmuls(recipe.precision),
         without_cudnn(),
     ):
-        run = _Run(model, updates, train, gold, recipe, settings, average, seed, total, stage)
+        run = _Run(model, updates, train, gold, recipe, settings, seed, total, stage)
         step = _step_of(run, device)
         stage.skip(state.step)
         while state.epoch < recipe.epochs and not _flat(state, recipe):
             began = time.monotonic()
             seed_epoch(seed, state.epoch)
             _epoch(run, step, state)
-            with average.in_place() if average else nullcontext():
-                scores = _look(model, valid, recipe, state, stage)
+            scores = _look(model, valid, recipe, state, stage)
             state.seconds += time.monotonic() - began
             if recipe.epoch_checkpoints:
-                state.averaged = average.held if average else None
                 updates.save(folder / RESUME, **state.kept())
             if on_epoch is not None:
                 on_epoch(seed, state.epoch, scores)
@@ -156,7 +147,7 @@ def rate_of(recipe: RelationRecipe, model: RelationModel) -> float:
     return 3e-4 if model.config.hidden_size < 512 else 5e-5
 
 
-def _epoch(run: _Run, step: Step, state: State) -> None:
+def _epoch(run: _Run, step: Step, state: FitState) -> None:
     model, train, recipe, total = run.model, run.train, run.recipe, run.total
     seen = torch.full((len(train.gold),), math.nan, device=train.tensors.device)
     rows = np.arange(len(train.gold))
@@ -173,8 +164,6 @@ def _epoch(run: _Run, step: Step, state: State) -> None:
         if recipe.hard_negatives:
             seen[chosen.rows] = margins(logits)
         run.updates.step(keep_gradients=True)
-        if run.average is not None:
-            run.average.follow(state.step)
         state.rows_seen += len(chosen.rows)
         if number % _LOOK_EVERY == 0 or number == len(order):
             value = checked_loss(loss, state.step)
@@ -218,7 +207,7 @@ def loss_settings(recipe: RelationRecipe, gold: NDArray[np.int64], device: str) 
     return LossSettings(recipe.label_smoothing, recipe.focal_gamma, weights)
 
 
-def _look(model: RelationModel, valid: Side, recipe: RelationRecipe, state: State, stage: Stage) -> Scores:
+def _look(model: RelationModel, valid: LabelledRows, recipe: RelationRecipe, state: FitState, stage: Stage) -> Scores:
     """Score the slice of train that chooses, and keep the weights if they are the best so far."""
     found = probabilities(model, valid, recipe.precision)
     scores = score(valid.gold, found)
@@ -238,5 +227,5 @@ def _metric(scores: Scores, recipe: RelationRecipe) -> float:
     return scores.auprc if recipe.choose_by == "auprc" else scores.micro_f1
 
 
-def _flat(state: State, recipe: RelationRecipe) -> bool:
+def _flat(state: FitState, recipe: RelationRecipe) -> bool:
     return 0 < recipe.patience <= state.epoch - state.best_epoch

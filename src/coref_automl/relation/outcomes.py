@@ -24,7 +24,7 @@ from coref_automl.relation.markers import SCHEMES
 from coref_automl.relation.results import read_probabilities
 from coref_automl.relation.scoring import has_predictions
 from coref_automl.relation.stored import read_manifest
-from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
+from coref_automl.statistics.crossed import crossed_verdict
 from coref_automl.statistics.ratios import by_document
 from coref_automl.store import MANIFEST, fingerprint, kind_of_folder, natural_order, short_names
 
@@ -163,13 +163,13 @@ def _answers(folder: Path, name: str, data: RelationData) -> Answers:
     )
 
 
-def f1_values(gold: Ints, predicted: Ints, weights: Floats | None = None) -> Floats:
-    """One value per run and row, [runs, rows]; the mean over rows is the run's micro-F1 (of rows so weighted), a fraction."""
-    relation, scale = gold != NO_RELATION, np.ones(len(gold)) if weights is None else weights
+def f1_values(gold: Ints, predicted: Ints) -> Floats:
+    """One value per run and row, [runs, rows]; the mean over rows is the run's micro-F1, a fraction."""
+    relation = gold != NO_RELATION
     values = []
     for one in predicted:
         right, given = (one == gold) & relation, one != NO_RELATION
-        sums = np.stack([right, relation, right, given], axis=1) * scale[:, None]
+        sums = np.stack([right, relation, right, given], axis=1)
         values.append(by_document(sums[:, None, :], np.ones(len(gold))))
     return np.stack(values)
 
@@ -177,8 +177,3 @@ def f1_values(gold: Ints, predicted: Ints, weights: Floats | None = None) -> Flo
 def level(values: Floats, sentences: Ints) -> Estimate:
     """The mean over runs with its interval, runs crossed with sentences."""
     return crossed_verdict(values, np.zeros((1, values.shape[1])), sentences, against_model=True).interval.within(0.0, 1.0)
-
-
-def gap(values: Floats, sentences: Ints) -> CrossedVerdict:
-    """Is the mean of values (a contrast within runs) shown to differ from 0?"""
-    return crossed_verdict(values, np.zeros((1, values.shape[1])), sentences, against_model=True)

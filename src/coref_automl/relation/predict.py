@@ -12,7 +12,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from coref_automl.machine import pick_device
 from coref_automl.models.model_files import folder_print
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.relation.data import Problem, RowCache, read_relations
+from coref_automl.relation.data import RowCache, RowProblem, read_relations
 from coref_automl.relation.evaluate import seeds_of
 from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import SCHEMES
@@ -40,8 +39,6 @@ from coref_automl.store import MANIFEST, State, fingerprint, state_of, write_jso
 
 KIND = "relation predictions"
 SUBMISSION = "submission.csv"
-_COLOURS = {"subject": "\x1b[30;46m", "object": "\x1b[30;43m"}
-_PLAIN = "\x1b[0m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class Submission(Record):
     path: str
     rows: int
     seeds: tuple[int, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[RowProblem, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +134,10 @@ def predict_text(
     return TextPrediction(row.sentence, shown[0], shown[1], ranked, _numbers(seeds))
 
 
-def render(found: TextPrediction, *, colour: bool, top: int = 5) -> str:
-    """The sentence with both entities marked, then the first labels with their probabilities.
-
-    Brackets name role and type in place; on a terminal the entities are coloured, and a line below says which is which.
-    """
-    marked = _coloured(found) if colour else [_bracketed(found)]
+def render(found: TextPrediction, *, top: int = 5) -> str:
+    """The sentence with both entities in brackets, which name role and type; then the first labels with their probabilities."""
     width = max(len(label) for label, _ in found.ranked[:top])
-    return "\n".join([*marked, *(f"{label:<{width}}  {100 * p:5.1f}%" for label, p in found.ranked[:top])])
+    return "\n".join([_bracketed(found), *(f"{label:<{width}}  {100 * p:5.1f}%" for label, p in found.ranked[:top])])
 
 
 def _roles(found: TextPrediction) -> tuple[tuple[str, Entity], ...]:
@@ -170,24 +163,13 @@ def _bracketed(found: TextPrediction) -> str:
     return text
 
 
-def _coloured(found: TextPrediction) -> list[str]:
-    """Each stretch between two edges in the colour of the innermost entity over it, and a legend."""
-    edges = {edge for _, entity in _roles(found) for edge in (entity.start, entity.end)}
-    text = ""
-    for low, high in pairwise(sorted({0, len(found.sentence), *edges})):
-        over = [(e.end - e.start, role) for role, e in _roles(found) if e.start <= low and high <= e.end]
-        part = found.sentence[low:high]
-        text += f"{_COLOURS[min(over)[1]]}{part}{_PLAIN}" if over else part
-    return [text, " ".join(f"{_COLOURS[role]} {_named(role, entity)} {_PLAIN}" for role, entity in _roles(found))]
-
-
 def _predict(
     seeds: list[Path], rows: tuple[RelationRow, ...], skip_bad: bool, device: str, progress: Progress
-) -> tuple[tuple[RelationRow, ...], NDArray[np.float32], list[Problem]]:
+) -> tuple[tuple[RelationRow, ...], NDArray[np.float32], list[RowProblem]]:
     device, cache = pick_device(device), RowCache()
     found: list[Any] = []
     kept: tuple[RelationRow, ...] = rows
-    problems: list[Problem] = []
+    problems: list[RowProblem] = []
     for seed in seeds:
         folder = run_settings(seed).parent
         model, marker, settings = _loaded(folder, device, state_of(folder))

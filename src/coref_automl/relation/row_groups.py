@@ -41,16 +41,12 @@ class TokenizerColumns(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowPieces:
-    """Rows as one tokenizer reads them; `pieces`, `glued`, `on_edges` and `unknown` have a column for subject and for object.
-
-    `unknown_row` are rows with an unknown token anywhere.
-    """
+    """Rows as one tokenizer reads them; `pieces`, `glued` and `on_edges` have a column for subject and for object."""
 
     entries: int
     pieces: Ints
     glued: Bools
     on_edges: Bools
-    unknown: Bools
     unknown_row: Bools
 
     @classmethod
@@ -66,7 +62,6 @@ class RowPieces:
             pieces=np.stack([one.pieces for one in facts]),
             glued=np.stack([one.glued for one in facts]),
             on_edges=np.stack([one.on_edges for one in facts]),
-            unknown=np.stack([one.unknown for one in facts]),
             unknown_row=np.array([unknown is not None and unknown in pieces.ids for pieces in read], np.bool_),
         )
 

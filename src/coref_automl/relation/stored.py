@@ -29,13 +29,6 @@ class RunManifest(TypedDict):
     train_sentences: list[str]
 
 
-class Prior(TypedDict):
-    """What correcting the label prior needs."""
-
-    temperature: float
-    source: float
-
-
 class _Needed(TypedDict):
     scheme: str
     head: Literal["cls", "starts", "both"]
@@ -53,7 +46,6 @@ class ModelSettings(_Needed, total=False):
     precision: str
     label_mask: MaskKind
     mask_bias: list[list[float]]
-    prior: Prior
 
 
 class _Scored(TypedDict):

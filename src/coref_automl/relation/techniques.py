@@ -1,8 +1,7 @@
-"""Losses and optional training techniques. In: logits, gold labels, a model. Out: a loss, averaged weights, rows to repeat.
+"""Losses and optional training techniques. In: logits, gold labels, a model. Out: a loss, rows to repeat.
 
-LOSSES names the losses. `Average` is the exponential moving average of all weights: it is scored and kept in place of the last
-step's. `pushed` is one adversarial step (FGM) on the word embeddings. Hard negatives are the no_relation rows that the model
-took most surely for a relation.
+`pushed` is one adversarial step (FGM) on the word embeddings. Hard negatives are the no_relation rows that the model took most
+surely for a relation.
 """
 
 from __future__ import annotations
@@ -95,39 +94,6 @@ def masked(logits: Any, bias: Any, gold: Any | None = None) -> Any:
         return logits + bias
     own = torch.zeros_like(bias).scatter_(1, gold[:, None], 1.0).bool()
     return logits + torch.where(own & (bias <= IMPOSSIBLE), torch.zeros_like(bias), bias)
-
-
-class Average:
-    """The moving average of a model's weights. Early on it follows faster, or the first weights would stay in it too long."""
-
-    def __init__(self, model: Any, decay: float) -> None:
-        self._weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._decay = decay
-        self.held = [weight.detach().clone() for weight in self._weights]
-
-    def follow(self, step: int) -> None:
-        """After the optimizer's step with this number, from 1."""
-        decay = min(self._decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self.held, [weight.detach() for weight in self._weights], 1 - decay)
-
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """The model with its average; its own weights come back afterwards."""
-        self._swap()
-        try:
-            yield
-        finally:
-            self._swap()
-
-    def _swap(self) -> None:
-        for weight, average in zip(self._weights, self.held, strict=True):
-            own = weight.detach().clone()
-            weight.detach().copy_(average)
-            average.copy_(own)
-
-    def load(self, held: list[Any]) -> None:
-        for average, value in zip(self.held, held, strict=True):
-            average.copy_(value)
 
 
 @contextmanager

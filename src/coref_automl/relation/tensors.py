@@ -104,7 +104,7 @@ def scoring_order(lengths: NDArray[np.int64], tokens: int) -> list[NDArray[np.in
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
+class LabelledRows:
     """One side of the data on the device: tokens, gold labels, and each row's label mask (None when it is off)."""
 
     tensors: RowTensors
@@ -113,7 +113,7 @@ class Side:
 
 
 def probabilities(
-    model: RelationModel, side: Side, precision: str, *, tokens: int | None = None, progress: Progress | None = None
+    model: RelationModel, side: LabelledRows, precision: str, *, tokens: int | None = None, progress: Progress | None = None
 ) -> NDArray[np.float32]:
     """The distribution over labels for every row, in row order."""
     device = side.tensors.device
@@ -129,7 +129,7 @@ def probabilities(
     return found.cpu().numpy().astype(np.float32)  # type: ignore[no-any-return]
 
 
-def logits_of(model: RelationModel, side: Side, chosen: Chosen, precision: str, copies: int = 1) -> Any:
+def logits_of(model: RelationModel, side: LabelledRows, chosen: Chosen, precision: str, copies: int = 1) -> Any:
     batch = side.tensors.batch(chosen, copies)
     with autocast(side.tensors.device, precision):
         return model(batch.ids, batch.mask, batch.starts)

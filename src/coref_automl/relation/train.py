@@ -24,7 +24,7 @@ from coref_automl.models.load import detect_seq_len, load_tokenizer
 from coref_automl.models.model_files import model_prints
 from coref_automl.progress import Progress, Shown, as_progress, quiet
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
-from coref_automl.relation.evaluate import KIND, keep_result, list_problems, summarise, under_prior
+from coref_automl.relation.evaluate import KIND, keep_result, list_problems, summarise
 from coref_automl.relation.labels import LABELS, LabelMask, gold_indices
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Scores
@@ -36,7 +36,6 @@ from coref_automl.relation.scoring import (
     predict_seed,
     rows_fingerprint,
     run_model,
-    settle_prior,
     store_predictions,
 )
 from coref_automl.relation.stored import AGAIN, ModelSettings, read_manifest
@@ -159,7 +158,7 @@ def _usable(name: str, marker: Marker, recipe: RelationRecipe, cache: RowCache, 
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache) -> None:
     from coref_automl.relation.fit import fit
     from coref_automl.relation.model import build_model, save_model
-    from coref_automl.relation.tensors import RowTensors, Side
+    from coref_automl.relation.tensors import LabelledRows, RowTensors
     from coref_automl.training.finetuning import RESUME
 
     recipe, mask, device = work.recipe, work.mask, pick_device(work.recipe.device)
@@ -175,10 +174,10 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
     )
     move(model, device)
 
-    def side(data: RelationData) -> Side:
+    def side(data: RelationData) -> LabelledRows:
         _, marked, _ = cache.mark(data.rows, marker, progress=quiet())
         tensors = RowTensors(marked, marker.tokenizer.pad_token_id or 0, device)
-        return Side(tensors, gold_indices(data.rows), mask_rows(mask, data.rows, device) if mask else None)
+        return LabelledRows(tensors, gold_indices(data.rows), mask_rows(mask, data.rows, device) if mask else None)
 
     state = fit(model, side(work.train), side(work.valid), recipe, seed, folder, progress, work.on_epoch)
     settings: ModelSettings = {
@@ -200,8 +199,6 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
         if data is not None:
             rows, marked, _ = cache.mark(data.rows, marker, progress=quiet())
             found.append((data, run_model(model, marker, rows, marked, settings, device, progress)))
-            if data is work.valid and recipe.prior == "em":  # from here on; the slice itself has the prior of train
-                settings["prior"] = settle_prior(found[0][1], gold_indices(data.rows), gold_indices(work.train.rows))
     if recipe.keep_weights:
         save_model(folder / "model", model, marker, settings)
     for data, probabilities in found:
@@ -256,8 +253,6 @@ def _notes(work: _Work) -> tuple[str, ...]:
     notes = []
     if work.train.problems:
         notes.append(skipped(len(work.train.problems), work.train.split))
-    if work.recipe.prior == "em":
-        notes.append(under_prior())
     if work.mask is not None:
         forbidden = int(work.mask.forbids(work.train.rows).sum())
         kind, rows = work.mask.kind, len(work.train.rows)

@@ -8,7 +8,7 @@ from typing import Any
 from coref_automl.relation.grid import COLUMNS, GridCell, GridResult
 from coref_automl.report.language import Lang, Say
 from coref_automl.report.page import Cell, Page, Section, Table, Text, Tile, row
-from coref_automl.report.relation_sections import relation_sections
+from coref_automl.report.relation_page import relation_sections
 from coref_automl.report.rendering import render_html, render_markdown
 from coref_automl.store import write_text
 

@@ -90,25 +90,7 @@ class Commands:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Atom:
-    """A stretch of a text that is drawn in one way: `style` are classes of the page's sheet, `tokens` is shown where over 1."""
-
-    text: str
-    style: str = ""
-    tokens: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Readings:
-    """One text as several tokenizers read it, under each other: names and atoms; `plain` is the same for Markdown."""
-
-    kind = "readings"
-    rows: tuple[tuple[str, tuple[Atom, ...], str], ...]
-    caption: str = ""
-
-
-Block = Table | Text | Points | Charts | Commands | Readings
+Block = Table | Text | Points | Charts | Commands
 Part = Literal["evidence", "next", "questions", "appendix"]
 
 

@@ -9,9 +9,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+from coref_automl.locks import claimed
+from coref_automl.records import Record
 from coref_automl.report import charts
 from coref_automl.report.language import Say, is_same, points
 from coref_automl.report.page import Charts, Page, Table
+from coref_automl.store import write_json, write_text
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -81,6 +84,15 @@ def words(say: Say) -> dict[str, Any]:
             "{found} items (of the {kept} most telling; all {total} are in items.jsonl)",
         ),
     }
+
+
+def write_page(page: Page, record: Record, out: Path, name: str, kind: str) -> Path:
+    """NAME.html, NAME.md and NAME.json in a folder of this kind; returns the page's path."""
+    with claimed(out, kind):
+        write_json(out / f"{name}.json", record.to_json())
+        write_text(out / f"{name}.md", render_markdown(page))
+        write_text(out / f"{name}.html", render_html(page))
+    return out / f"{name}.html"
 
 
 def render_markdown(page: Page) -> str:

@@ -1,4 +1,4 @@
-"""Tokenizers looked at side by side. In: models and what to read with them. Out: an Inspection, which prints itself as tables."""
+"""Tokenizers side by side. In: models and what to read with them. Out: an Inspection: tables for a terminal, and as a page."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.tokenizer_facts import WINDOWS, EntityFacts, Example, TokenizerFacts, examples, facts_of
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.report.annotated_texts import LIMIT, AnnotatedTexts, Kind, read_data, read_set, read_source
+from coref_automl.report.annotated_texts import LIMIT, Kind, read_data, read_set, read_source
 from coref_automl.report.language import Lang, Say
-from coref_automl.report.page import Table, row
+from coref_automl.report.page import Page, Section, Table, Tile, row
+from coref_automl.report.rendering import write_page
 from coref_automl.store import at_home, short_names
 from coref_automl.tabular import align
 
@@ -105,7 +106,8 @@ def inspect_tokenizers(
             for name, tokenizer in shown.items():
                 facts.append(facts_of(name, tokenizer, texts.texts))
                 stage.advance()
-            found.append(_inspected(texts, facts, examples(shown, texts.texts)))
+            named = (texts.name, texts.kind, len(texts.texts), texts.entities, texts.bad)
+            found.append(InspectedTexts(*named, tuple(facts), examples(shown, texts.texts)))
     return Inspection(tuple(found), same)
 
 
@@ -114,10 +116,6 @@ def _names(models: Sequence[str]) -> dict[str, str]:
     folders = {model: at_home(model).resolve() for model in models if at_home(model).is_dir()}
     short = short_names(folders.values())
     return {model: short[folders[model]] if model in folders else model for model in models}
-
-
-def _inspected(texts: AnnotatedTexts, facts: list[TokenizerFacts], drawn: tuple[Example, ...]) -> InspectedTexts:
-    return InspectedTexts(texts.name, texts.kind, len(texts.texts), texts.entities, texts.bad, tuple(facts), drawn)
 
 
 def heading(found: InspectedTexts, say: Say) -> str:
@@ -134,14 +132,14 @@ def heading(found: InspectedTexts, say: Say) -> str:
 
 
 def tables(found: InspectedTexts, say: Say) -> list[Table]:
-    """The text part, and where entities are annotated the entity part, by type, what is unknown, and the worst."""
+    """The text part, and where entities are annotated the entity part, by type, what is unknown, and examples."""
     shown = [_text_table(found, say)]
     if found.entities:
         shown += [_entity_table(found, say), _kind_table(found, say)]
     if any(one.unknown_tokens for one in found.tokenizers):
         shown.append(_unknown_table(found, say))
     if found.entities:
-        shown.append(_worst_table(found, say))
+        shown.append(_example_table(found, say))
     return [table for table in shown if table.rows]
 
 
@@ -220,13 +218,11 @@ def _cause(character: str, count: int, say: Say) -> str:
     return f"{character if character.isprintable() and not character.isspace() else f'U+{ord(character):04X}'} ({count:,})"
 
 
-def _worst_table(found: InspectedTexts, say: Say) -> Table:
-    head = (say("토크나이저", "tokenizer"), say("가장 잘게 쪼개진 개체", "entities cut smallest"))
-    lines = [
-        row(one.model, ", ".join(f"{'|'.join(worst.tokens)}{' [UNK]' if worst.unknown else ''}" for worst in one.worst[:6]))
-        for one in found.tokenizers
-    ]
-    return Table(head, tuple(lines), frozenset(), say("최악의 개체", "the worst entities"))
+def _example_table(found: InspectedTexts, say: Say) -> Table:
+    head = (say("낱말", "word"), *(one.model for one in found.tokenizers))
+    lines = [row(one.word, *one.cuts.values()) for one in found.examples]
+    caption = say("가장 다르게 잘린 낱말 ([ ]: 미등록)", "words that are cut most differently ([ ]: unknown)")
+    return Table(head, tuple(lines), frozenset(), caption)
 
 
 def counted(count: int, whole: int) -> str:
@@ -236,3 +232,35 @@ def counted(count: int, whole: int) -> str:
 
 def _texts(table: Table) -> list[tuple[str, ...]]:
     return [tuple(cell.text for cell in line) for line in table.rows]
+
+
+def write_inspection(found: Inspection, out: Path, *, lang: Lang = "ko") -> Path:
+    """tokenizers.html, tokenizers.md and tokenizers.json in a folder; returns the page's path."""
+    return write_page(_page(found, Say(lang)), found, out, "tokenizers", "tokenizer inspection")
+
+
+def _page(found: Inspection, say: Say) -> Page:
+    first, count = found.data[0], len(found.data[0].tokenizers)
+    edges = say("경계 일치", "on token edges") if first.entities else say("단어당 토큰", "tokens per word")
+    values = [f"{100 * one.entities.on_edges:.1f}%" if one.entities else f"{one.tokens_per_word:.2f}" for one in first.tokenizers]
+    return Page(
+        lang=say.lang,
+        title=say("토크나이저가 보는 개체", "What tokenizers make of entities"),
+        subtitle=", ".join(data.name for data in found.data),
+        lead=say("한눈에", "At a glance"),
+        headline=say(f"토크나이저 {count}개", f"{count} tokenizers") if count > 1 else first.tokenizers[0].model,
+        sentence=f"{first.name}: {edges}.",
+        tiles=tuple(Tile(one.model, value, edges) for one, value in zip(first.tokenizers[:8], values, strict=False)),
+        cannot_tell=(
+            say(
+                "조각이 많은 것이 점수를 낮추는지는 여기서 알 수 없습니다.",
+                "Whether many pieces cost score.",
+            ),
+        ),
+        sections=tuple(
+            Section(f"data-{number}", heading(data, say), tuple(tables(data, say)), data.name)
+            for number, data in enumerate(found.data, 1)
+        ),
+        colophon=("coref-automl tokenizer inspect",),
+        notes=tuple(found.notes(say.lang)),
+    )

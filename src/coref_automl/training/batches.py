@@ -30,7 +30,7 @@ BLANK = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class BatchPlan:
     """`lengths` are the rows' real tokens; `batch` is the effective batch in rows."""
 
     lengths: NDArray[np.int64]
@@ -38,7 +38,7 @@ class Plan:
     seed: int
 
     @classmethod
-    def of(cls, dataset: PackedDataset, *, batch: int, seed: int) -> Plan:
+    def of(cls, dataset: PackedDataset, *, batch: int, seed: int) -> BatchPlan:
         lengths = np.bincount(dataset.pieces[:, 0], weights=dataset.pieces[:, 2], minlength=len(dataset)).astype(np.int64)
         return cls(lengths, batch, seed)
 
@@ -77,7 +77,7 @@ class EpochSampler:
     travels inside the index, so that worker processes mask exactly as one process would.
     """
 
-    plan: Plan
+    plan: BatchPlan
     group: int
     step: Callable[[], int]
 

@@ -30,7 +30,7 @@ from coref_automl.say import say
 from coref_automl.store import natural_order, write_json
 from coref_automl.training.folder import BEST, add_results, checkpoints_of, read_clock, remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.training.trainer import Crew
+from coref_automl.training.trainer import ProcessGroup
 
 PATIENCE = 2
 """Checkpoints that must follow the chosen one before training stops."""
@@ -39,7 +39,7 @@ PATIENCE = 2
 class Judge:
     """Evaluates in the first process; the others wait for its answer."""
 
-    def __init__(self, recipe: TrainRecipe, run: Path, progress: Progress, accelerator: Any, crew: Crew) -> None:
+    def __init__(self, recipe: TrainRecipe, run: Path, progress: Progress, accelerator: Any, crew: ProcessGroup) -> None:
         self._recipe, self._run, self._progress, self._accelerator, self._crew = recipe, run, progress, accelerator, crew
         self._reported = reported_values(run, recipe.metric)
 

@@ -29,7 +29,7 @@ Rates = NDArray[np.float64] | float
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ObjectiveKind:
     """What an objective hides. `entity_rows` is the share of rows, among those with a repeated noun, whose later mentions are
     hidden; None takes `Masking.ratio`. Other rows are masked as mlm, or with `background` alone where chains are needed.
     `losses` are added to the loss at the hidden tokens."""
@@ -40,23 +40,25 @@ class Way:
     losses: tuple[MentionLoss, ...] = ()
 
 
-OBJECTIVES: dict[Objective, Way] = {
-    "mlm": Way("masked language modelling", 0.0),
-    "entity": Way("entity masking: later mentions of a repeated noun are hidden as whole spans", 1.0, needs_chains=True),
-    "combined": Way("masked language modelling and entity masking, mixed by row", None),
-    "copy": Way(
+OBJECTIVES: dict[Objective, ObjectiveKind] = {
+    "mlm": ObjectiveKind("masked language modelling", 0.0),
+    "entity": ObjectiveKind(
+        "entity masking: later mentions of a repeated noun are hidden as whole spans", 1.0, needs_chains=True
+    ),
+    "combined": ObjectiveKind("masked language modelling and entity masking, mixed by row", None),
+    "copy": ObjectiveKind(
         "entity masking and a copy loss: a hidden mention is found among the visible mentions of its document",
         1.0,
         needs_chains=True,
         losses=("copy",),
     ),
-    "link": Way(
+    "link": ObjectiveKind(
         "entity masking and a contrastive loss between a hidden mention and the visible mentions of its document",
         1.0,
         needs_chains=True,
         losses=("link",),
     ),
-    "copy+link": Way(
+    "copy+link": ObjectiveKind(
         "entity masking, a copy loss and a contrastive loss between mentions", 1.0, needs_chains=True, losses=("copy", "link")
     ),
 }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from coref_automl.config import choose, typed
+from coref_automl.config import Setting, choose, free_fields, typed
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW, SHAPES
 from coref_automl.models.families import LONGEST, PRE_NORM
@@ -22,58 +22,100 @@ DEFAULT_EPOCHS = 5.0
 class TrainRecipe:
     """Everything a run depends on. A field that is None is filled by `settle`; every other value, 0 included, stays as given."""
 
-    model: str
-    dataset: str
-    out: str
-    objective: Objective = "mlm"
-    tokenizer: str | None = None
-    words_from: str | None = None
-    epochs: float | None = None
-    max_tokens: int | None = None
-    max_minutes: float | None = None
-    seed: int = 0
-    learning_rate: float | None = None
-    weight_decay: float | None = None
-    warmup: float | None = None
-    schedule: Schedule = "linear"
-    layer_decay: float = 1.0
-    clip: float = 1.0
-    batch: int | None = None
-    micro_batch: int | None = None
-    min_prob: float | None = None
-    max_prob: float | None = None
-    rates: Literal["length", "drawn"] = "length"
-    whole_word: bool = False
-    replacement: Literal["mask", "80-10-10"] = "mask"
-    entity_rate: float = 0.3
-    background: float = 0.07
-    ratio: float = 0.5
-    far_weight: float | None = None
-    copy_weight: float | None = None
-    link_weight: float | None = None
-    temperature: float | None = None
-    cross_document: bool = False
-    seq_len: int | None = None
-    policy: Literal["clamp", "rescale"] = "clamp"
-    new_head: bool = False
-    dropout: float | None = None
-    attention: str = "auto"
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    device: str = "auto"
-    compile: bool = False
-    gradient_checkpointing: bool = False
-    workers: int | None = None
-    save_every: float = 0.5
-    checkpoints: int | None = None
-    keep_states: bool = False
-    eval_set: str | None = None
-    eval_words: Literal["all", "gold", "sample", "none"] = "all"
-    metric: str = "real1_strict"
-    margin: float = 2.0
-    stop_when_flat: bool = False
-    keep_best: bool = False
-    log_every: int = 10
-    report_to: tuple[str, ...] = ()
+    model: Annotated[str, Setting("Hub id, folder, bundled:ko-mini, or new:SHAPE for random weights.")]
+    dataset: Annotated[str, Setting("Folder made by `coref-automl prepare`.")]
+    out: Annotated[str, Setting("Folder of the run; must be empty or from the same command.", free=True)]
+    objective: Annotated[Objective, Setting("mlm, entity, combined, copy, link or copy+link.")] = "mlm"
+    tokenizer: Annotated[str | None, Setting("Tokenizer of a new:SHAPE model.")] = None
+    words_from: Annotated[
+        str | None,
+        Setting("Initialise the word embeddings and mask head of a new:SHAPE from this model (same tokenizer and width)."),
+    ] = None
+    epochs: Annotated[
+        float | None, Setting("Number of epochs; may be fractional. Default 5 if no other budget is given.", above=0)
+    ] = None
+    max_tokens: Annotated[int | None, Setting("Stop after this many real (unpadded) tokens.", above=0)] = None
+    max_minutes: Annotated[
+        float | None, Setting("Stop after this many minutes; the learning-rate decay ends with them.", above=0)
+    ] = None
+    seed: Annotated[int, Setting("Random seed.", 0, 2**63 - 1)] = 0
+    learning_rate: Annotated[float | None, Setting("Peak learning rate. Default depends on sequence length.", 0.0, 1.0)] = None
+    weight_decay: Annotated[
+        float | None, Setting("Weight decay, except for norms and biases. Default depends on sequence length.", 0.0, 1.0)
+    ] = None
+    warmup: Annotated[
+        float | None, Setting("Fraction of the run with a rising learning rate. Default depends on sequence length.", 0.0, 1.0)
+    ] = None
+    schedule: Annotated[Schedule, Setting("linear, cosine, wsd or constant.")] = "linear"
+    layer_decay: Annotated[float, Setting("Factor between the learning rates of a layer and the one above it.", 0.01, 1.0)] = 1.0
+    clip: Annotated[float, Setting("Gradient norm clipping; 0 turns it off.", 0.0)] = 1.0
+    batch: Annotated[int | None, Setting("Effective batch size in rows. Default depends on sequence length.", 1)] = None
+    micro_batch: Annotated[
+        int | None, Setting("Rows per forward pass; halved when memory runs out. Default depends on the device.", 1, free=True)
+    ] = None
+    min_prob: Annotated[
+        float | None, Setting("Masking rate of a very short document. Default depends on sequence length.", 0.0, 0.9)
+    ] = None
+    max_prob: Annotated[
+        float | None, Setting("Masking rate of a document that fills its row. Default depends on sequence length.", 0.0, 0.9)
+    ] = None
+    rates: Annotated[
+        Literal["length", "drawn"],
+        Setting("length: the masking rate grows with the document's length; drawn: it is drawn uniformly per document."),
+    ] = "length"
+    whole_word: Annotated[bool, Setting("Mask whole words.")] = False
+    replacement: Annotated[Literal["mask", "80-10-10"], Setting("What replaces masked tokens: mask, or 80-10-10.")] = "mask"
+    entity_rate: Annotated[float, Setting("Fraction of later mentions that are masked.", 0.0, 1.0)] = 0.3
+    background: Annotated[float, Setting("Rate of ordinary masking in entity rows.", 0.0, 0.9)] = 0.07
+    ratio: Annotated[float, Setting("Fraction of entity rows in combined.", 0.0, 1.0)] = 0.5
+    far_weight: Annotated[
+        float | None,
+        Setting(
+            f"Factor on --entity-rate for mentions over {FAR} tokens from the nearest other one of their chain. Default 1.",
+            0.0,
+            1000.0,
+        ),
+    ] = None
+    copy_weight: Annotated[
+        float | None,
+        Setting("Weight of the copy loss beside the masked-token loss, for copy and copy+link. Default 1.", 0.0, 1000.0),
+    ] = None
+    link_weight: Annotated[
+        float | None,
+        Setting("Weight of the contrastive loss beside the masked-token loss, for link and copy+link. Default 1.", 0.0, 1000.0),
+    ] = None
+    temperature: Annotated[
+        float | None, Setting("Temperature of the contrastive loss, for link and copy+link. Default 0.07.", 0.001, 100.0)
+    ] = None
+    cross_document: Annotated[bool, Setting("Let documents in one block attend to each other.")] = False
+    seq_len: Annotated[int | None, Setting("Row length; blocks are cut to it if longer.", 8, LONGEST)] = None
+    policy: Annotated[Literal["clamp", "rescale"], Setting("How DeBERTa is lengthened: clamp or rescale.")] = "clamp"
+    new_head: Annotated[bool, Setting("Allow a newly initialised mask head.")] = False
+    dropout: Annotated[float | None, Setting("Override the model's dropout.", 0.0, 0.9)] = None
+    attention: Annotated[str, Setting("auto, sdpa, eager, fused or flex (both: DeBERTa-v2 on CUDA).")] = "auto"
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16"], Setting("auto (bfloat16 on CUDA), float32 or bfloat16; weights stay float32.")
+    ] = "auto"
+    device: Annotated[str, Setting("auto, cpu or cuda.", free=True)] = "auto"
+    compile: Annotated[bool, Setting("Compile the training step; pays off on CUDA in runs of several minutes.")] = False
+    gradient_checkpointing: Annotated[bool, Setting("Use less memory and about a third more time.")] = False
+    workers: Annotated[int | None, Setting("Data-loading processes. Default depends on the device.", 0, 256, free=True)] = None
+    save_every: Annotated[float, Setting("Epochs between checkpoints; 0 saves only at the end.", 0.0)] = 0.5
+    checkpoints: Annotated[int | None, Setting("Number of evenly spaced checkpoints; replaces --save-every.", 1)] = None
+    keep_states: Annotated[
+        bool, Setting("Keep every checkpoint resumable, not just the newest; three times the disk space.", free=True)
+    ] = False
+    eval_set: Annotated[str | None, Setting("Evaluation set to score every checkpoint on.", free=True)] = None
+    eval_words: Annotated[
+        Literal["all", "gold", "sample", "none"],
+        Setting("Word candidates at checkpoints: all, gold, sample or none (fastest).", free=True),
+    ] = "all"
+    metric: Annotated[str, Setting("Metric that chooses the best checkpoint.", free=True)] = "real1_strict"
+    margin: Annotated[float, Setting("Difference that does not matter, in points.", free=True)] = 2.0
+    stop_when_flat: Annotated[bool, Setting("Stop when further training no longer improves the select half.")] = False
+    keep_best: Annotated[bool, Setting("Remove checkpoints that are neither recommended, the best nor the newest.")] = False
+    log_every: Annotated[int, Setting("Steps between log entries.", 1, free=True)] = 10
+    report_to: Annotated[tuple[str, ...], Setting("tensorboard, trackio, wandb ...; repeatable.", free=True)] = ()
 
     def __post_init__(self) -> None:
         typed(self)
@@ -84,78 +126,7 @@ class TrainRecipe:
         return self.model.removeprefix(NEW) if self.model.startswith(NEW) else None
 
 
-HELP = {
-    "model": "Hub id, folder, bundled:ko-mini, or new:SHAPE for random weights.",
-    "dataset": "Folder made by `coref-automl prepare`.",
-    "out": "Folder of the run; must be empty or from the same command.",
-    "objective": "mlm, entity, combined, copy, link or copy+link.",
-    "tokenizer": "Tokenizer of a new:SHAPE model.",
-    "words_from": "Initialise the word embeddings and mask head of a new:SHAPE from this model (same tokenizer and width).",
-    "epochs": "Number of epochs; may be fractional. Default 5 if no other budget is given.",
-    "max_tokens": "Stop after this many real (unpadded) tokens.",
-    "max_minutes": "Stop after this many minutes; the learning-rate decay ends with them.",
-    "seed": "Random seed.",
-    "learning_rate": "Peak learning rate. Default depends on sequence length.",
-    "weight_decay": "Weight decay, except for norms and biases. Default depends on sequence length.",
-    "warmup": "Fraction of the run with a rising learning rate. Default depends on sequence length.",
-    "schedule": "linear, cosine, wsd or constant.",
-    "layer_decay": "Factor between the learning rates of a layer and the one above it.",
-    "clip": "Gradient norm clipping; 0 turns it off.",
-    "batch": "Effective batch size in rows. Default depends on sequence length.",
-    "micro_batch": "Rows per forward pass; halved when memory runs out. Default depends on the device.",
-    "min_prob": "Masking rate of a very short document. Default depends on sequence length.",
-    "max_prob": "Masking rate of a document that fills its row. Default depends on sequence length.",
-    "rates": "length: the masking rate grows with the document's length; drawn: it is drawn uniformly per document.",
-    "whole_word": "Mask whole words.",
-    "replacement": "What replaces masked tokens: mask, or 80-10-10.",
-    "entity_rate": "Fraction of later mentions that are masked.",
-    "background": "Rate of ordinary masking in entity rows.",
-    "ratio": "Fraction of entity rows in combined.",
-    "far_weight": f"Factor on --entity-rate for mentions over {FAR} tokens from the nearest other one of their chain. Default 1.",
-    "copy_weight": "Weight of the copy loss beside the masked-token loss, for copy and copy+link. Default 1.",
-    "link_weight": "Weight of the contrastive loss beside the masked-token loss, for link and copy+link. Default 1.",
-    "temperature": "Temperature of the contrastive loss, for link and copy+link. Default 0.07.",
-    "cross_document": "Let documents in one block attend to each other.",
-    "seq_len": "Row length; blocks are cut to it if longer.",
-    "policy": "How DeBERTa is lengthened: clamp or rescale.",
-    "new_head": "Allow a newly initialised mask head.",
-    "dropout": "Override the model's dropout.",
-    "attention": "auto, sdpa, eager, fused (DeBERTa-v2 on CUDA) or flex (DeBERTa-v2 and ModernBERT on CUDA).",
-    "dtype": "auto (bfloat16 on CUDA), float32 or bfloat16; weights stay float32.",
-    "device": "auto, cpu or cuda.",
-    "compile": "Compile the training step; pays off on CUDA in runs of several minutes.",
-    "gradient_checkpointing": "Use less memory and about a third more time.",
-    "workers": "Data-loading processes. Default depends on the device.",
-    "save_every": "Epochs between checkpoints; 0 saves only at the end.",
-    "checkpoints": "Number of evenly spaced checkpoints; replaces --save-every.",
-    "keep_states": "Keep every checkpoint resumable, not just the newest; three times the disk space.",
-    "eval_set": "Evaluation set to score every checkpoint on.",
-    "eval_words": "Word candidates at checkpoints: all, gold, sample or none (fastest).",
-    "metric": "Metric that chooses the best checkpoint.",
-    "margin": "Difference that does not matter, in points.",
-    "stop_when_flat": "Stop when further training no longer improves the select half.",
-    "keep_best": "Remove checkpoints that are neither recommended, the best nor the newest.",
-    "log_every": "Steps between log entries.",
-    "report_to": "tensorboard, trackio, wandb ...; repeatable.",
-}
-"""What each field means: the help of `coref-automl train`, which has an option for every field."""
-
-FREE = frozenset(
-    {
-        "out",
-        "micro_batch",
-        "workers",
-        "keep_states",
-        "log_every",
-        "report_to",
-        "device",
-        "eval_set",
-        "eval_words",
-        "metric",
-        "margin",
-    }
-)
-"""Fields that may change between the beginning of a run and its resumption: none of them changes what is learned."""
+FREE = free_fields(TrainRecipe)
 
 
 def settle(recipe: TrainRecipe, seq_len: int) -> tuple[TrainRecipe, list[str]]:
@@ -189,16 +160,7 @@ def check(recipe: TrainRecipe) -> None:
     """Values that cannot be meant are an error before anything is loaded."""
     from coref_automl.comparison.recommendation import checked_margin
 
-    for name, low, high in _RANGES:
-        value = getattr(recipe, name)
-        if value is not None and not low <= value <= high:
-            bound = f"from {low:,g} to {high:,g}" if high < _HUGE else f"at least {low:g}"
-            raise RecipeError(f"{name} should be {bound}, not {value:g}; correct it.")
     checked_margin(recipe.margin)
-    for name in ("epochs", "max_minutes", "max_tokens"):
-        value = getattr(recipe, name)
-        if value is not None and value <= 0:
-            raise RecipeError(f"{name} should be above 0, not {value:g}; correct it.")
     if recipe.min_prob is not None and recipe.max_prob is not None and recipe.min_prob > recipe.max_prob:
         raise RecipeError(f"min_prob {recipe.min_prob:g} is above max_prob {recipe.max_prob:g}; swap them.")
     if recipe.shape is not None and recipe.tokenizer is None:
@@ -233,34 +195,6 @@ def _check_losses(recipe: TrainRecipe) -> None:
         raise RecipeError(f"--far-weight changes nothing under --objective {recipe.objective}, which hides no mentions as such.")
     if way.losses and recipe.entity_rate == 0:
         raise RecipeError(f"--entity-rate 0 hides no mention, and {recipe.objective} is about hidden ones; raise it.")
-
-
-_HUGE = 1e18
-_RANGES = (
-    ("learning_rate", 0.0, 1.0),
-    ("weight_decay", 0.0, 1.0),
-    ("warmup", 0.0, 1.0),
-    ("layer_decay", 0.01, 1.0),
-    ("clip", 0.0, _HUGE),
-    ("batch", 1, _HUGE),
-    ("micro_batch", 1, _HUGE),
-    ("min_prob", 0.0, 0.9),
-    ("max_prob", 0.0, 0.9),
-    ("entity_rate", 0.0, 1.0),
-    ("background", 0.0, 0.9),
-    ("ratio", 0.0, 1.0),
-    ("far_weight", 0.0, 1000.0),
-    ("copy_weight", 0.0, 1000.0),
-    ("link_weight", 0.0, 1000.0),
-    ("temperature", 0.001, 100.0),
-    ("dropout", 0.0, 0.9),
-    ("workers", 0, 256),
-    ("save_every", 0.0, _HUGE),
-    ("checkpoints", 1, _HUGE),
-    ("log_every", 1, _HUGE),
-    ("seed", 0, 2**63 - 1),
-    ("seq_len", 8, LONGEST),
-)
 
 
 @dataclass(frozen=True, slots=True)

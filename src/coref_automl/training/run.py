@@ -57,7 +57,7 @@ from coref_automl.training.setup import (
     prepare_run,
     verify_dataset,
 )
-from coref_automl.training.trainer import Crew, MaskedTrainer, RunCallback
+from coref_automl.training.trainer import MaskedTrainer, ProcessGroup, RunCallback
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,13 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
     main = int(os.environ.get("RANK", "0")) == 0
     progress = progress if progress is not None and main else quiet()
     work = prepare_run(recipe)
-    crew = Crew(work.processes, work.device)
+    crew = ProcessGroup(work.processes, work.device)
     run = Path(work.recipe.out)
     with claimed(run, KIND) if main else nullcontext():  # the other processes work for the first one
         return _train(work, run, main, crew, progress, started)
 
 
-def _train(work: Prepared, run: Path, main: bool, crew: Crew, progress: Progress, started: float) -> TrainResult:
+def _train(work: Prepared, run: Path, main: bool, crew: ProcessGroup, progress: Progress, started: float) -> TrainResult:
     if main:
         claim_run(work.recipe, work.prints, work.summary())
         if not is_done(run):
@@ -185,7 +185,7 @@ def _verify(work: Prepared, run: Path, progress: Progress) -> None:
         raise
 
 
-def _attempt(work: Prepared, crew: Crew, run: Path, micro: int, progress: Progress, times: Times) -> TrainResult:
+def _attempt(work: Prepared, crew: ProcessGroup, run: Path, micro: int, progress: Progress, times: Times) -> TrainResult:
     """Train with one micro-batch size from the newest checkpoint, or from the beginning."""
     recipe, plan = work.recipe, work.plan
     resume = resumable(run)

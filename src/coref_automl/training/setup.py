@@ -32,7 +32,7 @@ from coref_automl.models.precision import rounding_note
 from coref_automl.models.vocabulary import word_starts
 from coref_automl.progress import Progress, duration
 from coref_automl.say import language, say
-from coref_automl.training.batches import Plan, micro_batch
+from coref_automl.training.batches import BatchPlan, micro_batch
 from coref_automl.training.folder import WRITING, checkpoint_meant
 from coref_automl.training.loss import with_dropout
 from coref_automl.training.masking import OBJECTIVES, Masking
@@ -53,7 +53,7 @@ class Prepared:
     recipe: TrainRecipe
     dataset: PackedDataset
     tokenizer: Any
-    plan: Plan
+    plan: BatchPlan
     last: int
     device: str
     micro: int
@@ -135,7 +135,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     batch = known(recipe.batch)
     if batch % processes:
         raise RecipeError(f"A batch of {batch} rows cannot be shared by {processes} processes; choose a multiple of {processes}.")
-    plan = Plan.of(dataset, batch=batch, seed=recipe.seed)
+    plan = BatchPlan.of(dataset, batch=batch, seed=recipe.seed)
     last = total_steps(plan.steps_per_epoch, recipe.epochs, recipe.max_tokens, plan.tokens_per_epoch)
     if last >= OPEN_END and recipe.max_minutes is None:
         raise RecipeError(f"That is a budget of {last:g} steps; a run has under {OPEN_END:,}. Lower --epochs or --max-tokens.")

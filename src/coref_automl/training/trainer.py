@@ -26,7 +26,7 @@ from coref_automl.errors import NotFinite, StorageError, TrainingError
 from coref_automl.models.memory import write_state
 from coref_automl.progress import Progress, Stage
 from coref_automl.store import obey_umask
-from coref_automl.training.batches import Collator, EpochSampler, MaskedRows, Plan
+from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
 from coref_automl.training.folder import MENTION_LOSSES, checkpoints_of, drop_states
 from coref_automl.training.loss import HEAD, asked_of
 from coref_automl.training.optimizer import Group, adamw
@@ -37,7 +37,7 @@ T = TypeVar("T")
 PATIENCE = timedelta(days=30)
 
 
-class Crew:
+class ProcessGroup:
     """One process or several; one process alone never waits."""
 
     def __init__(self, processes: int, device: str) -> None:
@@ -82,7 +82,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         args: TrainingArguments,
         rows: MaskedRows,
         collator: Collator,
-        plan: Plan,
+        plan: BatchPlan,
         groups: list[Group],
         clock: Clock,
         schedule: tuple[str, float],
@@ -282,7 +282,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        plan: Plan,
+        plan: BatchPlan,
         clock: Clock,
         save_every: float,
         checkpoints: int | None = None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 
-from coref_automl.corpus.chains import Mention
+from coref_automl.corpus.chains import NounMention
 from coref_automl.evaluation.tasks.task import (
     INSIDE_WORD,
     NO_CHOICE,
@@ -41,8 +41,8 @@ def bucket_of(distance: int) -> tuple[int, int] | None:
 def far_items(read: ReadDocument, *, seed: int, per_bucket: int = PER_BUCKET) -> Found:
     forms = {mention.form for mention in read.mentions}
     drops: Counter[str] = Counter()
-    fit: dict[tuple[int, int], dict[str, list[tuple[Mention, Span, int]]]] = {bucket: {} for bucket in BUCKETS}
-    by_form: dict[str, list[Mention]] = {}
+    fit: dict[tuple[int, int], dict[str, list[tuple[NounMention, Span, int]]]] = {bucket: {} for bucket in BUCKETS}
+    by_form: dict[str, list[NounMention]] = {}
     for mention in read.mentions:
         by_form.setdefault(mention.form, []).append(mention)
     for form, hidden in by_form.items():
@@ -92,7 +92,7 @@ def nearest_occurrence(read: ReadDocument, gap: Span, places: list[int]) -> tupl
 
 
 def _item(
-    read: ReadDocument, mention: Mention, antecedent: Span, distance: int, candidates: tuple[tuple[str, ...], ...]
+    read: ReadDocument, mention: NounMention, antecedent: Span, distance: int, candidates: tuple[tuple[str, ...], ...]
 ) -> ClozeItem:
     return ClozeItem(
         id=read.item_id("real-far", VERSION, mention.span),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from coref_automl.corpus.chains import Mention, chains
+from coref_automl.corpus.chains import NounMention, chains
 from coref_automl.evaluation.tasks.task import (
     INSIDE_WORD,
     NO_CHOICE,
@@ -36,7 +36,7 @@ def real_items(
     """The items of one document. `answers`: hide only these words."""
     forms = {mention.form for mention in read.mentions}
     drops: Counter[str] = Counter()
-    fit: list[tuple[Mention, Mention]] = []
+    fit: list[tuple[NounMention, NounMention]] = []
     for first, hidden, *_ in chains(read.mentions, cap=None):
         reason = _unfit(read, first, hidden, forms)
         if reason is None and answers is not None and hidden.form not in answers:
@@ -51,7 +51,7 @@ def real_items(
     return Found(sorted(items, key=lambda item: item.start), +drops)
 
 
-def _unfit(read: ReadDocument, first: Mention, hidden: Mention, forms: set[str]) -> str | None:
+def _unfit(read: ReadDocument, first: NounMention, hidden: NounMention, forms: set[str]) -> str | None:
     if not opens_word(read.text, hidden.start):
         return INSIDE_WORD
     if read.distance(first.span, hidden.span) > REACH:
@@ -61,7 +61,7 @@ def _unfit(read: ReadDocument, first: Mention, hidden: Mention, forms: set[str])
     return None if any(is_apart(form, hidden.form) for form in forms) else NO_CHOICE
 
 
-def _item(read: ReadDocument, first: Mention, hidden: Mention, forms: set[str], seed: int) -> ClozeItem:
+def _item(read: ReadDocument, first: NounMention, hidden: NounMention, forms: set[str], seed: int) -> ClozeItem:
     return ClozeItem(
         id=read.item_id("real", VERSION, hidden.span),
         task="real",

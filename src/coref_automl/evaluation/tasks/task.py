@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.corpus.chains import Mention, mentions, pronouns
+from coref_automl.corpus.chains import NounMention, mentions, pronouns
 from coref_automl.corpus.files import files_of
 from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, kind_of
 from coref_automl.errors import SourceError
@@ -116,7 +116,7 @@ class ReadDocument:
     tags: Tags
     opening: list[int]
     closing: list[int]
-    mentions: tuple[Mention, ...]
+    mentions: tuple[NounMention, ...]
     pronouns: NDArray[np.int32]
     identity: str
 

@@ -1,1 +1,0 @@
-"""Synthetic Korean text with known answers: documents with entity chains and relations, and relation-extraction rows."""
