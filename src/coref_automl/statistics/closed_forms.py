@@ -1,4 +1,4 @@
-"""Closed forms. In: counts, values, p-values. Out: Wilson and unpaired intervals, McNemar, Holm, Student's t, sizes."""
+"""Closed forms. In: counts, values, p-values. Out: Wilson and unpaired intervals, McNemar, Holm, Student's t, p of intervals."""
 
 from __future__ import annotations
 
@@ -57,26 +57,6 @@ def unpaired(a: Estimate, b: Estimate) -> tuple[Estimate, float]:
     difference, z = a.value - b.value, NORMAL.inv_cdf((1 + LEVEL) / 2)
     p = 2 * (1 - NORMAL.cdf(abs(difference) / error)) if error > 0 else 1.0
     return Estimate(difference, difference - z * spread, difference + z * spread, min(a.n, b.n)), p
-
-
-def items_needed(effect: float, differing: float, *, design: float = 1.0, family: int = 1, power: float = POWER) -> int:
-    """How many paired items detect a true difference `effect` between two shares of hits with the given power.
-
-    `differing` is the share of items on which exactly one of the two models is right. Over n items the sum of differences (+1,
-    0 or -1) has mean n x effect and variance n x (differing - effect^2); under sign flips its variance is n x differing, and it
-    moves in steps of 2, half a step of which is lost. So n is the least with
-
-        n x effect >= z(1 - 0.05 / (2 x family)) x sqrt(n x differing) + z(power) x sqrt(n x (differing - effect^2)) + 1
-
-    (Connor's sample size for McNemar's test, corrected for continuity), times `design`: the clustered variance over that of
-    independent items. `family` is how many comparisons Holm adjusts together, taken at its hardest step.
-    """
-    if not 0 < effect <= differing <= 1:
-        raise ValueError(f"An effect of {effect} cannot come from a share of {differing} differing items.")
-    level, found = NORMAL.inv_cdf(1 - (1 - LEVEL) / (2 * family)), NORMAL.inv_cdf(power)
-    reach = level * math.sqrt(differing) + found * math.sqrt(differing - effect**2)
-    root = (reach + math.sqrt(reach**2 + 4 * effect)) / (2 * effect)
-    return math.ceil(design * root**2)
 
 
 def t_cdf(t: float, degrees: int) -> float:

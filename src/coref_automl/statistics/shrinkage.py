@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from coref_automl.statistics.closed_forms import NORMAL, POWER
+from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
 from coref_automl.statistics.intervals import Bounds
 from coref_automl.statistics.resampling import Floats, Part, gather
 
@@ -92,6 +93,19 @@ def earliest_within(curve: ArrayLike, loss: float) -> int:
     """The first point of a curve that lies at most `loss` under its highest."""
     found = np.asarray(curve, np.float64)
     return int(np.argmax(found >= found.max() - loss - 1e-12))
+
+
+def last_step(points: Sequence[Sequence[Floats]], clusters: Sequence[ArrayLike]) -> CrossedVerdict | None:
+    """How far the mean curve rose in its last step: the runs at the last point minus the same runs at the one before.
+
+    `points[i]` holds one matrix per part of the metric (one row per run, one column per item), `clusters` the documents. "Train
+    longer" is said only where this is shown and above 0: it never is for one run, and for flat curves in at most 2.5% of
+    studies. `equivalent_within(loss)` says that the curve has become flat. None for a single point.
+    """
+    if len(points) < 2:
+        return None
+    rise = [after - before for before, after in zip(points[-2], points[-1], strict=True)]
+    return composite_crossed([(rise, [np.zeros_like(one[:1]) for one in rise])], clusters, against_model=True)[0]
 
 
 def times_as_many(bounds: Bounds, number: int, margin: float, *, power: float = POWER) -> float | None:
