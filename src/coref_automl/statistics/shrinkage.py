@@ -66,7 +66,8 @@ def method_means(values: ArrayLike, errors: Floats, *, methods: Sequence[object]
     """What to believe of each method: one value per run (its gain over the base, say) and their covariance over documents.
 
     The best of several methods is the luckiest as well, and its mean over seeds is too high. Methods differ by a spread of their
-    own from a common mean, runs of a method by another; both are averaged over as in `posterior_means`.
+    own from a common mean, runs of a method by another; both are averaged over as in `posterior_means`. That methods do not
+    differ at all is given even odds beforehand.
     """
     seen, together = np.asarray(values, np.float64), _same(methods)
     if errors.shape != (len(seen), len(seen)) or len(methods) != len(seen) or not len(seen):
@@ -76,7 +77,8 @@ def method_means(values: ArrayLike, errors: Floats, *, methods: Sequence[object]
         for method, run in product(_SPREADS, _SPREADS)
     ]
     weights = np.array([weight for weight, _ in found])
-    likely = np.exp(weights - weights.max())
+    odds = np.array([1.0 if method else len(_SPREADS) - 1.0 for method, _ in product(_SPREADS, _SPREADS)])
+    likely = odds * np.exp(weights - weights.max())
     means = likely @ np.array([mean for _, mean in found]) / likely.sum()
     return dict(zip(methods, map(float, means), strict=True))
 
