@@ -229,7 +229,7 @@ def test_the_tasks_of_a_composite_have_documents_of_their_own() -> None:
     ("seeds", "documents", "spread"), [(2, 60, 0.0), (2, 300, 0.4), (3, 300, 0.0), (3, 300, 0.4), (5, 60, 0.4)]
 )
 def test_equal_methods_are_rarely_told_apart(seeds: int, documents: int, spread: float) -> None:
-    """At most 5% plus two simulation errors; benchmarks/crossed_verdicts.py has the whole table."""
+    """At most 5% plus two simulation errors; benchmarks/verdicts.py has the whole table."""
     rng, sets = np.random.default_rng(seeds + documents), 600
     own = rng.normal(size=(2, sets, 1, documents)) + spread * rng.normal(size=(2, sets, seeds, 1))
     values = own + 0.7 * rng.normal(size=(2, sets, seeds, documents))
