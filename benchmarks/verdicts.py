@@ -198,7 +198,7 @@ def documents(sets: int) -> Iterator[Row]:
     for number, (name, shape) in enumerate(shapes.items()):
         rng, sizes = np.random.default_rng((12, number)), np.maximum(1, shape.round()).astype(int)
         clusters = np.repeat(np.arange(len(sizes)), sizes)
-        few = max(40, sets // 4)
+        few = max(40, sets)
         values = rng.normal(size=(len(clusters), few)) + 0.4 * rng.normal(size=(len(sizes), few))[clusters]
         held = [Part(values, clusters)]
         missed = np.mean([one.low > 0 or one.high < 0 for one in difference_intervals(held, seed=0, draws=1000)])
