@@ -12,7 +12,6 @@ from coref_automl.statistics.resampling import Part
 from coref_automl.statistics.shrinkage import (
     accepted_loss,
     covariance,
-    earliest_within,
     method_means,
     posterior_means,
     times_as_many,
@@ -92,14 +91,6 @@ def test_the_accepted_loss_is_the_margin_or_a_quarter_of_the_shown_gain() -> Non
     assert accepted_loss(0.02, 0.024) == pytest.approx(0.006)
     assert accepted_loss(0.02, None) == 0.02
     assert accepted_loss(0.02, -0.01) == 0.02
-
-
-def test_the_earliest_point_within_a_loss() -> None:
-    curve = [0.40, 0.44, 0.455, 0.46, 0.458]
-    assert earliest_within(curve, 0.0) == 3
-    assert earliest_within(curve, 0.005) == 2
-    assert earliest_within(curve, 0.1) == 0
-    assert earliest_within([0.3], 0.0) == 0
 
 
 def draws(rng: np.random.Generator, documents: int, gains: np.ndarray) -> Part:

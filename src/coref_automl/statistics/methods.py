@@ -76,16 +76,11 @@ class MethodVerdict(Verdict):
 def seed_paired_verdict(a: Sequence[ArrayLike], b: Sequence[ArrayLike], clusters: ArrayLike, *, seed: int) -> MethodVerdict:
     """Runs of two methods paired by seed: `a[k]` and `b[k]` are the items' values of the k-th pair, on the same items."""
     differences = np.stack([np.asarray(one, float) - np.asarray(other, float) for one, other in zip(a, b, strict=True)])
-    return seed_paired_verdicts([differences], clusters, seed=seed)[0]
-
-
-def seed_paired_verdicts(pairs: Sequence[Floats], clusters: ArrayLike, *, seed: int) -> list[MethodVerdict]:
-    """Several at once on the same items, one matrix of differences each: one row per pair of runs, one column per item."""
-    return composite_verdicts([[pair] for pair in pairs], [clusters], seed=seed)
+    return composite_verdicts([[differences]], [clusters], seed=seed)[0]
 
 
 def composite_verdicts(pairs: Sequence[Sequence[Floats]], clusters: Sequence[ArrayLike], *, seed: int) -> list[MethodVerdict]:
-    """The same for sums of means over several sets of items (a composite's tasks, weights in the values): a matrix per set.
+    """Several at once, as sums of means over sets of items (a composite's tasks, weights in the values): a matrix per set.
 
     Each set is resampled by documents of its own: those of one say nothing about another's, not even where names are the same.
     """

@@ -91,12 +91,6 @@ def accepted_loss(margin: float, gain: float | None) -> float:
     return min(margin, _QUARTER * gain) if gain is not None and gain > 0 else margin
 
 
-def earliest_within(curve: ArrayLike, loss: float) -> int:
-    """The first point of a curve that lies at most `loss` under its highest."""
-    found = np.asarray(curve, np.float64)
-    return int(np.argmax(found >= found.max() - loss - 1e-12))
-
-
 def last_step(points: Sequence[Sequence[Floats]], clusters: Sequence[ArrayLike]) -> CrossedVerdict | None:
     """How far the mean curve rose in its last step: the runs at the last point minus the same runs at the one before.
 
