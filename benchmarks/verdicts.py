@@ -81,7 +81,8 @@ def levels(sets: int) -> Iterator[Row]:
             sizes, alone, corrected, power = sizes_of(documents), [], [], ""
             for number, spreads in enumerate(CELLS.values()):
                 rng = np.random.default_rng((documents, seeds, number))
-                found = crossed(*draw(rng, sizes, sets, (seeds, seeds), spreads), sizes)
+                a, b = draw(rng, sizes, sets, (seeds, seeds), spreads)
+                found = crossed(a, b, sizes)
                 alone.append(f"{share(found):.1f}")
                 corrected.append(f"{max(many * share(found, 1 - 0.05 / many) for many in COMPARISONS[1:]):.1f}")
                 power = power or f"{share(found, gain=1.0):.0f} / {share(found, gain=2.0):.0f}%"
@@ -110,7 +111,8 @@ def margins(sets: int) -> Iterator[Row]:
         cells: list[list[str]] = [[], []]
         for number, spreads in enumerate(CELLS.values()):
             rng = np.random.default_rng((7, seeds, number))
-            found = crossed(*draw(rng, sizes, sets, (seeds, seeds), spreads), sizes)
+            a, b = draw(rng, sizes, sets, (seeds, seeds), spreads)
+            found = crossed(a, b, sizes)
             for row, gain in zip(cells, (0.02, 0.0), strict=True):
                 row.append(f"{100 * float(np.mean(np.abs(found.difference + gain) + found.half_width(0.90) < 0.02)):.1f}%")
         yield (str(seeds), *cells[0], *cells[1])
