@@ -90,7 +90,7 @@ def carry_over_tables() -> str:
             *study_tables(ALL_ROWS),
             "Four times its tokens:",
             *study_tables(FOUR_TIMES),
-            "Four times against once, Real@1 strict:",
+            "Four times against once (3 runs against 8), Real@1 strict:",
             readings(),
         ]
     )

@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from coref_automl.statistics.closed_forms import holm, items_needed, mcnemar_exact, t_cdf, t_quantile, unpaired, wilson
-from coref_automl.statistics.intervals import sign_flip_ps
-from coref_automl.statistics.resampling import Part
+from coref_automl.statistics.closed_forms import holm, inverted_p, mcnemar_exact, t_cdf, t_quantile, unpaired, wilson
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 30), (1, 7), (15, 30), (642, 1000), (30, 30)])
@@ -59,29 +57,9 @@ def test_unpaired_agrees_with_the_chi_square_test() -> None:
     assert difference.low > 0
 
 
-@pytest.mark.parametrize(("effect", "differing", "family"), [(0.1, 0.2, 1), (0.03, 0.1, 6), (0.09, 0.14, 3)])
-def test_items_needed_is_the_least_number_that_satisfies_its_inequality(effect: float, differing: float, family: int) -> None:
-    def enough(n: int) -> bool:
-        null, true = np.sqrt(n * differing), np.sqrt(n * (differing - effect**2))
-        return bool(n * effect >= stats.norm.ppf(1 - 0.025 / family) * null + stats.norm.ppf(0.8) * true + 1)
-
-    n = items_needed(effect, differing, family=family)
-    assert enough(n)
-    assert not enough(n - 1)
-    assert items_needed(effect, differing, family=family, design=1.5) == pytest.approx(1.5 * n, abs=2)
-    assert items_needed(effect, differing, family=family, power=0.9) > n
-
-
-@pytest.mark.parametrize(("effect", "differing"), [(0.12, 0.3), (0.09, 0.14)])
-def test_so_many_items_detect_the_effect_four_times_in_five(effect: float, differing: float) -> None:
-    rng, n = np.random.default_rng(0), items_needed(effect, differing)
-    shares = [(differing - effect) / 2, 1 - differing, (differing + effect) / 2]
-    studies = rng.choice([-1.0, 0.0, 1.0], p=shares, size=(n, 600))
-    detected = np.mean(sign_flip_ps([Part(studies, np.arange(n))], seed=0) < 0.05)
-    assert 0.75 < detected < 0.86
-
-
-@pytest.mark.parametrize(("effect", "differing"), [(0.0, 0.2), (0.3, 0.2), (0.1, 1.1)])
-def test_an_effect_that_cannot_be_is_refused(effect: float, differing: float) -> None:
-    with pytest.raises(ValueError, match="cannot come from"):
-        items_needed(effect, differing)
+@pytest.mark.parametrize("degrees", [1, 2, 3, 7, 30, 200])
+def test_p_from_intervals_of_students_distribution_is_its_own(degrees: int) -> None:
+    for t in (0.0, 0.3, 1.9, 2.1, 4.0, 9.0):
+        p = inverted_p(t, lambda level: t_quantile((1 + level) / 2, degrees))
+        assert p == pytest.approx(2 * stats.t.sf(t, degrees), rel=1e-5, abs=1.1e-10)
+        assert t_quantile(1 - 0.05 / 30, degrees) == pytest.approx(stats.t.isf(0.05 / 30, degrees), rel=1e-8)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from coref_automl.records import Estimate
 from coref_automl.statistics.intervals import difference_intervals, standard_error
-from coref_automl.statistics.methods import composite_verdicts, method_verdict, seed_paired_verdict, seed_paired_verdicts
+from coref_automl.statistics.methods import composite_verdicts, method_verdict, seed_paired_verdict
 from coref_automl.statistics.resampling import Part
 
 
@@ -49,7 +49,10 @@ def test_the_p_of_three_intervals_is_under_a_twentieth_where_all_of_them_exclude
         assert verdict.p_seeds is not None
         assert verdict.p >= verdict.p_seeds
         agree += (verdict.p < 0.05) == verdict.shown
-    assert agree >= 198  # the bootstrap of documents is not quite symmetric
+        for level in (0.90, 0.95, 0.99):
+            found = verdict.interval_at(level)
+            agree += (verdict.p < 1 - level) == (found.low > 0 or found.high < 0)
+    assert agree == 800
     assert seed_paired_verdict([np.ones(len(clusters))], [np.zeros(len(clusters))], clusters, seed=0).p == 1
 
 
@@ -124,7 +127,7 @@ def test_equal_methods_are_rarely_told_apart_where_seeds_and_documents_vary_alik
         documents = np.repeat(rng.normal(0, 1, 150), 2)
         shift = rng.normal(0, (seeds / 150) ** 0.5, (seeds, 1))
         pairs.append(documents + shift + rng.normal(0, 0.5, (seeds, 300)))
-    assert np.mean([verdict.shown for verdict in seed_paired_verdicts(pairs, clusters, seed=0)]) < 0.065
+    assert np.mean([verdict.shown for verdict in composite_verdicts([[pair] for pair in pairs], [clusters], seed=0)]) < 0.065
 
 
 def test_a_table_of_pairs_by_further_seeds_is_judged_over_both() -> None:
@@ -161,7 +164,7 @@ def test_several_methods_at_once_are_judged_as_each_alone() -> None:
     rng = np.random.default_rng(3)
     clusters = np.repeat(np.arange(60), 4)
     pairs = [rng.integers(-1, 2, size=(k, len(clusters))).astype(float) for k in (1, 2, 3)]
-    together = seed_paired_verdicts(pairs, clusters, seed=5)
+    together = composite_verdicts([[pair] for pair in pairs], [clusters], seed=5)
     for pair, verdict in zip(pairs, together, strict=True):
         alone = seed_paired_verdict(list(pair), [np.zeros(len(clusters))] * len(pair), clusters, seed=5)
         assert alone.over_seeds == verdict.over_seeds
@@ -178,7 +181,7 @@ def test_equal_methods_are_rarely_told_apart_on_few_documents_of_very_unequal_si
     for _ in range(1500):
         shared = rng.normal(size=38)[clusters] + rng.normal(size=len(clusters))
         pairs.append(shared + rng.normal(0, 0.3, size=(5, len(clusters))))
-    assert np.mean([verdict.shown for verdict in seed_paired_verdicts(pairs, clusters, seed=0)]) <= 0.055
+    assert np.mean([verdict.shown for verdict in composite_verdicts([[pair] for pair in pairs], [clusters], seed=0)]) <= 0.055
 
 
 def test_the_tasks_of_a_composite_are_resampled_apart() -> None:
@@ -197,6 +200,6 @@ def test_the_tasks_of_a_composite_are_resampled_apart() -> None:
     assert float(standard_error(parts)[0]) == pytest.approx(float(np.hypot(*alone)))
     items = sum(map(len, clusters))
     pooled = np.concatenate([matrix * items / matrix.shape[1] for matrix in pair], axis=1)
-    (mixed,) = seed_paired_verdicts([pooled], np.concatenate(clusters), seed=0)
+    (mixed,) = composite_verdicts([[pooled]], [np.concatenate(clusters)], seed=0)
     assert mixed.difference == pytest.approx(verdict.difference)
     assert mixed.over_documents != verdict.over_documents

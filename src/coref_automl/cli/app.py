@@ -27,7 +27,7 @@ except ImportError:  # older releases of Typer use Click's exceptions
 
 _IN_ORDER = (
     "demo", "adapt", "sources", "tokenizer", "learn", "inspect", "prepare", "explore", "train", "watch", "evaluate", "predict",
-    "grid", "compare", "report", "archive", "studio", "fill", "study", "tune", "re", "coref", "bench",
+    "grid", "power", "compare", "report", "archive", "studio", "fill", "study", "tune", "re", "coref", "bench",
 )  # fmt: skip
 
 
@@ -37,6 +37,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "tokenizer": ("tokenizer",),
     "train": ("train", "watch"),
     "evaluate": ("evaluate", "fill"),
+    "power": ("power",),
     "compare": ("compare", "report", "archive"),
     "studio": ("studio",),
     "study": ("study",),

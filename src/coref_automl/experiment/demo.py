@@ -14,7 +14,7 @@ from coref_automl.experiment.adapt import Adapted, adapt
 from coref_automl.experiment.recipe import EvaluateStage, ExperimentRecipe, RelationStage, Texts
 from coref_automl.progress import Progress
 from coref_automl.say import language
-from coref_automl.statistics.closed_forms import items_needed
+from coref_automl.statistics.planning import items_needed
 
 if TYPE_CHECKING:
     from coref_automl.coreference.predict import Resolved

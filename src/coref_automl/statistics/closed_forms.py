@@ -1,8 +1,9 @@
-"""Closed forms. In: counts, values, p-values. Out: Wilson and unpaired intervals, McNemar, Holm, Student's t, sizes."""
+"""Closed forms. In: counts, values, p-values. Out: Wilson and unpaired intervals, McNemar, Holm, Student's t, p of intervals."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -14,6 +15,7 @@ from coref_automl.statistics.resampling import Floats
 
 LEVEL = 0.95
 POWER = 0.80
+_LEAST_P = 1e-10
 NORMAL = NormalDist()
 
 
@@ -57,26 +59,6 @@ def unpaired(a: Estimate, b: Estimate) -> tuple[Estimate, float]:
     return Estimate(difference, difference - z * spread, difference + z * spread, min(a.n, b.n)), p
 
 
-def items_needed(effect: float, differing: float, *, design: float = 1.0, family: int = 1, power: float = POWER) -> int:
-    """How many paired items detect a true difference `effect` between two shares of hits with the given power.
-
-    `differing` is the share of items on which exactly one of the two models is right. Over n items the sum of differences (+1,
-    0 or -1) has mean n x effect and variance n x (differing - effect^2); under sign flips its variance is n x differing, and it
-    moves in steps of 2, half a step of which is lost. So n is the least with
-
-        n x effect >= z(1 - 0.05 / (2 x family)) x sqrt(n x differing) + z(power) x sqrt(n x (differing - effect^2)) + 1
-
-    (Connor's sample size for McNemar's test, corrected for continuity), times `design`: the clustered variance over that of
-    independent items. `family` is how many comparisons Holm adjusts together, taken at its hardest step.
-    """
-    if not 0 < effect <= differing <= 1:
-        raise ValueError(f"An effect of {effect} cannot come from a share of {differing} differing items.")
-    level, found = NORMAL.inv_cdf(1 - (1 - LEVEL) / (2 * family)), NORMAL.inv_cdf(power)
-    reach = level * math.sqrt(differing) + found * math.sqrt(differing - effect**2)
-    root = (reach + math.sqrt(reach**2 + 4 * effect)) / (2 * effect)
-    return math.ceil(design * root**2)
-
-
 def t_cdf(t: float, degrees: int) -> float:
     """Student's distribution for whole degrees of freedom, by its finite series."""
     angle = math.atan2(t, math.sqrt(degrees))
@@ -91,13 +73,48 @@ def t_cdf(t: float, degrees: int) -> float:
     return 0.5 + sine * float(np.sum(np.cumprod(np.append(1.0, steps / (steps + 1) * squared)))) / 2
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 16)
 def t_quantile(share: float, degrees: int) -> float:
     """Where Student's distribution reaches `share` (above a half)."""
-    low, high = 0.0, 1.0
-    while t_cdf(high, degrees) < share:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if t_cdf(middle, degrees) < share else (low, middle)
-    return high
+    tail = 1 - share
+    if degrees == 1:
+        return 1 / math.tan(math.pi * tail)
+    if degrees == 2:
+        return (1 - 2 * tail) / math.sqrt(2 * tail * share)
+    scale = math.exp(math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)) / math.sqrt(degrees * math.pi)
+    z = max(1e-9, NORMAL.inv_cdf(share))
+    at = z + (z**3 + z) / (4 * degrees)
+    for _ in range(60):  # Newton's steps on the logarithms of both, between which the tail is nearly a line
+        left = max(1e-17, 1 - t_cdf(at, degrees))
+        slope = at * scale * (1 + at * at / degrees) ** (-(degrees + 1) / 2) / left
+        step = max(-1.0, min(1.0, math.log(left / tail) / slope))
+        at *= math.exp(step)
+        if abs(step) < 1e-9:  # the next one would be its square
+            break
+    return at
+
+
+def inverted_p(difference: float, half_width: Callable[[float], float]) -> float:
+    """The least of 1 - level at which the interval, `half_width(level)` to either side, excludes 0: never under 10^-10.
+
+    Intervals must be nested. Under 0.05 exactly where the 95% interval excludes 0, and so at any other level.
+    """
+    far, usual = abs(difference), 1 - LEVEL
+    if far <= 0:
+        return 1.0
+    shown = far > half_width(LEVEL)
+    low, high = (_LEAST_P, usual) if shown else (usual, 1 - 1e-9)
+    over, under = (math.log(half_width(1 - end) / far) for end in (low, high))
+    if over <= 0 or under >= 0:
+        return low if over <= 0 else 1.0
+    at, side = high, 0
+    for _ in range(100):  # the false position (Illinois) on logarithms
+        at = math.exp(math.log(low) + over / (over - under) * math.log(high / low))
+        found = math.log(half_width(1 - at) / far)
+        if abs(found) < 1e-8:
+            break
+        if found > 0:
+            low, over, under, side = at, found, under / (1 + (side > 0)), 1
+        else:
+            high, under, over, side = at, found, over / (1 + (side < 0)), -1
+    return min(at, usual * (1 - 1e-9)) if shown else max(at, usual)

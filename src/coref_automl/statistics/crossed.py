@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from coref_automl.records import Estimate, Record
-from coref_automl.statistics.closed_forms import LEVEL, POWER, t_cdf, t_quantile, wilson
+from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, inverted_p, t_quantile, wilson
+from coref_automl.statistics.levels import Verdict
 from coref_automl.statistics.resampling import Floats, Part, gather
 
 Reason = Literal["", "one seed", "copies", "one document", "same"]
@@ -31,8 +32,38 @@ HARDLY_ANY = 6
 
 
 @dataclass(frozen=True, slots=True)
-class CrossedVerdict(Record):
-    """Is one way of training better than another? Shown if the interval excludes 0, which is the same as p under 0.05.
+class Spread(Record):
+    """The variances of one difference, from which its interval follows at any level.
+
+    `documents` is the variance over documents, `seeds` that over runs, `flips` the part of it that is items changing one by one;
+    `fewest` and `most` are the numbers of runs of the two methods, `documents_seen` counts documents whatever their size.
+    """
+
+    documents: float
+    seeds: float
+    flips: float
+    seed_degrees: float
+    document_degrees: float
+    fewest: int
+    most: int
+    documents_seen: int
+
+    @property
+    def beyond(self) -> float:
+        """What seeds add to the variance over documents."""
+        return float(_beyond(self))
+
+    def half_width(self, level: float = LEVEL) -> float:
+        found = float(_half_width(self, level))
+        if self.documents + self.beyond > _NONE**2:
+            return found
+        # every item differs by as much: as at no hit, or only hits, the number of documents is what is known
+        return max(found, 1 - wilson(self.documents_seen, self.documents_seen, level).low)
+
+
+@dataclass(frozen=True, slots=True)
+class CrossedVerdict(Verdict):
+    """Is one way of training better than another? Shown if the 95% interval excludes 0, which is the same as p under 0.05.
 
     `by_documents` is the standard error from documents, `by_seeds` what seeds add to it. Where nothing can be shown whatever the
     difference is, `reason` says why and p is 1: one seed; runs that are copies of each other; one document; no item that differs.
@@ -47,16 +78,22 @@ class CrossedVerdict(Record):
     by_seeds: float
     seeds: tuple[int, int]
     documents: int
+    spread: Spread
     detectable: float | None = None
     reason: Reason = ""
+
+    @property
+    def says_nothing(self) -> bool:
+        return bool(self.reason)
+
+    def interval_at(self, level: float) -> Estimate:
+        half = _shut(self.reason, self.spread, level) if self.reason else self.spread.half_width(level)
+        return Estimate(self.difference, self.difference - half, self.difference + half, self.interval.n)
 
 
 @dataclass(frozen=True, slots=True)
 class Crossed:
-    """Differences of two methods and their variances; leading axes, where there are any, are sets judged side by side.
-
-    `documents` is the variance over documents, `seeds` that over runs, `flips` the part of it that is items changing one by one.
-    """
+    """Differences of two methods and their variances, as in `Spread`; leading axes are sets judged side by side."""
 
     difference: Floats
     documents: Floats
@@ -70,43 +107,53 @@ class Crossed:
 
     @property
     def beyond(self) -> Floats:
-        """What seeds add to the variance over documents. Two seeds say too little about flips to take off more than half, and
-        nothing where the other side has more: its flips are not theirs."""
-        share = 1.0 if self.fewest > 2 else 0.5 if self.most == self.fewest else 0.0
-        return np.maximum(0.0, self.seeds - share * self.flips)
+        return _beyond(self)
 
-    @property
-    def half_width(self) -> Floats:
-        """Half the 95% interval: Student's for documents and for what seeds add, squares added.
+    def half_width(self, level: float = LEVEL) -> Floats:
+        return _half_width(self, level)
 
-        Where a few documents hold nearly all items that is wider than it need be: there the widest of three intervals stands.
-        """
-        if self.document_degrees + 1 < HARDLY_ANY:
-            return self._widest_of_three()
-        own, theirs = _quantile(self.document_degrees), _quantiles(self.seed_degrees)
-        few = self.document_degrees + 1 < FEW_DOCUMENTS or self.fewest == 2 < self.most
-        wider = TIGHTER if few else 1.0
-        return np.asarray(wider * np.sqrt(own**2 * self.documents + theirs**2 * self.beyond))
+    def spread(self) -> Spread:
+        """That of a single difference."""
+        documents, seeds, flips, degrees = (float(one) for one in (self.documents, self.seeds, self.flips, self.seed_degrees))
+        return Spread(documents, seeds, flips, degrees, self.document_degrees, self.fewest, self.most, self.documents_seen)
 
-    @property
-    def error(self) -> Floats:
-        """The standard error from documents and from what seeds add."""
-        return np.asarray(np.sqrt(self.documents + self.beyond))
 
-    @property
-    def ps(self) -> Floats:
-        """Two-sided: under 0.05 exactly where the interval excludes 0. 1 where nothing varies."""
-        rows = (np.ravel(one) for one in (self.difference, self.half_width, self.error))
-        found = [_p(*map(float, row)) for row in zip(*rows, strict=True)]
-        return np.array(found).reshape(np.shape(self.difference))
+def _taken_off(found: Spread | Crossed) -> float:
+    """The share of flips that is not the seeds' own. Two seeds say too little about flips to take off more than half, and
+    nothing where the other side has more: its flips are not theirs."""
+    return 1.0 if found.fewest > 2 else 0.5 if found.most == found.fewest else 0.0
 
-    def _widest_of_three(self) -> Floats:
-        both, few = self.documents + self.seeds, max(1, self.fewest - 1)
-        spent = self.seeds**2 / few + self.documents**2 / self.document_degrees
-        degrees = np.divide(both**2, spent, out=np.ones_like(both), where=spent > 0)
-        over_runs = _quantile(few) * np.sqrt(self.seeds)
-        over_documents = _quantile(self.documents_seen - 1) * np.sqrt(self.documents)
-        return np.asarray(np.maximum(np.maximum(over_runs, over_documents), _quantiles(degrees) * np.sqrt(both)))
+
+def _beyond(found: Spread | Crossed) -> Floats:
+    return np.asarray(np.maximum(0.0, found.seeds - _taken_off(found) * found.flips))
+
+
+def _half_width(found: Spread | Crossed, level: float) -> Floats:
+    """Half the interval: Student's for documents and for what seeds add, squares added.
+
+    Runs that happen to lie close together leave nothing beyond their flips, the more easily the fewer they are; Student's
+    quantile knows of that chance, and what is taken off must not outgrow it. So from the 95% interval on outwards it grows with
+    the normal quantile alone.
+
+    Where a few documents hold nearly all items that is wider than it need be: there the widest of three intervals stands.
+    """
+    if found.document_degrees + 1 < HARDLY_ANY:
+        return _widest_of_three(found, level)
+    own, theirs = _quantile(found.document_degrees, level), _quantiles(found.seed_degrees, level)
+    outwards = NORMAL.inv_cdf((1 + level) / 2) / NORMAL.inv_cdf((1 + LEVEL) / 2)
+    off = np.minimum(theirs, _quantiles(found.seed_degrees, LEVEL) * outwards) ** 2 * _taken_off(found) * found.flips
+    few = found.document_degrees + 1 < FEW_DOCUMENTS or found.fewest == 2 < found.most
+    wider = TIGHTER if few else 1.0
+    return np.asarray(wider * np.sqrt(own**2 * found.documents + np.maximum(0.0, theirs**2 * found.seeds - off)))
+
+
+def _widest_of_three(found: Spread | Crossed, level: float) -> Floats:
+    both, few = np.asarray(found.documents + found.seeds), max(1, found.fewest - 1)
+    spent = found.seeds**2 / few + found.documents**2 / found.document_degrees
+    degrees = np.divide(both**2, spent, out=np.ones_like(both), where=spent > 0)
+    over_runs = _quantile(few, level) * np.sqrt(found.seeds)
+    over_documents = _quantile(found.documents_seen - 1, level) * np.sqrt(found.documents)
+    return np.asarray(np.maximum(np.maximum(over_runs, over_documents), _quantiles(degrees, level) * np.sqrt(both)))
 
 
 def crossed_verdict(
@@ -198,14 +245,14 @@ def _satterthwaite(variances: Sequence[Floats], degrees: Sequence[float], nothin
     return np.maximum(min(degrees, default=1.0), found)
 
 
-def _quantile(degrees: float) -> float:
-    """Where Student's 95% interval ends, degrees rounded down."""
-    return t_quantile((1 + LEVEL) / 2, max(1, min(int(degrees + 1e-6), _MANY)))
+def _quantile(degrees: float, level: float) -> float:
+    """Where Student's interval ends, degrees rounded down."""
+    return t_quantile((1 + level) / 2, max(1, min(int(degrees + 1e-6), _MANY)))
 
 
-def _quantiles(degrees: Floats) -> Floats:
-    whole, place = np.unique(np.minimum(degrees + 1e-6, _MANY).astype(np.int64), return_inverse=True)
-    return np.asarray(np.array([_quantile(int(each)) for each in whole])[place].reshape(np.shape(degrees)))
+def _quantiles(degrees: Floats | float, level: float) -> Floats:
+    whole, place = np.unique(np.minimum(np.asarray(degrees) + 1e-6, _MANY).astype(np.int64), return_inverse=True)
+    return np.asarray(np.array([_quantile(int(each), level) for each in whole])[place].reshape(np.shape(degrees)))
 
 
 def _verdict(a: Sequence[Floats], b: Sequence[Floats], clusters: Sequence[ArrayLike], against_model: bool) -> CrossedVerdict:
@@ -217,29 +264,32 @@ def _verdict(a: Sequence[Floats], b: Sequence[Floats], clusters: Sequence[ArrayL
         [part.sums[:, : seeds[0]].T for part in held], [part.sums[:, seeds[0] :].T for part in held], [p.sizes for p in held]
     )
     items, documents = sum(part.items for part in held), min(part.documents for part in held)
-    difference, half, error = float(found.difference), float(found.half_width), float(found.error)
+    difference, spread = float(found.difference), found.spread()
     reason = _reason(a, b, seeds, documents, against_model)
-    if half <= _NONE:  # every item differs by as much: as at no hit or only hits, the number of documents is what is known
-        half, error = (1 - wilson(documents, documents).low,) * 2
-    if reason:
-        own = _quantile(found.document_degrees) * math.sqrt(float(found.documents))
-        reach = {"one document": 1.0, "same": 0.0}.get(reason, own)
-        shut = Estimate(difference, difference - reach, difference + reach, items)
-        return CrossedVerdict(
-            difference, shut, 1.0, False, math.sqrt(float(found.documents)), 0.0, seeds, documents, reason=reason
-        )
-    could = half + t_quantile(POWER, _degrees(half / error)) * error
+    half = _shut(reason, spread, LEVEL) if reason else spread.half_width()
+    by_documents, by_seeds = math.sqrt(spread.documents), 0.0 if reason else math.sqrt(spread.beyond)
+    error = math.hypot(by_documents, by_seeds) or half
+    could = half + t_quantile(POWER, _degrees(half / error)) * error if spread.fewest > 2 and not reason else None
     return CrossedVerdict(
         difference,
         Estimate(difference, difference - half, difference + half, items),
-        _p(difference, half, error),
-        abs(difference) > half,
-        math.sqrt(float(found.documents)),
-        math.sqrt(float(found.beyond)),
+        1.0 if reason else inverted_p(difference, spread.half_width),
+        not reason and abs(difference) > half,
+        by_documents,
+        by_seeds,
         seeds,
         documents,
-        could if found.fewest > 2 else None,
+        spread,
+        could,
+        reason,
     )
+
+
+def _shut(reason: Reason, spread: Spread, level: float) -> float:
+    """Half the interval where nothing can be shown: what documents alone say, all for one document, nothing if none differs."""
+    if reason in ("one document", "same"):
+        return float(reason == "one document")
+    return _quantile(spread.document_degrees, level) * math.sqrt(spread.documents)
 
 
 def _runs(a: Sequence[Floats], b: Sequence[Floats], clusters: Sequence[ArrayLike]) -> tuple[int, int]:
@@ -271,18 +321,10 @@ def _copied(runs: Floats) -> bool:
     return len(runs) > 1 and bool(np.all(runs == runs[:1])) and bool(runs[0].min() < runs[0].max())
 
 
-def _p(difference: float, half: float, error: float) -> float:
-    """Student's, with the degrees of freedom that the interval amounts to."""
-    if half <= _NONE:
-        return 1.0
-    degrees = _degrees(half / error)
-    return 2 * (1 - t_cdf(_quantile(degrees) * abs(difference) / half, degrees))
-
-
 def _degrees(ratio: float) -> int:
     """The whole degrees of freedom whose quantile is the interval's half width over its standard error, or next above it."""
     low, high = 1, _MANY
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if _quantile(middle) >= ratio else (low, middle - 1)
+        low, high = (middle, high) if _quantile(middle, LEVEL) >= ratio else (low, middle - 1)
     return low

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from coref_automl.records import Estimate, Record
-from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, t_cdf, t_quantile
+from coref_automl.records import Estimate
+from coref_automl.statistics.closed_forms import LEVEL, POWER, t_cdf, t_quantile
 from coref_automl.statistics.intervals import concentration, detectable, difference_intervals, standard_error
+from coref_automl.statistics.levels import Verdict
 from coref_automl.statistics.resampling import Floats, Part
 
 _NO_SPREAD = 1e-12
@@ -23,12 +24,13 @@ _MANY = 200
 
 
 @dataclass(frozen=True, slots=True)
-class MethodVerdict(Record):
+class MethodVerdict(Verdict):
     """Is one way of training better than another? `over_seeds` is the t interval over runs, `over_documents` the bootstrap,
     `over_both` the one that adds both variances; the difference is shown if none of them holds 0.
 
     `over_seeds` is None for one pair of runs, and where the others are copies of it: without a spread nothing is shown.
-    `detectable` is about the true difference that is detected with 80% power; None under three pairs of runs.
+    `detectable` is about the true difference that is detected with 80% power; None under three pairs of runs. `errors` are the
+    standard errors behind the intervals, each with its degrees of freedom, documents alone excepted.
     """
 
     difference: float
@@ -39,15 +41,22 @@ class MethodVerdict(Record):
     detectable: float | None = None
     over_both: Estimate | None = None
     p_both: float | None = None
+    errors: tuple[tuple[float, int], ...] = ()
+    document_degrees: int = _MANY
 
     @property
     def p(self) -> float:
         """The largest of the three: under 0.05 where none of them explains the difference by chance. 1 without a spread."""
         if self.p_seeds is None or self.p_both is None:
             return 1.0
-        reach = (self.over_documents.high - self.over_documents.low) / 2
-        by_documents = 2 * (1 - NORMAL.cdf(NORMAL.inv_cdf((1 + LEVEL) / 2) * abs(self.difference) / reach)) if reach > 0 else 0.0
+        ends, usual = self.over_documents, t_quantile((1 + LEVEL) / 2, self.document_degrees)
+        reach = self.difference - ends.low if self.difference > 0 else ends.high - self.difference
+        by_documents = 2 * (1 - t_cdf(usual * abs(self.difference) / reach, self.document_degrees)) if reach > 0 else 0.0
         return max(self.p_seeds, self.p_both, by_documents)
+
+    @property
+    def says_nothing(self) -> bool:
+        return not self.errors
 
     @property
     def interval(self) -> Estimate:
@@ -55,20 +64,23 @@ class MethodVerdict(Record):
         held = [interval for interval in (self.over_seeds, self.over_documents, self.over_both) if interval is not None]
         return Estimate(self.difference, min(i.low for i in held), max(i.high for i in held), self.over_documents.n)
 
+    def interval_at(self, level: float) -> Estimate:
+        """The same at another level; the ends of the bootstrap move as Student's quantile does."""
+        share, ends = (1 + level) / 2, self.over_documents
+        wider = t_quantile(share, self.document_degrees) / t_quantile((1 + LEVEL) / 2, self.document_degrees)
+        half = max((t_quantile(share, degrees) * error for error, degrees in self.errors), default=0.0)
+        low, high = (self.difference + wider * (end - self.difference) for end in (ends.low, ends.high))
+        return Estimate(self.difference, min(low, self.difference - half), max(high, self.difference + half), ends.n)
+
 
 def seed_paired_verdict(a: Sequence[ArrayLike], b: Sequence[ArrayLike], clusters: ArrayLike, *, seed: int) -> MethodVerdict:
     """Runs of two methods paired by seed: `a[k]` and `b[k]` are the items' values of the k-th pair, on the same items."""
     differences = np.stack([np.asarray(one, float) - np.asarray(other, float) for one, other in zip(a, b, strict=True)])
-    return seed_paired_verdicts([differences], clusters, seed=seed)[0]
-
-
-def seed_paired_verdicts(pairs: Sequence[Floats], clusters: ArrayLike, *, seed: int) -> list[MethodVerdict]:
-    """Several at once on the same items, one matrix of differences each: one row per pair of runs, one column per item."""
-    return composite_verdicts([[pair] for pair in pairs], [clusters], seed=seed)
+    return composite_verdicts([[differences]], [clusters], seed=seed)[0]
 
 
 def composite_verdicts(pairs: Sequence[Sequence[Floats]], clusters: Sequence[ArrayLike], *, seed: int) -> list[MethodVerdict]:
-    """The same for sums of means over several sets of items (a composite's tasks, weights in the values): a matrix per set.
+    """Several at once, as sums of means over sets of items (a composite's tasks, weights in the values): a matrix per set.
 
     Each set is resampled by documents of its own: those of one say nothing about another's, not even where names are the same.
     """
@@ -114,7 +126,18 @@ def method_verdict(
     each = [*spreads, (both, degrees)]
     could = max(*(_showable(*spread) for spread in each), detectable(error, concentration=held) or 0.0)
     *of_seeds, p_both = (2 * (1 - t_cdf(abs(mean) / spread, degrees)) if spread > 0 else 0.0 for spread, degrees in each)
-    return MethodVerdict(mean, seeds, over_documents, max(of_seeds), shown, could if k > 2 else None, together, p_both)
+    return MethodVerdict(
+        mean,
+        seeds,
+        over_documents,
+        max(of_seeds),
+        shown,
+        could if k > 2 else None,
+        together,
+        p_both,
+        tuple(each),
+        max(1, min(int(1 / held - 1), _MANY)) if held else _MANY,
+    )
 
 
 def _spreads(per_seed: Floats, by_items: float) -> list[tuple[float, int]]:

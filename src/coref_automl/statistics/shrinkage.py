@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from coref_automl.statistics.closed_forms import NORMAL, POWER
+from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
 from coref_automl.statistics.intervals import Bounds
 from coref_automl.statistics.resampling import Floats, Part, gather
 
@@ -61,6 +62,27 @@ def posterior_means(
     return np.asarray(likely @ np.array(means) / likely.sum())
 
 
+def method_means(values: ArrayLike, errors: Floats, *, methods: Sequence[object]) -> dict[object, float]:
+    """What to believe of each method: one value per run (its gain over the base, say) and their covariance over documents.
+
+    The best of several methods is the luckiest as well, and its mean over seeds is too high. Methods differ by a spread of their
+    own from a common mean, runs of a method by another; both are averaged over as in `posterior_means`. That methods do not
+    differ at all is given even odds beforehand.
+    """
+    seen, together = np.asarray(values, np.float64), _same(methods)
+    if errors.shape != (len(seen), len(seen)) or len(methods) != len(seen) or not len(seen):
+        raise ValueError(f"{len(seen)} values need as many methods, and a covariance of that size.")
+    found = [
+        _given(seen, method**2 * together + run**2 * np.eye(len(seen)), errors, method**2 * together)
+        for method, run in product(_SPREADS, _SPREADS)
+    ]
+    weights = np.array([weight for weight, _ in found])
+    odds = np.array([1.0 if method else len(_SPREADS) - 1.0 for method, _ in product(_SPREADS, _SPREADS)])
+    likely = odds * np.exp(weights - weights.max())
+    means = likely @ np.array([mean for _, mean in found]) / likely.sum()
+    return dict(zip(methods, map(float, means), strict=True))
+
+
 def accepted_loss(margin: float, gain: float | None) -> float:
     """The loss to accept for shorter training: the margin, or a quarter of the shown gain over the base where that is less.
 
@@ -69,10 +91,17 @@ def accepted_loss(margin: float, gain: float | None) -> float:
     return min(margin, _QUARTER * gain) if gain is not None and gain > 0 else margin
 
 
-def earliest_within(curve: ArrayLike, loss: float) -> int:
-    """The first point of a curve that lies at most `loss` under its highest."""
-    found = np.asarray(curve, np.float64)
-    return int(np.argmax(found >= found.max() - loss - 1e-12))
+def last_step(points: Sequence[Sequence[Floats]], clusters: Sequence[ArrayLike]) -> CrossedVerdict | None:
+    """How far the mean curve rose in its last step: the runs at the last point minus the same runs at the one before.
+
+    `points[i]` holds one matrix per part of the metric (one row per run, one column per item), `clusters` the documents. "Train
+    longer" is said only where this is shown and above 0: it never is for one run, and for flat curves in at most 2.5% of
+    studies. `equivalent_within(loss)` says that the curve has become flat. None for a single point.
+    """
+    if len(points) < 2:
+        return None
+    rise = [after - before for before, after in zip(points[-2], points[-1], strict=True)]
+    return composite_crossed([(rise, [np.zeros_like(one[:1]) for one in rise])], clusters, against_model=True)[0]
 
 
 def times_as_many(bounds: Bounds, number: int, margin: float, *, power: float = POWER) -> float | None:
@@ -104,8 +133,11 @@ def _same(labels: Sequence[object]) -> NDArray[np.float64]:
     return np.asarray(numbers[:, None] == numbers[None, :], np.float64)
 
 
-def _given(seen: Floats, prior: Floats, errors: Floats) -> tuple[float, Floats]:
-    """How likely the values are under this prior (logarithm, the common mean integrated out), and their posterior means."""
+def _given(seen: Floats, prior: Floats, errors: Floats, asked: Floats | None = None) -> tuple[float, Floats]:
+    """How likely the values are under this prior (logarithm, the common mean integrated out), and their posterior means.
+
+    `asked` is the part of the prior of which the means are wanted; default all of it.
+    """
     count = len(seen)
     lower = np.linalg.cholesky(prior + errors + 1e-14 * np.eye(count))
     scaled = np.linalg.solve(lower, np.column_stack([seen, np.ones(count)]))
@@ -113,4 +145,4 @@ def _given(seen: Floats, prior: Floats, errors: Floats) -> tuple[float, Floats]:
     centre = float(scaled[:, 1] @ scaled[:, 0]) / ones
     left = scaled[:, 0] - centre * scaled[:, 1]
     weight = -float(np.log(np.diag(lower)).sum()) - 0.5 * math.log(ones) - 0.5 * float(left @ left)
-    return weight, np.asarray(centre + prior @ np.linalg.solve(lower.T, left))
+    return weight, np.asarray(centre + (prior if asked is None else asked) @ np.linalg.solve(lower.T, left))

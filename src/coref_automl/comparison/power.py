@@ -1,0 +1,245 @@
+"""What a set or a study can show, and what it would take to show more. In: paths, a set, a wanted difference. Out: a Power.
+
+Spreads come from the runs under the paths, or are those of the archived studies; so do tokens and minutes per run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.comparison.arms import Arm, arms_of, last
+from coref_automl.comparison.groups import choose_group, choose_metric
+from coref_automl.comparison.scores import Entry, Group
+from coref_automl.config import choose
+from coref_automl.errors import ComparisonError, RecipeError
+from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.metrics import METRICS, PRIMARY
+from coref_automl.progress import duration
+from coref_automl.records import Record
+from coref_automl.say import language, say
+from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
+from coref_automl.statistics.planning import SEEDS, USUAL, Components, Plan, can_show, components_of, plans_for
+from coref_automl.store import read_json
+from coref_automl.tabular import align
+
+COSTS = "costs.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost(Record):
+    """Of one run, the median of earlier ones: tokens and seconds of training, seconds of scoring so many items."""
+
+    runs: int
+    tokens: int
+    training: float
+    scoring: float
+    items: int
+
+    def seconds(self, items: int) -> float:
+        return self.training + self.scoring * items / max(1, self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Ability(Record):
+    """The true difference that so many seeds show on a set with 80% power; None where they show none at all."""
+
+    name: str
+    items: int
+    documents: int
+    seeds: int
+    difference: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Power(Record):
+    """`measured` counts the verdicts from which the spreads come; 0 says that they are those of the archived studies."""
+
+    metric: str
+    components: Components
+    measured: int
+    comparisons: int
+    against_base: bool
+    able: tuple[Ability, ...]
+    plans: tuple[Plan, ...]
+    cost: Cost | None = None
+
+    def lines(self) -> list[str]:
+        """The printout."""
+        spread = f"{100 * self.components.seeds:.2f}"
+        drawn = (
+            say(f"판정 {self.measured}건에서 추정", f"estimated from {self.measured} pairs of methods")
+            if self.measured
+            else say("보관된 연구들의 값", "those of the archived studies")
+        )
+        of = say("기반 모델 대비", "against the base") if self.against_base else say("방법 대 방법", "method against method")
+        told = [
+            f"{self.metric}, {of}. " + say(f"시드 표준편차 {spread}점({drawn}).", f"Seeds vary by {spread} points ({drawn}).")
+        ]
+        if self.comparisons > 1:
+            told.append(say(f"비교 {self.comparisons}건 보정(Holm).", f"Corrected for {self.comparisons} comparisons (Holm)."))
+        if self.able:
+            rows = [
+                (
+                    say("세트", "set"),
+                    say("문항", "items"),
+                    say("문서", "documents"),
+                    say("시드", "seeds"),
+                    say("검출 가능한 차이", "detectable difference"),
+                )
+            ]
+            rows += [
+                (one.name, f"{one.items:,}", f"{one.documents:,}", str(one.seeds), _points(one.difference)) for one in self.able
+            ]
+            told += ["", *align(rows, right=True)]
+        if self.plans:
+            wanted = f"{100 * self.plans[0].difference:g}"
+            told += [
+                "",
+                say(f"{wanted}점 차이를 검정력 80%로 검출하려면:", f"To detect a {wanted}-point difference with 80% power:"),
+            ]
+            told += align([self._head(), *map(self._row, self.plans)], right=True)
+        return told
+
+    def _head(self) -> tuple[str, ...]:
+        head = (say("방법당 시드", "seeds per method"), say("문항", "items"), say("문서", "documents"))
+        return (*head, say("토큰", "tokens"), say("시간", "time")) if self.cost else head
+
+    def _row(self, plan: Plan) -> tuple[str, ...]:
+        cells = (str(plan.seeds), f"{plan.items:,}", f"{plan.documents:,}")
+        if self.cost is None:
+            return cells
+        runs = plan.seeds * (1 if self.against_base else 2)
+        return (*cells, f"{runs * self.cost.tokens:,}", duration(runs * self.cost.seconds(plan.items), language()))
+
+
+def power(
+    paths: Sequence[str] = (),
+    *,
+    difference: float | None = None,
+    eval_set: Path | str | None = None,
+    metric: str | None = None,
+    seeds: Sequence[int] = (),
+    comparisons: int = 1,
+    against_base: bool = False,
+) -> Power:
+    """What the set and the study can show, and plans for a wanted difference (a share, not points)."""
+    if not paths and eval_set is None and difference is None:
+        raise RecipeError("power needs a wanted --difference, an --eval-set, or finished runs (PATH...).")
+    group = None
+    if paths:
+        group, _ = choose_group(list(paths))
+        metric, _ = choose_metric(group, metric)
+    metric = choose(metric or PRIMARY, METRICS, "metric").name
+    verdicts = verdicts_of(group, metric, against_base=against_base) if group else []
+    found = components_of(verdicts, against_model=against_base)
+    if group is not None and found is None:
+        raise ComparisonError(
+            "These runs say nothing about seeds: at least two runs of two methods are needed (or of one and its base)."
+        )
+    held = found or USUAL
+    sets = [(group.evalset, _sizes(clusters_of(group, metric)))] if group else []
+    if eval_set is not None:
+        opened = EvalSet.open(eval_set)
+        sets.append((opened.name, sizes_of(opened, metric)))
+    able = tuple(
+        Ability(name, int(sizes.sum()), len(sizes), count, shown)
+        for name, sizes in sets
+        for count in seeds or SEEDS
+        for shown in [can_show(sizes, count, components=held, comparisons=comparisons, against_model=against_base)]
+    )
+    a_document = float(sets[-1][1].mean()) if sets else 2.0
+    plans = (
+        plans_for(
+            difference,
+            items_a_document=a_document,
+            components=held,
+            comparisons=comparisons,
+            against_model=against_base,
+            offered=seeds or SEEDS,
+        )
+        if difference is not None
+        else []
+    )
+    cost = cost_of(group, paths) if group else None
+    return Power(metric, held, len(verdicts), comparisons, against_base, able, tuple(plans), cost)
+
+
+def sizes_of(held: EvalSet, metric: str) -> NDArray[np.int64]:
+    """Items by document of a set, for the metric's task; a composite is planned by the task that weighs most."""
+    parts = METRICS[metric].parts
+    name = max(parts, key=lambda one: one[1])[0] if parts else metric
+    task = METRICS[name].task or ""
+    items = held.items.get(task, ())
+    if not items:
+        raise RecipeError(f"{held.folder} has no items of {task}, which {metric} needs; it has {', '.join(held.items)}.")
+    return _sizes([item.cluster for item in items])
+
+
+def _sizes(clusters: Sequence[str]) -> NDArray[np.int64]:
+    return np.array(sorted(Counter(clusters).values()), np.int64)
+
+
+def clusters_of(group: Group, metric: str) -> list[str]:
+    return [str(one) for one in np.asarray(group.columns(metric).parts[0].clusters)]
+
+
+def verdicts_of(group: Group, metric: str, *, against_base: bool) -> list[CrossedVerdict]:
+    """Between all methods that differ in nothing else, or of each against its base: last checkpoints on all documents."""
+    arms = [arm for arm in arms_of(group.entries, None) if arm.seeds > 1]
+    pairs: list[tuple[list[Entry], list[Entry]]] = []
+    if against_base:
+        for arm in arms:
+            bases = [one for one in group.entries if not one.trained and one.evaluation.seq_len == arm.length]
+            pairs += [(_ends(arm), bases[:1])] if bases else []
+    else:
+        pairs = [(_ends(a), _ends(b)) for a, b in combinations(arms, 2) if a.alike(b)]
+    out = []
+    for a, b in pairs:
+        columns = group.columns(metric, entries=[*a, *b])
+        if not columns.items:
+            continue
+        rows = [np.asarray(part.values, np.float64).T for part in columns.parts]
+        sides = [one[: len(a)] for one in rows], [one[len(a) :] for one in rows]
+        out += composite_crossed([sides], [part.clusters for part in columns.parts], against_model=against_base)
+    return [one for one in out if not one.reason]
+
+
+def cost_of(group: Group, paths: Sequence[str]) -> Cost | None:
+    """From `costs.json` of studies under the paths, else from the clocks that lie beside the checkpoints."""
+    ends = [last(entries) for arm in arms_of(group.entries, None) for entries in arm.runs.values()]
+    scoring = [one.evaluation.seconds for one in ends if one.evaluation.seconds > 0]
+    known = [row for path in paths if (Path(path) / COSTS).is_file() for row in _trained(read_json(Path(path) / COSTS))]
+    if not known:
+        known = [(one.tokens, seconds) for one in ends if (seconds := _clock(Path(one.evaluation.path)))]
+    if not known or not scoring:
+        return None
+    tokens, seconds = (median(row[at] for row in known) for at in (0, 1))
+    return Cost(len(known), round(tokens), float(seconds), median(scoring), len(group.items))
+
+
+def _trained(costs: Any) -> list[tuple[float, float]]:
+    rows = costs.values() if isinstance(costs, dict) else ()
+    return [(row["tokens"], row["seconds"]) for row in rows if isinstance(row, dict) and {"tokens", "seconds"} <= row.keys()]
+
+
+def _clock(checkpoint: Path) -> float:
+    path = checkpoint / "clock.json"
+    found = read_json(path) if path.is_file() else {}
+    return float(found.get("seconds", 0.0)) if isinstance(found, dict) else 0.0
+
+
+def _ends(arm: Arm) -> list[Entry]:
+    return [last(entries) for entries in arm.runs.values()]
+
+
+def _points(difference: float | None) -> str:
+    return f"{100 * difference:.1f}" if difference is not None else say("없음", "none")

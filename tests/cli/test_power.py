@@ -1,0 +1,59 @@
+"""coref-automl power: what a set and a study can show, and what a difference takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.cli.app import run
+from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
+
+STUDY = Path(__file__).resolve().parents[2] / "results" / "carry-over"
+
+
+def answered(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert run(["power", *arguments, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_set_says_what_it_can_show_for_the_seeds_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    held = bundled_eval_set()
+    found = answered(["--eval-set", str(held), "--seeds", "3", "--seeds", "8"], capsys)
+    items = EvalSet.open(held).items["real"]
+    assert [one["seeds"] for one in found["able"]] == [3, 8]
+    assert {(one["items"], one["documents"]) for one in found["able"]} == {(len(items), len({item.cluster for item in items}))}
+    three, eight = (one["difference"] for one in found["able"])
+    assert three > eight > 0
+    assert (found["measured"], found["plans"], found["cost"]) == (0, [], None)
+
+
+def test_a_study_brings_its_own_spreads_and_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answered([str(STUDY), "--difference", "1", "--metric", "lambada_top1_strict"], capsys)
+    assert found["measured"] == 6
+    assert found["components"]["seeds"] == pytest.approx(0.0035, abs=0.0015)
+    assert found["cost"]["tokens"] == 11_943_988
+    assert found["cost"]["training"] > 0
+    assert [plan["difference"] for plan in found["plans"]] == [0.01] * len(found["plans"])
+    assert run(["power", str(STUDY), "--difference", "1", "--lang", "ko"]) == 0
+    printed = capsys.readouterr().out
+    assert "1점 차이를 검정력 80%로 검출하려면" in printed
+    assert len(printed.splitlines()) < 24
+
+
+def test_comparisons_and_a_base_change_what_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    held = ["--eval-set", str(bundled_eval_set()), "--seeds", "5"]
+    usual, corrected, base = (
+        answered([*held, *more], capsys)["able"][0]["difference"] for more in ([], ["--comparisons", "6"], ["--against-base"])
+    )
+    assert corrected > usual > base
+
+
+def test_nothing_to_plan_is_refused_with_what_to_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["power"]) == 2
+    assert "--difference" in capsys.readouterr().err
+    assert run(["power", "--eval-set", str(bundled_eval_set()), "--metric", "gold_wrod"]) == 2
+    assert "gold_word" in capsys.readouterr().err

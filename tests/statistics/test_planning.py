@@ -1,0 +1,102 @@
+"""Plans: against the test itself on drawn studies, and what is known in closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from coref_automl.statistics.crossed import crossed, crossed_verdict
+from coref_automl.statistics.intervals import sign_flip_ps
+from coref_automl.statistics.planning import Components, can_show, components_of, items_needed, plans_for, power_of
+from coref_automl.statistics.resampling import Part
+
+SPREADS = Components(0.2, 0.1, 0.004)
+
+
+def studies(rng: np.random.Generator, sets: int, seeds: int, items: int, gain: float) -> tuple[np.ndarray, np.ndarray]:
+    """Two methods whose difference on an item has the spread of SPREADS; one item per document."""
+    lasting = rng.normal(gain, SPREADS.items, (sets, 1, items)), np.zeros((sets, 1, items))
+    sides = [
+        one + rng.normal(0, SPREADS.flips, (sets, seeds, items)) + rng.normal(0, SPREADS.seeds, (sets, seeds, 1))
+        for one in lasting
+    ]
+    return sides[0], sides[1]
+
+
+@pytest.mark.parametrize(("seeds", "items"), [(2, 300), (3, 300), (5, 60)])
+def test_the_stated_difference_is_shown_four_times_in_five(seeds: int, items: int) -> None:
+    sizes = np.ones(items)
+    gain = can_show(sizes, seeds, components=SPREADS)
+    assert gain is not None
+    a, b = studies(np.random.default_rng(0), 400, seeds, items, gain)
+    found = crossed(a, b, sizes)
+    shown = float(np.mean(found.difference > found.half_width()))
+    assert shown == pytest.approx(0.8, abs=0.08)
+    assert power_of(gain, sizes, seeds, components=SPREADS) == pytest.approx(0.8, abs=0.02)
+
+
+def test_more_seeds_documents_and_fewer_comparisons_show_less() -> None:
+    sizes = np.resize([1, 2, 3], 300)
+    usual = can_show(sizes, 3)
+    assert usual is not None
+    others = [can_show(sizes, 8), can_show(np.resize(sizes, 900), 3), can_show(sizes, 3, against_model=True)]
+    assert all(one is not None and one < usual for one in others)
+    corrected = can_show(sizes, 3, comparisons=6)
+    assert corrected is not None
+    assert corrected > usual
+    assert can_show(sizes, 1) is None
+    assert can_show([40], 8) is None
+
+
+def test_the_spreads_of_a_study_are_found_again() -> None:
+    a, b = studies(np.random.default_rng(1), 40, 6, 400, 0.02)
+    verdicts = [crossed_verdict(x, y, np.arange(400)) for x, y in zip(a, b, strict=True)]
+    found = components_of(verdicts)
+    assert found is not None
+    assert (found.items, found.flips) == (pytest.approx(SPREADS.items, rel=0.05), pytest.approx(SPREADS.flips, rel=0.05))
+    assert found.seeds == pytest.approx(SPREADS.seeds, rel=0.5)
+    one = crossed_verdict(a[0][:1], b[0], np.arange(400))
+    assert components_of([one]) is None
+
+
+def test_a_plan_is_the_fewest_items_that_can_show_it() -> None:
+    plans = {plan.seeds: plan for plan in plans_for(0.02, items_a_document=1.0, components=SPREADS)}
+    assert list(plans) == sorted(plans)
+    assert plans[8].items < plans[3].items
+    for plan in plans.values():
+        found = can_show(np.ones(plan.items), plan.seeds, components=SPREADS)
+        fewer = can_show(np.ones(int(0.97 * plan.items)), plan.seeds, components=SPREADS)
+        assert found is not None
+        assert found <= 0.02
+        assert fewer is None or fewer > 0.02
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        plans_for(2.0)
+
+
+@pytest.mark.parametrize(("effect", "differing", "family"), [(0.1, 0.2, 1), (0.03, 0.1, 6), (0.09, 0.14, 3)])
+def test_items_needed_is_the_least_number_that_satisfies_its_inequality(effect: float, differing: float, family: int) -> None:
+    def enough(n: int) -> bool:
+        null, true = np.sqrt(n * differing), np.sqrt(n * (differing - effect**2))
+        return bool(n * effect >= stats.norm.ppf(1 - 0.025 / family) * null + stats.norm.ppf(0.8) * true + 1)
+
+    n = items_needed(effect, differing, family=family)
+    assert enough(n)
+    assert not enough(n - 1)
+    assert items_needed(effect, differing, family=family, design=1.5) == pytest.approx(1.5 * n, abs=2)
+    assert items_needed(effect, differing, family=family, power=0.9) > n
+
+
+@pytest.mark.parametrize(("effect", "differing"), [(0.12, 0.3), (0.09, 0.14)])
+def test_so_many_items_detect_the_effect_four_times_in_five(effect: float, differing: float) -> None:
+    rng, n = np.random.default_rng(0), items_needed(effect, differing)
+    shares = [(differing - effect) / 2, 1 - differing, (differing + effect) / 2]
+    studies = rng.choice([-1.0, 0.0, 1.0], p=shares, size=(n, 600))
+    detected = np.mean(sign_flip_ps([Part(studies, np.arange(n))], seed=0) < 0.05)
+    assert 0.75 < detected < 0.86
+
+
+@pytest.mark.parametrize(("effect", "differing"), [(0.0, 0.2), (0.3, 0.2), (0.1, 1.1)])
+def test_an_effect_that_cannot_be_is_refused(effect: float, differing: float) -> None:
+    with pytest.raises(ValueError, match="cannot come from"):
+        items_needed(effect, differing)
