@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.decoder import shown
-from coref_automl.errors import EvalSetError, InputError
+from coref_automl.errors import EvalSetError, InputError, RecipeError
 from coref_automl.records import ClozeItem, Record
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Filled(Record):
 def find_gap(sentence: str) -> tuple[int, int]:
     """The one gap of a sentence: [MASK], <mask> or _."""
     if not isinstance(sentence, str):
-        raise InputError(f"A sentence is text, not {shown(sentence)}.")
+        raise RecipeError(f"A sentence is text, not {shown(sentence)}.")
     gaps = list(_GAP.finditer(sentence))
     if len(gaps) != 1:
         how = "no gap" if not gaps else f"{len(gaps)} gaps"
