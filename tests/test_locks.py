@@ -63,8 +63,8 @@ COMMANDS = {
     "coref train": ("coreference run", "--model {1} --data {0}/chains.jsonl --holdout 0.3 --device cpu"),
     "re grid": ("relation grid", "--recipe {0}/grid.yaml"),
     "re explore": ("relation exploration", "{0}/relations.json"),
-    "adapt": ("line", "--model {1} --source local:{0}/texts.jsonl"),
-    "demo": ("line", "--quick"),
+    "adapt": ("experiment", "--model {1} --source local:{0}/texts.jsonl"),
+    "demo": ("experiment", "--quick"),
     "report": ("report", f"--table {TABLE}"),
     "archive": ("archive", f"{ROOT}/results/experiment/combined-512-s0"),
 }

@@ -240,7 +240,7 @@ def with_article(kind: str) -> str:
 
 
 def _in_words(kind: str) -> str:
-    return {"evalset": "evaluation set"}.get(kind, kind)
+    return {"evalset": "evaluation set", "line": "pipeline of an earlier version"}.get(kind, kind)
 
 
 def kind_of_folder(folder: Path) -> str:

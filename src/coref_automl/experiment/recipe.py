@@ -10,6 +10,7 @@ from coref_automl.config import choose
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW
+from coref_automl.models.families import too_long
 from coref_automl.records import Half, Task
 from coref_automl.say import LANGUAGE
 
@@ -142,6 +143,8 @@ class ExperimentRecipe:
             raise RecipeError("A study needs methods, for example `methods: {mlm: {}, entity: {}}`.")
         if not self.lengths or len(set(self.lengths)) < len(self.lengths) or min(self.lengths) < 1:
             raise RecipeError(f"lengths are one or more different numbers of tokens, each at least 1, not {list(self.lengths)}.")
+        if why := next(filter(None, map(too_long, self.lengths)), None):
+            raise RecipeError(f"lengths: seq_len {why}.")
         _at_least_one("seeds", self.seeds)
         _at_least_one("jobs", self.jobs)
         if not 0 <= self.first_seed < 2**31:
