@@ -11,11 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from coref_automl.comparison.archive import archive
-from coref_automl.decoder import decode
-from coref_automl.experiment.verdicts import Verdict, markdown
+from coref_automl.report.cells import claims_table, verdicts_table
 from coref_automl.report.checkpoint_report import report
-from coref_automl.say import speaking
-from coref_automl.store import read_json
+from coref_automl.report.printout import recommend
+from coref_automl.report.rendering import markdown_table
+from coref_automl.report.wording import sentence
+from coref_automl.say import Say
+from coref_automl.store import read_json, write_json, write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "results" / "experiment"
@@ -32,6 +34,9 @@ TITLES = {
 }
 READMES = {"en": ROOT / "README.md", "ko": ROOT / "README.ko.md"}
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+LEFT_OUT = ("best (epoch)", "points per million tokens", "최고 (에폭)", "백만 토큰당 (점)")
+"""Columns of the table of methods that the READMEs have no room for."""
+ENGLISH = Say("en")
 
 
 def pages(lang: str) -> dict[Path, str]:
@@ -47,7 +52,9 @@ def pages(lang: str) -> dict[Path, str]:
 def side_by_side(text: str) -> list[str]:
     """The lines of a report's table of methods; none where its Markdown has none."""
     table = re.search(r"^\| [^|]+ \| (?:seeds|시드) \| (?:tokens|토큰) \| Real@1.*\n(?:^\|.*\n)+", text, re.MULTILINE)
-    return table.group().splitlines() if table else []
+    lines = [line.strip("| ").split(" | ") for line in table.group().splitlines()] if table else []
+    kept = [at for at, name in enumerate(lines[0]) if name not in LEFT_OUT] if lines else []
+    return [f"| {' | '.join(line[at] for at in kept)} |" for line in lines]
 
 
 def headline(text: str) -> str:
@@ -97,17 +104,18 @@ def carry_over_tables() -> str:
 
 
 def readings() -> str:
-    """Methods of one objective on a quarter of the tokens and on all of them."""
-    with TemporaryDirectory() as folder:
-        text = Path(report(str(ALL_ROWS), str(FOUR_TIMES), out=folder, lang="en").markdown).read_text("utf-8")
-    table = re.search(r"^\| methods \| seeds \|.*\n(?:^\|.*\n)+", text, re.MULTILINE)
-    assert table
-    return table.group().rstrip()
+    """Methods of one objective on a quarter of the tokens and on all of them: unequal training, so differences alone."""
+    found = recommend(ALL_ROWS, FOUR_TIMES, lang="en").question("method")
+    assert found
+    held = [
+        one if one.a.count("4x") else one.turned() for one in found.claims if one.a.replace("4x", "") == one.b.replace("4x", "")
+    ]
+    return markdown_table(claims_table(held, ENGLISH))
 
 
 def study_tables(kept: Path) -> tuple[str, str]:
     """The verdicts of one kept study, and what each kind of step cost."""
-    found = decode(list[Verdict], read_json(kept / "verdicts.json"))
+    verdicts = markdown_table(verdicts_table(recommend(kept, lang="en"), ENGLISH))
     kinds: dict[str, list[dict[str, float]]] = {}
     for label, facts in read_json(kept / "costs.json").items():
         kind, _, name = label.partition(" ")
@@ -118,24 +126,35 @@ def study_tables(kept: Path) -> tuple[str, str]:
         for kind, several in kinds.items()
     ]
     head = "| step | how many | seconds, added up | most GPU memory of one (GB) | tokens trained on |"
-    with speaking("en"):
-        return markdown(found).rstrip(), "\n".join([head, "| --- | ---: | ---: | ---: | ---: |", *rows])
+    return verdicts, "\n".join([head, "| --- | ---: | ---: | ---: | ---: |", *rows])
+
+
+def keep_answer(kept: Path) -> None:
+    """The answer of a kept study beside it, as `study` leaves it."""
+    answer = recommend(kept, lang="en")
+    write_json(kept / "answer.json", answer.to_json())
+    write_text(kept / "verdicts.md", f"{markdown_table(verdicts_table(answer, ENGLISH))}\n")
 
 
 def deberta_tables() -> str:
     """The small DeBERTa's methods side by side, and its verdicts between objectives."""
     with TemporaryDirectory() as folder:
-        text = Path(report(str(DEBERTA), out=folder, lang="en").markdown).read_text("utf-8")
-    verdicts = re.search(r"^\| entity \| mlm \|.*\n(?:^\|.*\n)+", text, re.MULTILINE)
-    lambada = re.search(r"LAMBADA@1 strict [^;]+", text[text.index("**Outside checks:**") :])
-    assert verdicts
-    assert lambada
-    return "\n".join([*side_by_side(text), "", verdicts.group(), f"{lambada.group()}."])
+        made = report(str(DEBERTA), out=folder, lang="en")
+        text = Path(made.markdown).read_text("utf-8")
+    assert made.answer
+    method = made.answer.question("method")
+    assert method
+    claims = [one for one in method.claims if not one.outcome.endswith(":mrr")]
+    others = [made.answer.of_pair(claims[0].a, claims[0].b, name) for name in ("real_far1_strict", "lambada_top1_strict")]
+    told = " ".join(sentence(one, ENGLISH) for one in others if one)
+    return "\n".join([*side_by_side(text), "", markdown_table(claims_table(claims, ENGLISH)), "", told])
 
 
 def main(runs: list[str]) -> None:
     if runs:
         print(archive(runs, out=KEPT), file=sys.stderr)
+    for kept in (STUDY, ALL_ROWS, FOUR_TIMES):
+        keep_answer(kept)
     for page, made in ((CARRY_OVER, carry_over_tables()), (KF_DEBERTA, deberta_tables())):
         page.write_text(between_markers(page.read_text("utf-8"), made), "utf-8")
     for lang, readme in READMES.items():

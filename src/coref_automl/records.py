@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Self, cast
 
 from coref_automl.decoder import SCHEMA as SCHEMA
 from coref_automl.decoder import decode_stored
 
 Half = Literal["select", "confirm"]
-Correction = Literal["holm", "max-t"]
+Correction = Literal["none", "holm", "bh", "max-t"]
+Finding = Literal["better", "worse", "same", "not shown"]
 FEW_CLUSTERS = 100
 """Fewer clusters than this are split evenly into halves."""
 Task = str
@@ -178,7 +179,8 @@ class Evaluation(Record):
 class Comparison(Record):
     """A paired comparison: does `name` differ from `reference` on `metric`? Differences are fractions, not percent.
 
-    `family` is the number of comparisons that `p_adjusted` corrects for, `correction` how: Holm's, or step-down max-T.
+    `family` is the number of comparisons that `p_adjusted` corrects for, `correction` how. The interval is simultaneous: it
+    excludes 0 exactly where the verdict is better or worse. Same: the same on every item.
     """
 
     name: str
@@ -189,10 +191,9 @@ class Comparison(Record):
     p_adjusted: float
     mcnemar_p: float | None
     detectable: float | None
-    verdict: str
-    notes: tuple[str, ...] = field(default=())
+    verdict: Finding
     family: int = 1
-    correction: Correction = "holm"
+    correction: Correction = "none"
 
 
 def halves_of(places: Iterable[tuple[str, str]]) -> dict[str, Half]:

@@ -72,11 +72,11 @@ def test_compare_json_is_the_result_alone(runs: Path, capsys: pytest.CaptureFixt
     assert run(["compare", str(runs), "--json", "--metric", "score", "--margin", "3"]) == 0
     held = json.loads(capsys.readouterr().out)
     assert held["metric"] == "score"
-    advice = held["recommendation"]
-    assert advice["margin"] == 0.03
-    assert advice["use"]["checkpoint"] == advice["chosen"]
-    assert advice["use"]["status"] == "shown"
-    assert set(advice["next_time"]) >= {"tokens", "share", "loss", "more_documents"}
+    answer = held["answer"]
+    assert (answer["margin"], answer["action"]) == (0.03, "use checkpoint")
+    assert answer["keep"]["path"] == answer["highest_path"]
+    assert answer["questions"][0]["lead"]["verdict"] == "better"
+    assert set(answer["next_time"]) >= {"how", "tokens", "share", "loss", "more_documents"}
     assert [row["comparison"] is None for row in held["rows"]] == [True, False, False]
 
 

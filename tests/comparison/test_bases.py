@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from coref_automl.comparison.arms import arms, base_of
-from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.arms import base_of
 from coref_automl.report.checkpoint_report import results_csv
 from coref_automl.report.language import Lang, Say
 from coref_automl.report.page import Charts, Section, Table, Text
 from coref_automl.report.printout import compare, recommend
-from coref_automl.report.sections import curves, differences, over_base, peaks
-from coref_automl.report.subject import Subject, subject_of
+from coref_automl.report.sections import curves, differences
+from coref_automl.report.subject import Subject, read_subject
 from coref_automl.statistics.closed_forms import holm
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
@@ -43,7 +42,7 @@ def steps(run: str, skill: float, *, seq_len: int = 128) -> list[Model]:
 
 
 def read_study(root: Path, lang: Lang = "en") -> Subject:
-    return subject_of(read_groups([str(root)])[0], say=Say(lang), margin=0.02, seed=0, target={})
+    return read_subject([str(root)], Say(lang))
 
 
 @pytest.fixture(scope="module")
@@ -140,10 +139,10 @@ def test_a_checkpoint_that_others_began_from_is_judged_and_judges(tmp_path: Path
     one, other = answers["b/checkpoint-200"], direct["b/checkpoint-200"]
     assert one is not None
     assert other is not None
-    assert one.difference == other.difference
+    assert one.difference.value == other.difference.value
     chosen = recommend(root)
-    assert chosen.name.startswith("b/")
-    assert chosen.base == "a/checkpoint-200"
+    assert chosen.highest.startswith(("a/", "b/"))
+    assert chosen.base == ("a/checkpoint-200" if chosen.highest.startswith("b/") else "strong")
 
 
 def test_the_recommendation_and_the_table_judge_alike(two: Path) -> None:
@@ -152,8 +151,8 @@ def test_the_recommendation_and_the_table_judge_alike(two: Path) -> None:
     assert {entry.name: answer.reference for entry, answer in answers.items()} == {
         **{f"a/checkpoint-{step}": "strong" for step in (100, 200)}, **{f"b/checkpoint-{step}": "weak" for step in (100, 200)}
     }  # fmt: skip
-    assert study.recommendation.over_base == answers[study.chosen]
-    assert study.over_own_base(list(answers)) == list(answers.values())
+    claims = {one.a: one.difference for one in study.answer.questions[0].claims}
+    assert claims == {entry.name: answer.difference for entry, answer in answers.items()}
     rows = {line["name"]: line for line in csv.DictReader(io.StringIO(results_csv(study)))}
     assert [rows[f"{run}/checkpoint-200"]["reference"] for run in "abc"] == ["strong", "weak", ""]
 
@@ -161,20 +160,20 @@ def test_the_recommendation_and_the_table_judge_alike(two: Path) -> None:
 def test_another_models_base_is_not_called_the_base(tmp_path: Path) -> None:
     root = write(tmp_path, [WEAK, *steps("b", -1.4), *steps("c", 2.4)], STARTS)
     found = recommend(root)
-    assert found.name.startswith("c/")
-    assert (found.base, found.over_base) == (None, None)
-    assert "base" not in found.sentence
+    assert found.highest.startswith("c/")
+    assert (found.base, found.action) == (None, "no base")
 
 
 def test_a_base_that_only_another_bases_run_beats_is_not_beaten(tmp_path: Path) -> None:
     root = write(tmp_path, [STRONG, WEAK, *steps("a", 1.3), *steps("b", 0.3)], STARTS)
     found = recommend(root)
-    assert found.base == "strong"
+    assert (found.base, found.highest) == ("weak", "b/checkpoint-200")
     assert beside(root)["b/checkpoint-200"] == "weak"
     assert [line.comparison.verdict for line in compare(root).rows if line.name == "b/checkpoint-200" and line.comparison] == [
         "better"
     ]
-    assert found.beaten_base is False
+    lost = [one.verdict for one in found.questions[0].claims if one.a.startswith("a/")]
+    assert "better" not in lost
 
 
 def texts(section: Section | None) -> str:
@@ -196,9 +195,6 @@ def test_differences_have_a_table_for_each_reference(two: Path) -> None:
     assert "The base of c was not evaluated" in told
     assert "Windows of those from weak are of 512 tokens, this reference's of 256." in told
     assert "Windows of those from strong" not in told  # all of one length
-    said = over_base.draw(read_study(two))
-    assert said is not None
-    assert "of 4 checkpoints are shown better than the model that each began from" in said.answer
     korean = texts(differences.draw(read_study(two, "ko")))
     assert "그것이 시작한 모델입니다: strong (2), weak (2)" in korean
 
@@ -219,7 +215,7 @@ def test_random_weights_are_no_base_that_could_be_evaluated(tmp_path: Path) -> N
         ("ko", "n: 새 모델로 시작해", "평가되지"),
     ):
         study = read_study(root, lang)  # type: ignore[arg-type]
-        for section in (differences.draw(study), peaks.draw(study), curves.draw(study)):
+        for section in (differences.draw(study), curves.draw(study)):
             assert said in texts(section)
             assert wrong not in str(section)
 
@@ -305,9 +301,9 @@ def test_models_of_two_owners_and_one_name_are_two_models(tmp_path: Path) -> Non
         write_json(path, held | {"provenance": held["provenance"] | {"base": "klue/roberta"}})
     assert set(beside(root).values()) == {None, "klue--roberta"}
     found = recommend(root)
-    assert (found.base, found.beaten_base) == ("klue--roberta", False)
+    assert (found.base, found.action) == ("klue--roberta", "keep base")
     study = read_study(root)
-    assert [base.name for arm in arms(study) if (base := base_of(study, arm))] == ["klue--roberta"]
+    assert [base.name for arm in study.arms if (base := base_of(study, arm))] == ["klue--roberta"]
 
 
 def test_compare_and_recommend_take_the_base_in_windows_as_long(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ def compared(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str
 
 
 def without_places(found: dict[str, Any]) -> str:
-    """Rows and recommendation, whatever folders they name."""
+    """Rows and answer, whatever folders they name."""
     rows = [{name: value for name, value in row.items() if name != "path"} for row in found["rows"]]
-    advice = {name: value for name, value in found["recommendation"].items() if name not in ("path", "sentence", "notes", "use")}
-    return json.dumps([rows, advice], sort_keys=True)
+    answer = {name: found["answer"][name] for name in ("action", "method", "highest", "questions", "power")}
+    return json.dumps([rows, answer], sort_keys=True)
 
 
 @pytest.fixture

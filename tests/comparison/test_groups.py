@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.references import own_base
 from coref_automl.report.language import Say
 from coref_automl.report.page import Charts
 from coref_automl.report.sections import curves
-from coref_automl.report.subject import Subject, subject_of
+from coref_automl.report.subject import Subject, read_subject
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
@@ -29,7 +28,7 @@ def write(root: Path, *models: Model, weights: str = "", base: str = "base") -> 
 
 
 def read_study(root: Path) -> Subject:
-    return subject_of(read_groups([str(root)])[0], say=Say("en"), margin=0.02, seed=0, target={})
+    return read_subject([str(root)], Say("en"))
 
 
 def test_two_runs_of_one_name_are_two_runs(tmp_path: Path) -> None:

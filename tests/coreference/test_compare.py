@@ -65,16 +65,16 @@ def test_methods_are_told_by_name_and_judged_over_runs_and_documents(trained: Pa
     found = json.loads(capsys.readouterr().out)
     assert (found["documents"], found["mentions"], found["notes"]) == (12, 156, [])
     assert [(one["name"], one["runs"]) for one in found["methods"]] == [("base", 3), ("mlm", 3), ("entity", 3)]
-    assert [(one["a"], one["b"]) for one in found["answers"]] == PAIRS
-    first = found["answers"][0]
-    assert first["gold"]["seeds"] == [3, 3]
-    assert first["gold"]["interval"]["low"] > 0
-    assert first["p"] < 0.05
-    assert first["about"] == "methods"
+    claims = {(one["claim"]["a"], one["claim"]["b"]): one["claim"] for one in found["answers"]}
+    assert set(claims) == set(PAIRS)
+    first = claims["entity", "mlm"]
+    assert first["seeds"] == [3, 3]
+    assert first["difference"]["low"] > 0
+    assert (first["verdict"], first["against"]) == ("better", ["few documents"])
     assert command(["coref", "compare", str(trained / "base"), *(str(trained / f"entity-{n}") for n in range(3))]) == 0
     table = capsys.readouterr().out
     assert "entity - base" in table
-    assert "no difference shown (detectable difference" in table
+    assert "not shown (detectable: " in table
 
 
 def test_scores_are_those_of_the_runs(trained: Path) -> None:
@@ -88,9 +88,9 @@ def test_scores_are_those_of_the_runs(trained: Path) -> None:
 
 def test_one_run_each_is_no_verdict(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["coref", "compare", str(trained / "mlm-0"), str(trained / "entity-0")]) == 0
-    assert "one seed only, no verdict" in capsys.readouterr().out
-    answer = compare_runs(trained / "entity-0", trained / "mlm-0").answers[0]
-    assert (answer.shown, answer.about, answer.gold.reason) == (False, "checkpoints", "one seed")
+    assert "not judged (one seed)" in capsys.readouterr().out
+    claim = compare_runs(trained / "entity-0", trained / "mlm-0").answers[0].claim
+    assert (claim.verdict, claim.against) == ("not judged", ("checkpoint", "one seed", "few documents"))
 
 
 def test_a_run_given_twice_counts_once(trained: Path, copied: Path) -> None:
@@ -152,27 +152,19 @@ def test_the_report_the_recommendation_and_compare_name_the_outside_check(
     root = tmp_path / "runs"
     for number, model in enumerate([Model("base", 0, -1.0), *(Model(f"entity-{n}", 200, 0.0, seed=n) for n in range(2))]):
         write_evaluation(root, model, make_scores(model, documents=20, own=number))
-    for lang, title, answer in (
-        (
-            "en",
-            "Does the adaptation carry over to coreference?",
-            "Yes. Gold-mention CoNLL (points, 12 documents): entity - mlm",
-        ),
-        ("ko", "적응이 상호참조 해결로 이어지는가?", "그렇습니다. 정답 언급 CoNLL (점, 문서 12개): entity - mlm"),
-    ):
+    for lang, title in (("en", "Does it carry over to coreference?"), ("ko", "상호참조 해결로 이어지는가?")):
         made = report(root, trained, out=tmp_path / lang, lang=lang)
         page = Path(made.markdown).read_text("utf-8")
         assert title in page
-        assert answer in page
+        assert "| entity | mlm |" in page
         assert "No coreference result was given" not in page
-        assert {"en": "Outside check, coreference", "ko": "외부 확인, 상호참조"}[lang] in page
     alone = Path(report(root, out=tmp_path / "alone", lang="en").markdown).read_text("utf-8")
     assert "No coreference result was given" in alone
     assert command(["compare", str(root), str(trained)]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Outside check, coreference")]
-    assert len(lines) == 1
-    assert "entity - mlm +" in lines[0]
-    assert recommend(root, trained).notes[-1] == lines[0]
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("Does it carry over to coreference?")]
+    asked = recommend(root, trained).question("coreference")
+    assert asked is not None
+    assert f"{asked.lead.a} - {asked.lead.b}" in line
 
 
 def test_the_report_compares_what_belongs_together_and_names_the_rest(trained: Path, tales_file: Path, tmp_path: Path) -> None:
@@ -182,7 +174,7 @@ def test_the_report_compares_what_belongs_together_and_names_the_rest(trained: P
     cross_fit(tales_file, trained.parent / "encoders" / "base", tmp_path / "brief", epochs=1)
     page = Path(report(root, trained, tmp_path / "brief", out=tmp_path / "page", lang="en").markdown).read_text("utf-8")
     assert "Not compared, because documents, folds or settings differ: brief." in page
-    assert "entity - mlm +" in page
+    assert "| entity | mlm |" in page
 
 
 def test_an_archive_keeps_the_verdicts_and_no_text(trained: Path, tales: tuple[CorefDocument, ...], tmp_path: Path) -> None:
@@ -216,12 +208,12 @@ def test_unequal_training_and_other_encoders_are_not_compared(trained: Path) -> 
         return of
 
     fair = compare_coreference([base, *runs], made(1_000, base.weights))
-    assert [(one.a, one.b.split("/")[-1]) for one in fair.answers] == [
+    assert {(one.claim.a, one.claim.b) for one in fair.answers} == {
         ("entity 128", "mlm 128"), ("entity 128", "base"), ("mlm 128", "base"),
-    ]  # fmt: skip
+    }  # fmt: skip
     longer = compare_coreference([base, *runs], made(2_000, base.weights))
     assert len(longer.answers) == 2
     assert "2,000 and 1,000 tokens" in longer.notes[0]
     strange = compare_coreference([base, *runs], made(1_000, "another"))
-    assert [(one.a, one.b) for one in strange.answers] == [("entity 128", "mlm 128")]
+    assert [(one.claim.a, one.claim.b) for one in strange.answers] == [("entity 128", "mlm 128")]
     assert sum("started from another encoder" in note for note in strange.notes) == 2

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from coref_automl.cli.app import run as command
+from coref_automl.comparison.claims import COREFERENCE, RELATION, Answer
 from coref_automl.comparison.coreference_runs import find_coreference
 from coref_automl.comparison.relation_runs import find_relation
 from coref_automl.errors import ComparisonError, FolderError, RecipeError
@@ -52,17 +53,16 @@ def test_a_study_trains_judges_reports_and_archives_and_redoes_nothing(bench: Be
     }  # fmt: skip
     page = (out / "report" / "report.md").read_text("utf-8")
     assert "entity 64" in page
-    assert "Does the adaptation carry over to coreference?" in page
+    assert "Does it carry over to coreference?" in page
     text = next(read_jsonl(bench.home / "evalset" / "documents.jsonl"))["text"]
     assert not [path for path in (out / "archive").rglob("*.json") if text[:20] in path.read_text("utf-8")]
-    told = {(one["outcome"], one["a"], one["b"]): one["seeds"] for one in read_json(out / "verdicts.json")}
-    outside = (
-        "Relation extraction, micro-F1 with 50% of train", "Relation extraction, micro-F1 with 100% of train",
-        "Coreference, CoNLL with gold mentions",
-    )  # fmt: skip
+    it = Answer.from_json(read_json(out / "answer.json"))
+    told = {(one.outcome, one.share, one.a, one.b): one.seeds for one in it.claims if not one.part}
     pairs = (("entity 64", "mlm 64"), ("mlm 64", "base"), ("entity 64", "base"))
-    in_training = {("Real@1 strict", a, b): [2, 1 if b == "base" else 2] for a, b in pairs}
-    assert told == in_training | {(outcome, a, b): [2, 2] for outcome in outside for a, b in pairs}
+    assert {key: told["real1_strict", None, *key] for key in pairs} == {key: (2, 1 if key[1] == "base" else 2) for key in pairs}
+    outside = ((RELATION, 0.5), (RELATION, 1.0), (COREFERENCE, None))
+    assert all(told[*outcome, *key] == (2, 2) for outcome in outside for key in pairs)
+    assert read_json(out / "looks.json") == read_json(out / "archive" / "looks.json") == [4]
     again = InlineLauncher()
     assert run_experiment(wanted, launcher=again) == result
     assert names(again) == []
@@ -100,8 +100,10 @@ def test_a_seed_whose_loss_becomes_nan_is_named_and_the_others_are_judged(recipe
     told = str(result.arms[1])
     assert told.startswith("entity 64: 2 of 3 seeds (seed 1: train entity-64-s1: The loss of step 1 is NaN")
     assert told in result.lines()
-    (verdict,) = (line for line in result.verdicts if line.startswith("Real@1 strict, entity 64 - mlm 64: "))
-    assert verdict.endswith("(2 and 3 of 3 seeds)")
+    it = Answer.from_json(read_json(Path(wanted.out) / "answer.json"))
+    claim = it.of_pair("entity 64", "mlm 64", "real1_strict")
+    assert claim is not None
+    assert claim.seeds == (2, 3)
     again = InlineLauncher()
     assert run_experiment(wanted, launcher=again) == result
     assert names(again) == []  # it would become NaN again
@@ -288,7 +290,8 @@ def test_a_base_of_a_run_with_the_name_of_a_run_of_the_study_is_refused(bench: B
         run_experiment(bench.recipe(tmp_path / "next", model=base, **shared), launcher=InlineLauncher())
     assert not (tmp_path / "next").exists()
     result = run_experiment(bench.recipe(tmp_path / "next", model=base, first_seed=1, **shared), launcher=InlineLauncher())
-    assert [one for one in result.verdicts if one.startswith("Real@1 strict, mlm 64 - base: ")]
+    lead = Answer.from_json(read_json(Path(result.out) / "answer.json")).questions[0].lead
+    assert (lead.b, lead.test) == ("base", "sign flips")  # one seed: it is about the checkpoint
 
 
 def texts(bench: Bench, out: Path, *sets: str) -> ExperimentRecipe:

@@ -35,14 +35,14 @@ def check(shell: Shell, family: str) -> dict[str, Any]:
     said = shell(LINE.format(family=family))
     out = shell.folder / f"out-{family}"
     result: dict[str, Any] = json.loads((out / "result.json").read_text("utf-8"))
-    assert result["recommendation"] in said.out
+    assert result["answer"] in said.out
     assert "Took " in said.out
     assert "peak memory" in said.out
     with (out / "report" / "results.csv").open(encoding="utf-8") as handle:
         rows = list(csv.DictReader(handle))
     assert {row["run"] for row in rows} >= {"mlm-128-s0", "entity-128-s0"}
     assert [row["name"] for row in rows if row["finding"] == ""] == [row["name"] for row in rows if row["tokens"] == ""]
-    assert result["recommendation"].split(":")[0] in (out / "report" / "report.md").read_text("utf-8")
+    assert result["answer"].split(":")[0] in (out / "report" / "report.md").read_text("utf-8")
     chosen = Path(result["best_trained"])
     assert (shell.folder / chosen / "model.safetensors").is_file()
     return result
@@ -53,7 +53,7 @@ def test_adapt_a_bert_from_a_folder(shell: Shell, models: None) -> None:
     result = check(shell, "bert")
     before = {path: path.stat().st_mtime_ns for path in (shell.folder / "out-bert").rglob("model.safetensors")}
     again = shell(LINE.format(family="bert"))
-    assert result["recommendation"] in again.out
+    assert result["answer"] in again.out
     assert {path: path.stat().st_mtime_ns for path in before} == before
     command = next(step for step in result["next_steps"] if step.startswith("coref-automl compare"))
     told = shell(command).out

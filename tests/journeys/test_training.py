@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from coref_automl.comparison.choice import choose
+from coref_automl.comparison.groups import read_groups
 from tests.journeys.foreign import write_foreign
 from tests.journeys.shell import Screen, Shell
 
@@ -132,11 +134,10 @@ def test_keep_best_keeps_the_best_after_an_evaluation_at_another_length(prepared
     shell("coref-automl evaluate runs/kept --eval-set sets/mini --seq-len 64 --words none --no-base")
     result = json.loads(shell(f"{line} --json").out)
     assert (shell.folder / result["best"] / "model.safetensors").is_file()
-    told = json.loads(shell("coref-automl compare runs/kept --json").out)["recommendation"]["candidates"]
-    assert len({one["path"] for one in told}) == 7
-    highest = max(one["value"]["value"] for one in told)
-    best = next(one["path"] for one in told if one["value"]["value"] == highest)  # the earliest of equals
-    assert (shell.folder / best / "model.safetensors").is_file(), best
+    (group,) = [one for one in read_groups([str(run)]) if all(entry.evaluation.seq_len == 128 for entry in one.entries)]
+    choice = choose(group, "real1_strict")
+    assert len(choice.candidates) == 7
+    assert (run / Path(choice.best.evaluation.path).name / "model.safetensors").is_file()
     assert len(checkpoints(run)) <= 4  # the earliest that would do, the recommended, the best, the newest
 
 
@@ -149,10 +150,10 @@ def test_the_report_and_the_archive_say_what_compare_says(trained: Shell, browse
     items = fingerprint(shell.folder / "sets/real")
     told = json.loads(shell(f"coref-automl compare runs/entity --eval-set {items} --json").out)
     said = shell(f"coref-automl report runs/entity --eval-set {items} --out report --lang en").out
-    assert told["recommendation"]["sentence"] in said
+    assert told["answer"]["highest"] in said
     page = show(browser, shell.folder / "report" / "report.html")
     kept = page.execute_script("return document.querySelector('.keep').textContent")
-    assert told["recommendation"]["use"]["name"] in kept  # beside the base, where nothing is shown to beat it
+    assert told["answer"]["highest"] in kept  # beside the base, where nothing is shown to beat it
     assert console(page) == []
     shell("coref-automl archive runs/entity --out kept")
     again = json.loads(shell(f"coref-automl compare kept --eval-set {items} --json").out)

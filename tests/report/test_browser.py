@@ -101,7 +101,7 @@ def test_the_first_screen_holds_the_whole_answer_and_its_axis_names_where_zero_i
     metrics = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     page.execute_script("window.scrollTo(0, 0)")
-    assert page.execute_script("return document.querySelector('.checks').getBoundingClientRect().bottom") < 800
+    assert page.execute_script("return document.querySelector('.answer-table').getBoundingClientRect().bottom") < 800
     zeros = page.execute_script(
         "const middle = one => { const box = one.getBoundingClientRect(); return box.left + box.width / 2 };"
         "const label = [...document.querySelectorAll('.axis span')].find(one => one.textContent === '0');"
@@ -113,6 +113,9 @@ def test_the_first_screen_holds_the_whole_answer_and_its_axis_names_where_zero_i
 
 def test_a_question_opens_its_section_and_the_path_is_copied(page: Any) -> None:
     page.execute_script("document.querySelectorAll('section.fold > details').forEach(fold => { fold.open = false })")
+    page.execute_script(
+        "document.documentElement.style.scrollBehavior = 'auto'"
+    )  # else it still glides when the button is clicked
     page.find_element("css selector", ".answer-table a").click()
     until(page, "return document.querySelector(location.hash + ' > details').open")
     button = page.find_element("css selector", "[data-copy=keep-path]")

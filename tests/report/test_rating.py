@@ -1,21 +1,18 @@
-"""Grades and equal training: what the last checkpoint is worth, and when two runs have been trained alike."""
+"""Grades: what the last checkpoint is worth."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from coref_automl.comparison.groups import read_groups
-from coref_automl.comparison.scores import EQUAL
 from coref_automl.evaluation.metrics import halves
 from coref_automl.records import ItemScore
 from coref_automl.report.language import Say
-from coref_automl.report.page import Points, Section, Table, Text
-from coref_automl.report.sections import equal_training, rating
-from coref_automl.report.subject import Subject, subject_of
+from coref_automl.report.page import Points, Section, Table
+from coref_automl.report.sections import rating
+from coref_automl.report.subject import Subject, read_subject
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
 
@@ -41,7 +38,7 @@ def stability(root: Path, peak: dict[str, float], last: dict[str, float], *, doc
 
 
 def _study(root: Path, lang: str = "en") -> Subject:
-    return subject_of(read_groups([str(root)])[0], say=Say(lang), margin=0.02, seed=0, target={})  # type: ignore[arg-type]
+    return read_subject([str(root)], Say(lang))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -62,23 +59,3 @@ def test_the_grade_of_stability_says_what_was_shown_and_what_could_be(
     rules = section.blocks[1]
     assert isinstance(rules, Points)
     assert any("is shown better" in rule and "B if the set cannot detect that" in rule for rule in rules.items)
-
-
-def near(root: Path, tokens: Sequence[int]) -> str | None:
-    for number, count in enumerate(tokens):
-        model = Model(f"run{number}", 100, 0.0, tokens=count)
-        write_evaluation(root, model, make_scores(model, documents=20, own=number))
-    section = equal_training.draw(_study(root))
-    if section is None:
-        return None
-    assert isinstance(section.blocks[0], Text)
-    return section.blocks[0].text
-
-
-def test_equal_training_is_one_rule_and_the_page_says_it(tmp_path: Path) -> None:
-    assert EQUAL == 0.05
-    told = near(tmp_path / "three", (100_000, 104_000, 112_000))
-    assert told is not None
-    assert "Training is equal when tokens differ by at most 5%." in told
-    assert told.endswith("No checkpoint comes that near in run2.")
-    assert near(tmp_path / "two", (100_000, 112_000)) is None

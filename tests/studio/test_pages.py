@@ -17,6 +17,7 @@ from coref_automl.coreference.evaluate import BUNDLED
 from coref_automl.records import Estimate
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.language import points
+from coref_automl.report.printout import recommend
 from coref_automl.studio import shelf
 from coref_automl.studio.play_page import CHAINS
 from tests.studio.conftest import MARKUP, RUN, Visitor, last_of, serving
@@ -53,8 +54,7 @@ def test_compare_says_what_the_command_says(visit: Visitor, made: Path, capsys: 
     said = json.loads(capsys.readouterr().out)
     row = next(row for row in said["rows"] if row["comparison"])
     assert points(Estimate.from_json(row["comparison"]["difference"])) in text_of(page.body)
-    assert f"{said['items']:,} items of {said['documents']:,} documents" in text_of(page.body)
-    assert "Detectable difference" in text_of(page.body)
+    assert f"{said['documents']:,} held-back documents" in text_of(page.body)
 
 
 def test_the_counts_under_a_verdict_say_of_which_items_they_are(visit: Visitor, made: Path) -> None:
@@ -69,7 +69,7 @@ def test_the_counts_under_a_verdict_say_of_which_items_they_are(visit: Visitor, 
 
 def test_only_a_curve_with_a_base_explains_the_dashed_line(visit: Visitor, made: Path, copied: Path) -> None:
     page = visit.ready("/compare", a=key(made, RUN), b=key(made, "mlm"), lang="en").body
-    assert "Bands are 95% intervals." in page
+    assert "Bands are 95% intervals of the values; the verdict is about the paired difference." in page
     base = last_of(copied / "runs/mlm").rename(copied / "base")
     (base / "training.json").unlink()  # a model that no run of ours trained
     with chdir(copied):
@@ -133,7 +133,7 @@ def test_methods_of_one_seed_show_nothing(visit: Visitor) -> None:
     while len(found) < 4:  # two methods to choose as A, and as B; they come when they are computed
         found = re.findall(r'value="(method:[^"]+)"', visit.ready("/compare").body)
     page = visit.ready("/compare", a=found[0], b=found[1], lang="en")
-    assert "One seed only, so no verdict." in text_of(page.body)
+    assert "not judged (one seed)" in text_of(page.body)
     assert "Compare two methods" in visit.ready("/compare", a=found[0], lang="en").body
 
 
@@ -244,3 +244,16 @@ def test_an_archive_shows_ranks_and_says_that_it_has_no_text(made: Path, tmp_pat
         assert "An archive holds no text" in page.body
         assert "rank " in page.body
         assert visitor.ready("/compare").status == 200
+
+
+def test_compare_opens_on_the_answer_with_its_method_against_the_base() -> None:
+    kept = Path(__file__).parents[2] / "results" / "all-rows"
+    it = recommend(kept)
+    lead, pair = it.questions[0].lead, it.of_pair("copy+link+light 2,048", "entity 2,048", it.metric)
+    assert pair is not None
+    with serving(kept) as visitor:
+        page = text_of(visitor.ready("/compare", lang="en").body)
+        other = visitor.ready("/compare", a=f"method:{pair.a}", b=f"method:{pair.b}", lang="en").body
+    assert f"Use {it.method}." in page
+    assert f"A - B: Real@1 strict {points(lead.difference)}, {lead.verdict}." in page
+    assert points(pair.difference) in text_of(other)  # one claim has one number everywhere

@@ -15,7 +15,9 @@ from coref_automl.say import Say, language
 Metric = Annotated[
     str | None, typer.Option("--metric", help="Metric of the verdicts. Default: strict Real@1, or word if tokenizers differ.")
 ]
-Margin = Annotated[float, typer.Option("--margin", help="Points that may be given up for less training.")]
+Margin = Annotated[
+    float, typer.Option("--margin", help="Points that count as no difference, and that may be given up for less training.")
+]
 EvalSetName = Annotated[str | None, typer.Option("--eval-set", help="Name of the set, if checkpoints were scored on several.")]
 
 
@@ -40,13 +42,14 @@ def compare(
 ) -> None:
     """Compare evaluated checkpoints on the same items: differences with intervals, adjusted p-values, verdicts.
 
-    Verdicts use the half of the items that was not used for selection. The last lines say what to use, how long to train next
-    time and, if the paths include coreference runs, what this outside check shows.
+    Then the answer: what to use or that the base should be kept, why, how long to train next time, and, if the paths include
+    relation or coreference runs, whether it carries over.
     """
+    from coref_automl.comparison.choice import checked_margin
     from coref_automl.comparison.differences import require_two
     from coref_automl.comparison.groups import choose_group, choose_metric
-    from coref_automl.comparison.recommendation import checked_margin
-    from coref_automl.report.printout import outside_checks, printed_comparison, printed_recommendation
+    from coref_automl.comparison.study import study_at
+    from coref_automl.report.printout import printed_answer, printed_comparison
     from coref_automl.report.terminal import in_colour, width
 
     allowed = checked_margin(margin)
@@ -56,14 +59,14 @@ def compare(
     say, told = Say(language(lang)), (*notes, *more)
     table = printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=told, lang=say.lang)
     trained = any(entry.trained for entry in group.entries)
-    checks = outside_checks(paths, group, say)
-    advice = printed_recommendation(group, metric, margin=allowed, seed=seed, notes=checks, lang=say.lang) if trained else None
+    study = study_at(paths, group, metric=metric, margin=allowed, seed=seed) if trained else None
+    answer = printed_answer(study, lang=say.lang) if study else None
     if as_json:
-        print_json({**table.to_json(), "recommendation": advice.to_json() if advice else None})
+        print_json({**table.to_json(), "answer": answer.to_json() if answer else None})
         return
     print(table.printed(width(), colour=in_colour()))
-    if advice is not None:
-        print(f"\n{advice}")
+    if answer is not None:
+        print(f"\n{answer}")
     command = f"coref-automl report {shlex.join(paths)} --out report"
     print("\n" + say(f"다음: {command}", f"Next: {command}"))
 
@@ -87,9 +90,9 @@ def report(
 ) -> None:
     """Write report.html (one self-contained file), report.md and results.csv.
 
-    Starts with the recommendation and what the data cannot show; then the questions that these runs can answer (entity or mlm,
-    combined, length, over-fitting, other tasks, relation extraction, coreference), curves, paired differences, ratings, suggested
-    experiments with their commands, and the items on which the models disagree.
+    Starts with the answer and what the data cannot show; then the questions that these runs can answer (the base, methods,
+    length, training, other tasks, relation extraction, coreference), curves, paired differences, ratings, suggested experiments
+    with their commands, and the items on which the models disagree.
     """
     from coref_automl.errors import RecipeError
     from coref_automl.report.checkpoint_report import report as write

@@ -1,44 +1,21 @@
-"""Training methods side by side. In: evaluations. Out: arms (method, length, base; runs by seed), and verdicts between them.
-
-Arms are compared at the last checkpoint of each run, runs crossed with documents: all documents if nothing was chosen on them,
-else the `confirm` half.
-"""
+"""Training methods side by side. In: evaluations. Out: arms: a method at a length from a base, its runs by seed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any, Literal, Protocol
+from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from coref_automl.comparison.differences import ALPHA
 from coref_automl.comparison.references import bases_of
-from coref_automl.comparison.scores import Entry, Group, Ints, is_equal_training, model_label, runs_of
-from coref_automl.comparison.speaking import CONFIRM, Speaking, speaking
-from coref_automl.evaluation.columns import NOT_RUN
-from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import Estimate, Half, Provenance
-from coref_automl.statistics.contrasts import below_first, interaction, reciprocal
-from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
-from coref_automl.statistics.intervals import composite
-from coref_automl.statistics.methods import MethodVerdict
-from coref_automl.statistics.resampling import Floats, Part
+from coref_automl.comparison.scores import Entry, Group, is_equal_training, model_label, runs_of
+from coref_automl.records import Provenance
 
 OBJECTIVES = ("mlm", "combined", "entity", "copy", "link", "copy+link")
 """In the order of tables."""
-Pick = Callable[[Sequence[Entry]], Entry]
-Among = NDArray[np.bool_] | None
-Outcome = Literal["hits", "ranks", "lower ranks"]
-OUTCOMES: dict[Outcome, Callable[[Ints, int], Floats]] = {
-    "hits": lambda ranks, at: np.asarray((ranks > 0) & (ranks <= at), np.float64),
-    "ranks": lambda ranks, _: reciprocal(ranks),
-    "lower ranks": lambda ranks, _: below_first(ranks),
-}
-"""What a run's value on an item is: a hit, one over the rank (their mean is MRR), or what ranks below the first add to that."""
+_OF_A_STUDY = re.compile(r"([^-_/\s]+)-(\d+)-s(\d+)")
+"""How `study` names a run: method, length, seed."""
 
 
 class Source(Protocol):
@@ -106,36 +83,19 @@ class Arm:
         return replace(self, runs={seed: entries for seed, entries in self.runs.items() if len(entries) > 1})
 
 
-@dataclass(frozen=True, slots=True)
-class Versus:
-    """One arm against another on one metric: the values of both, and the verdict. `seeds` is the smaller number of runs.
-
-    `speaking` are the documents it comes from; None for relation extraction, whose verdicts are paired by seed on sentences.
-    `adjusted` is its p corrected for the `family` of verdicts it stands among; None if it was not corrected.
-    """
-
-    a: str
-    b: str
-    seeds: int
-    values: tuple[float, float]
-    answer: CrossedVerdict | MethodVerdict
-    speaking: Speaking | None = None
-    adjusted: float | None = None
-    family: int = 1
-
-    @property
-    def shown(self) -> bool:
-        """Does the difference stand among the verdicts of its family?"""
-        return self.answer.shown and (self.adjusted is None or self.adjusted < ALPHA)
-
-    @property
-    def alone(self) -> bool:
-        """Would it be shown if it were the only verdict, and is not among so many?"""
-        return self.answer.shown and not self.shown
-
-
 def arms(study: Source) -> list[Arm]:
     return arms_of(study.group.entries, study.base)
+
+
+def methods_of(eligible: Sequence[Entry], base: Entry | None) -> list[Arm]:
+    """The arms of all candidates. A run without a training record, or a model outside runs, is an arm of its own."""
+    found = arms_of(eligible, base)
+    held = {entry for arm in found for run in arm.runs.values() for entry in run}
+    rest: dict[tuple[str, int], list[Entry]] = {}
+    for entry in eligible:
+        if entry not in held:
+            rest.setdefault((entry.run, entry.evaluation.seq_len), []).append(entry)
+    return [*found, *(Arm(run, "", "", length, {0: entries}, name=run) for (run, length), entries in rest.items())]
 
 
 def arms_of(evaluated: Sequence[Entry], base: Entry | None) -> list[Arm]:
@@ -145,19 +105,20 @@ def arms_of(evaluated: Sequence[Entry], base: Entry | None) -> list[Arm]:
     for entries in runs_of(evaluated).values():
         if (made := entries[-1].evaluation.provenance) is not None:
             found.append((made, entries))
-    twice = _ambiguous(found)
+    twice = _ambiguous([one for one in found if not method_name(one[0])])
     held: dict[tuple[str, int, int, str], Arm] = {}
     for made, entries in found:
         length = entries[-1].evaluation.seq_len
-        for method in (_stem(made) if made.objective in twice else made.objective, PurePath(made.run).name):
+        usual = method_name(made) or (_stem(made) if made.objective in twice else made.objective)
+        for method in (usual, PurePath(made.run).name):
             label = model_label(made.base)
             origin = made.base_bytes or label
             arm = held.setdefault(
                 (made.base_bytes or made.base, length, made.seq_len, method),
                 Arm(method, made.objective, label, length, {}, origin=origin),
             )
-            # a second run with that name and seed, or on other data, is a method of its own
-            if made.seed not in arm.runs and _data(arm) in (None, made.data):
+            # a second run with that name and seed, of another objective or on other data, is a method of its own
+            if made.seed not in arm.runs and _data(arm) in (None, made.data) and arm.objective == made.objective:
                 arm.runs[made.seed] = entries
                 break
     rank = {objective: number for number, objective in enumerate(OBJECTIVES)}
@@ -180,145 +141,6 @@ def equally_trained(a: Arm, b: Arm) -> bool:
     """Did every run of either see an equal number of tokens?"""
     seen = [last(entries).tokens for arm in (a, b) for entries in arm.runs.values()]
     return is_equal_training(min(seen), max(seen))
-
-
-def speaking_of(pairs: Sequence[tuple[Arm, Arm | Entry]]) -> Speaking:
-    """The documents that speak about the last checkpoints of all these pairs, so that one table shows one set of documents."""
-    found = {id(side): side for pair in pairs for side in pair if isinstance(side, Arm)}
-    return speaking([last(entries) for entries in arm.runs.values()] for arm in found.values())
-
-
-def versus(
-    study: Source,
-    pairs: Sequence[tuple[Arm, Arm | Entry]],
-    metric: str,
-    *,
-    among: Among = None,
-    beyond: Among = None,
-    speak: Speaking | None = None,
-    outcome: Outcome = "hits",
-) -> list[Versus | None]:
-    """Compare the last checkpoints of each pair; a single evaluation (the base) stands for itself.
-
-    None if the metric was not run by both. Seeds need not match, for runs are crossed with documents; but a pair without a common
-    seed is None where another pair of either has one: the two were not planned beside each other.
-    `beyond`: the contrast is judged, the difference on those items minus that on the others. `speak` are the documents; default
-    those that may speak about all of these pairs.
-    """
-    sides = [
-        ([last(entries) for entries in a.runs.values()], [b] if isinstance(b, Entry) else [last(e) for e in b.runs.values()])
-        for a, b in pairs
-    ]
-    speak = speak or speaking_of(pairs)
-    found = _values(study, sides, metric, among, speak, outcome)
-    out: list[Versus | None] = []
-    for (a, b), values in zip(pairs, found, strict=True):
-        if values is None or not _planned(a, b, pairs):
-            out.append(None)
-            continue
-        one, other = values.a, values.b
-        if beyond is not None:
-            inside = beyond[values.rows]
-            if inside.all() or not inside.any():  # a contrast needs items of both kinds
-                out.append(None)
-                continue
-            one, other = interaction(one, inside), interaction(other, inside)
-        alone = isinstance(b, Entry)
-        answer = crossed_verdict(one, other, values.clusters, against_model=alone)
-        seeds = len(one) if alone else min(len(one), len(other))
-        out.append(Versus(a.name, b.name, seeds, (float(one.mean()), float(other.mean())), answer, speak))
-    return out
-
-
-def _planned(a: Arm, b: Arm | Entry, pairs: Sequence[tuple[Arm, Arm | Entry]]) -> bool:
-    """Do the two share a seed, or does neither share one with anything else here?"""
-
-    def share(one: Arm, other: Arm | Entry) -> bool:
-        return isinstance(other, Entry) or bool(one.runs.keys() & other.runs.keys())
-
-    return share(a, b) or not any(share(one, other) for one, other in pairs if one is a or other is b)
-
-
-def falls(study: Source, asked: Sequence[tuple[Arm, Pick, Pick]], metric: str) -> list[Versus | None]:
-    """One checkpoint of each run minus another of the same run, on the confirm half: peaks are chosen.
-
-    Runs are compared with themselves, so it is their differences that vary over seeds.
-    """
-    sides = [([one(e) for e in arm.runs.values()], [other(e) for e in arm.runs.values()]) for arm, one, other in asked]
-    out: list[Versus | None] = []
-    for (arm, *_), values in zip(asked, _values(study, sides, metric, None, CONFIRM), strict=True):
-        if values is None:
-            out.append(None)
-            continue
-        one, other = values.a, values.b
-        answer = crossed_verdict(one - other, np.zeros_like(one[:1]), values.clusters, against_model=True)
-        out.append(Versus(arm.name, arm.name, len(one), (float(one.mean()), float(other.mean())), answer, CONFIRM))
-    return out
-
-
-@dataclass(frozen=True, slots=True)
-class _Values:
-    """Both sides, one row per run, on the items that all sides have; these items' rows in the group."""
-
-    a: Floats
-    b: Floats
-    clusters: NDArray[Any]
-    rows: NDArray[np.bool_]
-
-
-def _values(
-    study: Source,
-    sides: Sequence[tuple[list[Entry], list[Entry]]],
-    metric: str,
-    among: Among,
-    speak: Speaking,
-    outcome: Outcome = "hits",
-) -> list[_Values | None]:
-    """None for sides that did not run the metric, and for composites."""
-    run = [not METRICS[metric].parts and all(was_run(study, entry, metric) for entry in (*a, *b)) for a, b in sides]
-    entries = list({id(e): e for two, ok in zip(sides, run, strict=True) if ok for side in two for e in side}.values())
-    if not entries:
-        return [None] * len(sides)
-    rows = study.group.rows(metric, half=speak.half, entries=entries, among=among)
-    if not rows.any():
-        return [None] * len(sides)
-    clusters, part = study.group.items.facts["cluster"][rows], METRICS[metric]
-
-    def of(side: Sequence[Entry]) -> Floats:
-        return OUTCOMES[outcome](np.stack([entry.ranks[part.rule][rows] for entry in side]), part.at)
-
-    return [_Values(of(a), of(b), clusters, rows) if ok else None for (a, b), ok in zip(sides, run, strict=True)]
-
-
-def means(
-    study: Source, sides: Sequence[Sequence[Entry]], metric: str, *, among: Among = None, half: Half | None = None
-) -> list[Estimate | None]:
-    """The mean over the evaluations of each side, with an interval over documents."""
-    usable = {n: list(side) for n, side in enumerate(sides) if side and all(was_run(study, entry, metric) for entry in side)}
-    entries = list({id(entry): entry for side in usable.values() for entry in side}.values())
-    out: list[Estimate | None] = [None] * len(sides)
-    columns = study.group.columns(metric, half=half, entries=entries, among=among) if entries else None
-    if columns is None or not columns.items:
-        return out
-    at = {id(entry): number for number, entry in enumerate(entries)}
-    parts = []
-    for part in columns.parts:
-        values = np.asarray(part.values)
-        sides_of = [values[:, [at[id(entry)] for entry in side]].mean(axis=1) for side in usable.values()]
-        parts.append(Part(np.stack(sides_of, axis=1), part.clusters))
-    for number, estimate in zip(usable, composite(parts, seed=study.seed), strict=True):
-        out[number] = estimate
-    return out
-
-
-def was_run(study: Source, entry: Entry, metric: str) -> bool:
-    """Did this evaluation run every part of the metric?"""
-    for name, _ in METRICS[metric].parts or ((metric, 1.0),):
-        part = METRICS[name]
-        rows = study.group.items.facts["task"] == part.task
-        if not rows.any() or (entry.ranks[part.rule][rows] == NOT_RUN).all():
-            return False
-    return True
 
 
 def _epoch(entry: Entry) -> float:
@@ -344,6 +166,12 @@ def _data(arm: Arm) -> str | None:
     """The dataset of an arm's runs; None if it has no runs yet."""
     made = next((entries[-1].evaluation.provenance for entries in arm.runs.values()), None)
     return made.data if made else None
+
+
+def method_name(made: Provenance) -> str:
+    """The name that its owner gave a method: what `study` calls its runs by; empty for a run by itself."""
+    found = _OF_A_STUDY.fullmatch(PurePath(made.run).name)
+    return found[1] if found is not None and (int(found[2]), int(found[3])) == (made.seq_len, made.seed) else ""
 
 
 def _stem(made: Provenance) -> str:

@@ -14,20 +14,21 @@ from itertools import combinations
 
 import numpy as np
 
-from coref_automl.comparison.arms import OBJECTIVES
+from coref_automl.comparison.arms import OBJECTIVES, method_name
+from coref_automl.comparison.choice import MARGIN
+from coref_automl.comparison.claims import BASE, COREFERENCE, Caveat, Claim
 from coref_automl.comparison.coreference_runs import WAYS, CoreferenceRun, Documents, unlike
+from coref_automl.comparison.judging import Judged, few_documents, settled
 from coref_automl.comparison.relation_runs import place_of
 from coref_automl.comparison.scores import Entry, is_equal_training, model_label
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.results import CHECKPOINT
-from coref_automl.records import Provenance, Record
+from coref_automl.records import Estimate, Provenance, Record
 from coref_automl.say import say
-from coref_automl.statistics.corrections import benjamini_hochberg
 from coref_automl.statistics.crossed import CrossedVerdict
 from coref_automl.statistics.ratios import ratio_verdict
 from coref_automl.statistics.resampling import Floats
 
-ALPHA = 0.05
 _SEED = re.compile(r"[-_](?:(?:seed|s)[-_]?(\d+)|(\d{1,2}))$")
 """The end of a run's name that is its seed: mlm-0, entity_512-s2. A longer bare number is a length."""
 Made = Callable[[CoreferenceRun], Provenance | None]
@@ -59,28 +60,10 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class CoreferenceAnswer(Record):
-    """Does `a` differ from `b`? `values` are their CoNLL scores by way (fractions), `gold` and `found` the differences.
+    """A claim about gold mentions; `found` is the difference with mentions that the model finds, which is descriptive."""
 
-    The verdict is that of gold mentions, `p` adjusted for all verdicts made together (Benjamini-Hochberg); found mentions are
-    descriptive. `about` is "methods" where both sides have several starts or one of them is the base.
-    """
-
-    a: str
-    b: str
-    objectives: tuple[str, str]
-    values: dict[str, tuple[float, float]]
-    gold: CrossedVerdict
-    found: CrossedVerdict
-    p: float
-    about: str
-
-    @property
-    def shown(self) -> bool:
-        return not self.gold.reason and self.p < ALPHA
-
-    @property
-    def sign(self) -> int:
-        return ((self.gold.difference > 0) - (self.gold.difference < 0)) if self.shown else 0
+    claim: Claim
+    found: Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +88,9 @@ class CoreferenceComparison(Record):
 
 
 def compare_coreference(
-    runs: Sequence[CoreferenceRun], made: Made = lambda run: run.pretraining, *, notes: Sequence[str] = ()
+    runs: Sequence[CoreferenceRun], made: Made = lambda run: run.pretraining, *, margin: float = MARGIN, notes: Sequence[str] = ()
 ) -> CoreferenceComparison:
-    """Verdicts between all methods that may be compared, entity against mlm first; runs of unlike conditions are refused."""
+    """Verdicts between all methods that may be compared; runs of unlike conditions are refused."""
     if not runs:
         raise ComparisonError("No finished coreference run is given; make one with: coref-automl coref train --folds 5 ...")
     for run in runs[1:]:
@@ -123,11 +106,11 @@ def compare_coreference(
             told.append(unfair)
         else:
             asked.append((other, one))
-    asked.sort(key=lambda pair: (not pair[1].objective, -_rank(pair[0].objective)))
     documents = runs[0].documents
     verdicts = [{way: ratio_verdict(a.runs(way), b.runs(way), documents.sizes) for way in WAYS} for a, b in asked]
-    adjusted = benjamini_hochberg([one["gold"].p for one in verdicts]).tolist()
-    answers = [_answer(a, b, one, p, documents) for (a, b), one, p in zip(asked, verdicts, adjusted, strict=True)]
+    judged = [_judged(a, b, one["gold"], documents) for (a, b), one in zip(asked, verdicts, strict=True)]
+    claims = settled(judged, "bh", margin)
+    answers = [CoreferenceAnswer(claim, one["found"].interval) for claim, one in zip(claims, verdicts, strict=True)]
     scores = [
         MethodScore(one.name, one.objective, len(one.runs(WAYS[0])), {way: _score(one, way, documents) for way in WAYS})
         for one in found
@@ -185,8 +168,9 @@ def _placed(start: Provenance | None, run: CoreferenceRun, is_base: bool) -> tup
     if is_base or not (CHECKPOINT.fullmatch(last) or (start and start.step)):
         return (run.weights,), Method(place_of(run.model), "", None), 0
     if start is not None:
-        key = (start.objective, start.seq_len, start.base_bytes or start.base, start.data)
-        return key, Method(f"{start.objective} {start.seq_len:,}", start.objective, start), start.seed
+        own = method_name(start) or start.objective
+        key = (own, start.objective, start.seq_len, start.base_bytes or start.base, start.data)
+        return key, Method(f"{own} {start.seq_len:,}", start.objective, start), start.seed
     seed = _SEED.search(folder)
     stem = folder[: seed.start()] if seed else folder
     objective = next((name for name in reversed(OBJECTIVES) if name in re.split(r"[-_]", stem)), stem)
@@ -220,10 +204,25 @@ def _unfair(a: Method, b: Method, methods: Sequence[Method]) -> str:
     return ""
 
 
-def _answer(a: Method, b: Method, verdicts: dict[str, CrossedVerdict], p: float, documents: Documents) -> CoreferenceAnswer:
-    values = {way: (_score(a, way, documents), _score(b, way, documents)) for way in WAYS}
-    about = "methods" if a.several and (b.several or not b.objective) else "checkpoints"
-    return CoreferenceAnswer(a.name, b.name, (a.objective, b.objective), values, verdicts["gold"], verdicts["found"], p, about)
+def _judged(a: Method, b: Method, found: CrossedVerdict, documents: Documents) -> Judged:
+    about: tuple[Caveat, ...] = () if a.several and (b.several or not b.objective) else ("checkpoint",)
+    lost: tuple[Caveat, ...] = (found.reason,) if found.reason not in ("", "same") else ()  # type: ignore[assignment]
+    claim = Claim(
+        "coreference",
+        a.name,
+        b.name if b.objective else BASE,
+        COREFERENCE,
+        "texts",
+        len(documents.marks),
+        found.seeds,
+        found.interval,
+        "crossed",
+        "same" if found.reason == "same" else "not judged",
+        (_score(a, "gold", documents), _score(b, "gold", documents)),
+        detectable=found.detectable,
+        against=(*about, *lost, *few_documents(len(documents.marks))),
+    )
+    return Judged(claim, None if found.reason else found.p, found.interval_at)
 
 
 def _score(method: Method, way: str, documents: Documents) -> float:

@@ -5,32 +5,21 @@ Values and verdicts come from the `confirm` half, on which nothing was chosen; f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
+from coref_automl.comparison.claims import ALPHA
 from coref_automl.comparison.references import find_reference, references
 from coref_automl.comparison.scores import Columns, Entry, Group
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import Comparison, Correction, Estimate, Record
+from coref_automl.records import Comparison, Estimate, Half, Record
 from coref_automl.say import say
 from coref_automl.statistics.closed_forms import mcnemar_exact
 from coref_automl.statistics.corrections import step_down_max_t
-from coref_automl.statistics.intervals import (
-    composite,
-    concentration,
-    detectable,
-    difference_intervals,
-    standard_error,
-)
-
-ALPHA = 0.05
-SAME = "the same on every item"
-ADJUSTMENTS: dict[Correction, tuple[str, str]] = {"holm": ("Holm", "Holm's"), "max-t": ("max-T", "the max-T")}
-Finding = Literal["better", "worse", "same", "not shown"]
+from coref_automl.statistics.intervals import composite, concentration, detectable, standard_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,94 +155,56 @@ def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
     return out
 
 
-def against(
-    columns: Columns, names: Sequence[str], reference: int, metric: str, *, seed: int, family: int | None = None
-) -> list[Comparison | None]:
-    """Compare every column with the reference's; None for the reference. As `compare_each`."""
-    beside = [reference if number != reference else None for number in range(len(names))]
-    return compare_each(columns, names, beside, metric, seed=seed, family=family)
-
-
 def compare_each(
-    columns: Columns, names: Sequence[str], beside: Sequence[int | None], metric: str, *, seed: int, family: int | None = None
+    columns: Columns, names: Sequence[str], beside: Sequence[int | None], metric: str, *, seed: int
 ) -> list[Comparison | None]:
-    """Compare every column with the one that `beside` numbers; None without a number. One sign-flip test each, step-down max-T.
-
-    `family` is the number of comparisons, if the caller makes more than these and readjusts all of them.
-    """
+    """Compare every column with the one that `beside` numbers; None without a number. Sign-flip tests, step-down max-T."""
     pairs = [(number, other) for number, other in enumerate(beside) if other is not None]
     out: list[Comparison | None] = [None] * len(names)
     if not pairs:
         return out
-    count = family or len(pairs)
     parts = columns.differences([number for number, _ in pairs], [other for _, other in pairs])
-    intervals, errors, held = difference_intervals(parts, seed=seed), standard_error(parts), concentration(parts)
-    flipped = step_down_max_t(parts, seed=seed, family=count)
-    level = flipped.level if family is None else ALPHA / family
+    errors, held = standard_error(parts), concentration(parts)
+    flipped = step_down_max_t(parts, seed=seed)
     for at, (number, other) in enumerate(pairs):
-        answer = Comparison(
+        value, half, p = (
+            float(found)
+            for found in (sum(np.asarray(q.values)[:, at].mean() for q in parts), flipped.half[at], flipped.adjusted[at])
+        )
+        same = all(not np.asarray(part.values)[:, at].any() for part in parts)
+        out[number] = Comparison(
             name=names[number],
             reference=names[other],
             metric=metric,
-            difference=intervals[at],
+            difference=Estimate(value, value - half, value + half, columns.items),
             p=float(flipped.alone[at]),
-            p_adjusted=float(flipped.adjusted[at]),
+            p_adjusted=p,
             mcnemar_p=_mcnemar(columns, number, other) if not METRICS[metric].parts else None,
-            detectable=detectable(float(errors[at]), level, held),
-            verdict="",
-            family=count,
-            correction="max-t",
+            detectable=detectable(float(errors[at]), flipped.level, held),
+            verdict="same" if same else "not shown" if p >= ALPHA else "better" if value > 0 else "worse",
+            family=len(pairs),
+            correction="max-t" if len(pairs) > 1 else "none",
         )
-        same = all(not np.asarray(part.values)[:, at].any() for part in parts)
-        out[number] = replace(answer, verdict=SAME if same else in_words(answer))
     return out
 
 
-def compare_with_bases(
-    group: Group, metric: str, entries: Sequence[Entry], own: Sequence[Entry | None], *, seed: int
+def compare_with(
+    group: Group, metric: str, entries: Sequence[Entry], own: Sequence[Entry | None], *, seed: int, half: Half | None
 ) -> list[Comparison | None]:
-    """Compare entries with their bases, max-T over all; None without a base or without a judging document."""
+    """Compare entries with others each, max-T over all; None without another or without a document to judge by."""
     every = list(dict.fromkeys([*(one for one in own if one is not None), *entries]))
-    columns = group.columns(metric, half=group.judging, entries=every)
-    if not columns.items:
+    columns = group.columns(metric, half=half, entries=every) if entries else None
+    if columns is None or not columns.items:
         return [None] * len(entries)
-    bases = dict(zip(entries, own, strict=True))
-    beside = [every.index(one) if (one := bases.get(entry)) is not None else None for entry in every]
+    others = dict(zip(entries, own, strict=True))
+    beside = [every.index(one) if (one := others.get(entry)) is not None and one is not entry else None for entry in every]
     answers = compare_each(columns, [entry.name for entry in every], beside, metric, seed=seed)
     return [answers[every.index(entry)] for entry in entries]
 
 
-def readjust(comparison: Comparison, p: float) -> Comparison:
-    """The comparison with Holm's p for a larger family, and the verdict that follows."""
-    moved = replace(comparison, p_adjusted=p, correction="holm")
-    return moved if comparison.verdict == SAME else replace(moved, verdict=in_words(replace(moved, verdict="")))
-
-
-def finding(comparison: Comparison) -> Finding:
-    if comparison.verdict == SAME:
-        return "same"
-    if comparison.p_adjusted >= ALPHA:
-        return "not shown"
-    return "better" if comparison.difference.value > 0 else "worse"
-
-
-def in_words(comparison: Comparison, say: Callable[[str, str], str] = say) -> str:
-    """What was found; where nothing is shown, in the language of results and with the detectable difference."""
-    found = finding(comparison)
-    if found != "not shown":
-        return found
-    limit, count = f"{100 * (comparison.detectable or 0):.1f}", comparison.family
-    could = say(f" (검출 가능 차이 {limit}점)", f"; detectable difference {limit} points") if comparison.detectable else ""
-    ko, en = ADJUSTMENTS[comparison.correction]
-    after = say(f", 비교 {count}개의 {ko} 보정 후", f" after {en} adjustment for {count} comparisons")
-    return say("유의한 차이 미확인", "no difference shown") + (after if lost_to_family(comparison) else "") + could
-
-
 def lost_to_family(comparison: Comparison) -> bool:
     """Significant as a single comparison, and not among so many."""
-    change = comparison.difference
-    alone = comparison.p < ALPHA or change.low > 0 or change.high < 0
-    return comparison.family > 1 and finding(comparison) == "not shown" and alone
+    return comparison.verdict == "not shown" and comparison.p < ALPHA
 
 
 def _mcnemar(columns: Columns, a: int, b: int) -> float:

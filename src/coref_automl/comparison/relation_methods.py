@@ -1,25 +1,37 @@
-"""Relation extraction by pretraining method. In: a Study, and relation runs from several seeds of a method. Out: verdicts.
+"""Relation extraction by pretraining method. In: a study's evaluations, and relation runs. Out: what they claim, uncorrected.
 
-The unit is the pretraining seed: a start counts with the mean over its relation seeds, so variance in pretraining counts.
+The unit is the pretraining seed: a start counts with the mean over its relation seeds, so variance in pretraining counts. Where a
+method has a single start, the pairs are relation seeds and the claim is about that checkpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 
-from coref_automl.comparison.arms import Arm, Versus, arms, equally_trained, last
-from coref_automl.comparison.relation_runs import Pair, RelationRun, Rows, alike, over_pairs, same_rows, shared
+from coref_automl.comparison.arms import OBJECTIVES, Arm, Source, arms, equally_trained, last
+from coref_automl.comparison.claims import BASE, RELATION, Claim
+from coref_automl.comparison.judging import Judged, paired_claim
+from coref_automl.comparison.relation_runs import (
+    Pair,
+    RelationPair,
+    RelationRun,
+    Rows,
+    alike,
+    over_pairs,
+    paired,
+    same_rows,
+    shared,
+)
 from coref_automl.comparison.scores import Entry, model_label
-from coref_automl.comparison.study import Study
+from coref_automl.records import Estimate
 
-_OF_MENTIONS = ("entity", "combined", "copy", "link", "copy+link")
-PAIRS = (*product(_OF_MENTIONS, ("mlm", "")), ("mlm", ""), *combinations(_OF_MENTIONS, 2))
-"""Objectives of the starts to compare, most important first; "" is the un-adapted base."""
-Names = tuple[str, str]
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)pct-")
+"""How `study` marks the share of rows in the name of a relation run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,37 +45,16 @@ class Carried:
     runs: dict[int, RelationRun]
 
 
-@dataclass(frozen=True, slots=True)
-class MethodAnswer:
-    """A verdict between methods, the objectives it compares, and the pairs of runs that it speaks of."""
-
-    asked: Names
-    verdict: Versus
-    rests: frozenset[Names]
-
-
-def compare_methods(study: Study, runs: Sequence[RelationRun]) -> list[MethodAnswer]:
-    """Verdicts in the order of PAIRS. Runs with different settings or splits are judged separately."""
-    several = [(some, _carried(study, some)) for some in alike(runs)]
-    found: list[MethodAnswer] = []
-    for first, second in PAIRS:
-        for some, carried in several:
-            for ours in (one for one in carried if one.arm.objective == first):
-                for name, pairs, rests in _against(ours, second, carried, some):
-                    if len(pairs) > 1:
-                        made = over_pairs(pairs, seed=study.seed)
-                        verdict = Versus(ours.arm.name, name, made.seeds, made.values, made.answer)
-                        found.append(MethodAnswer((first, second), verdict, frozenset(rests)))
-    return _rename_settings(found)
-
-
-def _rename_settings(found: Sequence[MethodAnswer]) -> list[MethodAnswer]:
-    """Name the first run of each verdict where the same two methods were judged under several settings."""
-    names = [(one.verdict.a, one.verdict.b) for one in found]
-    return [
-        replace(one, verdict=replace(one.verdict, a=f"{one.verdict.a} ({min(one.rests)[0]})")) if names.count(name) > 1 else one
-        for one, name in zip(found, names, strict=True)
-    ]
+def judge_relation(study: Source, runs: Sequence[RelationRun]) -> list[list[Judged]]:
+    """Families of claims, one per setting (rows trained on, split): those with the most rows first."""
+    found = []
+    for some in sorted(alike(runs), key=lambda some: -_rows(some[0])):
+        several = _carried(study, some)
+        claims = list(_of_methods(study, several, some))
+        held = {run.name for one in several for run in one.runs.values()}
+        claims += _of_checkpoints(study, [run for run in some if run.name not in held])
+        found.append(claims)
+    return [claims for claims in found if claims]
 
 
 def label_of(run: RelationRun) -> str:
@@ -75,7 +66,68 @@ def began_from(run: RelationRun, entry: Entry) -> bool:
     return entry.is_of(run.model, run.weights)
 
 
-def _carried(study: Study, runs: Sequence[RelationRun]) -> list[Carried]:
+def _rows(run: RelationRun) -> int:
+    return int(run.result.get("train_rows") or 0) + int(run.result.get("validation_rows") or 0)
+
+
+def _share(run: RelationRun) -> float | None:
+    found = _SHARE.match(run.name)
+    return float(found[1]) / 100 if found else None
+
+
+def _of_methods(study: Source, several: Sequence[Carried], runs: Sequence[RelationRun]) -> Iterator[Judged]:
+    """Every method against its base, and later methods against earlier ones that were trained alike."""
+    for one in several:
+        bases = [run for run in runs if _is_base(run, one.arm)]
+        if bases and (pairs := _beside_base(list(one.runs.values()), bases)):
+            yield _judged(study, (one.arm.name, BASE), pairs, bases[0])
+    for other, one in combinations(several, 2):
+        both = [(one.runs[seed], other.runs[seed]) for seed in one.runs if seed in other.runs]
+        pairs = [rows for a, b in both if (rows := shared(a, b)) is not None]
+        if _fair(one.arm, other.arm) and len(pairs) > 1:
+            yield _judged(study, (one.arm.name, other.arm.name), pairs, both[0][0])
+
+
+def _of_checkpoints(study: Source, runs: Sequence[RelationRun]) -> Iterator[Judged]:
+    """Single starts: against their base, and later objectives against earlier ones of one length and seed."""
+    starts = [(run, entry.evaluation.provenance) for run in runs for entry in study.group.entries if began_from(run, entry)]
+    rank = {objective: number for number, objective in enumerate(OBJECTIVES)}
+    trained = sorted(((run, made) for run, made in starts if made is not None), key=lambda one: rank.get(one[1].objective, 9))
+    bases = [run for run in runs if all(run is not one for one, _ in trained)]
+    for run, made in trained:
+        for base in bases:
+            if (pair := paired(run, base, seed=study.seed)) is not None and label_of(base) == model_label(made.base):
+                yield _told((run.name, BASE), pair, run, about_checkpoints=True)
+    for (other, theirs), (run, ours) in combinations(trained, 2):
+        alike_ = (ours.seq_len, ours.seed) == (theirs.seq_len, theirs.seed) and ours.objective != theirs.objective
+        if alike_ and (pair := paired(run, other, seed=study.seed)) is not None:
+            yield _told((run.name, other.name), pair, run, about_checkpoints=True)
+
+
+def _judged(study: Source, names: tuple[str, str], pairs: Sequence[Pair], run: RelationRun) -> Judged:
+    return _told(names, over_pairs(pairs, seed=study.seed), run)
+
+
+def _told(names: tuple[str, str], found: RelationPair, run: RelationRun, *, about_checkpoints: bool = False) -> Judged:
+    told = Claim(
+        "relation",
+        *names,
+        RELATION,
+        "rows",
+        int(run.result.get("n") or 0),
+        (found.seeds, found.seeds),
+        Estimate(0.0, 0.0, 0.0, 0),
+        "paired",
+        "not judged",
+        found.values,
+        rows=_rows(run) or None,
+        share=_share(run),
+        against=("checkpoint",) if about_checkpoints else (),
+    )
+    return paired_claim(found.answer, found.seeds, told)
+
+
+def _carried(study: Source, runs: Sequence[RelationRun]) -> list[Carried]:
     """Arms with relation runs from two or more seeds, each from its latest checkpoint that has one.
 
     An arm scored at several window lengths counts once, preferably at its training length: windows do not affect relation runs.
@@ -93,20 +145,6 @@ def _until_start(entries: Sequence[Entry], runs: Sequence[RelationRun]) -> list[
     """A run's checkpoints up to the latest one that relation training started from; empty if there is none."""
     held = (n for n in range(len(entries), 0, -1) if any(began_from(run, entries[n - 1]) for run in runs))
     return list(entries[: next(held, 0)])
-
-
-def _against(
-    ours: Carried, objective: str, carried: Sequence[Carried], runs: Sequence[RelationRun]
-) -> Iterator[tuple[str, list[Pair], Iterable[Names]]]:
-    """What an arm is compared with: its name, the pairs of rows, and the pairs of runs that they stand for."""
-    if not objective and (bases := [run for run in runs if _is_base(run, ours.arm)]):
-        starts = list(ours.runs.values())
-        name = bases[0].name if len(bases) == 1 else label_of(bases[0])
-        yield name, _beside_base(starts, bases), product([run.name for run in starts], [run.name for run in bases])
-    for other in (one for one in carried if objective and one.arm.objective == objective and _fair(ours.arm, one.arm)):
-        both = [(ours.runs[seed], other.runs[seed]) for seed in ours.runs if seed in other.runs]
-        held = {(a.name, b.name): rows for a, b in both if (rows := shared(a, b)) is not None}
-        yield other.arm.name, list(held.values()), held
 
 
 def _is_base(run: RelationRun, arm: Arm) -> bool:

@@ -11,16 +11,17 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from coref_automl.comparison.claims import Answer
 from coref_automl.config import from_mapping, nearest, read_yaml, shown
 from coref_automl.engine.launch import HereLauncher
 from coref_automl.errors import RecipeError
-from coref_automl.experiment.plan import COREFERENCE, EVALUATIONS, RUNS, Plan, open_plan
+from coref_automl.experiment.plan import EVALUATIONS, RUNS, Plan, open_plan
 from coref_automl.experiment.recipe import CHOSEN, ExperimentRecipe
-from coref_automl.experiment.run import recommended, run_experiment
+from coref_automl.experiment.run import run_experiment
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.say import Say, language
-from coref_automl.store import write_json
+from coref_automl.store import read_json, write_json
 
 DEFAULTS: dict[str, Any] = {
     "methods": {"mlm": {}, "combined": {}, "entity": {}},
@@ -37,32 +38,26 @@ _STAGES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Adapted(Record):
-    """What the command prints at the end. `chosen` is the model to use: the base, where no checkpoint is shown to beat it."""
+    """What the command prints at the end: the `answer` in words. `chosen` is the model to use: the base, where no checkpoint is
+    shown to beat it."""
 
-    recommendation: str
+    answer: str
     chosen: str
     best_trained: str
     report: str
     relation: dict[str, Any] | None
     next_steps: tuple[str, ...]
-    coreference: str | None = None
 
     def __str__(self) -> str:
         say = Say(language())
-        lines = [
-            self.recommendation,
-            "",
-            f"{say('보고서', 'Report')}: {self.report}",
-            f"{say('체크포인트', 'Checkpoint')}: {self.best_trained}",
-        ]
+        lines = [self.answer, "", f"{say('보고서', 'Report')}: {self.report}"]
         if self.chosen != self.best_trained:
             best = say("학습한 것 가운데 가장 높은 체크포인트", "Highest of the trained checkpoints")
-            lines[-1:] = [f"{say('선택: 원래 모델', 'Chosen: the base')} {self.chosen}", f"{best}: {self.best_trained}"]
+            lines += [f"{say('선택: 원래 모델', 'Chosen: the base')} {self.chosen}", f"{best}: {self.best_trained}"]
         if self.relation:
-            told = f"micro-F1 {self.relation['micro_f1']:.1f}", self.relation["split"], f"(n = {self.relation['n']})"
-            lines.append(say("관계 추출: {0}, {1} {2}", "Relation extraction from it: {0} on {1} {2}").format(*told))
-        if self.coreference:
-            lines.append(self.coreference)
+            held, start = self.relation, self.best_trained
+            told = f"micro-F1 {held['micro_f1']:.1f}", held["split"], f"(n = {held['n']})", start
+            lines.append(say("관계 추출, {3}: {0}, {1} {2}", "Relation extraction from {3}: {0} on {1} {2}").format(*told))
         return "\n".join([*lines, "", say("다음:", "Next:"), *(f"  {step}" for step in self.next_steps)])
 
 
@@ -106,33 +101,24 @@ def adapt(recipe: ExperimentRecipe, *, progress: Progress | None = None, then: S
     out = Path(recipe.out)
     result = run_experiment(recipe, progress=progress, launcher=HereLauncher(raising=True))
     plan = open_plan(recipe, out, quiet())
-    advice = recommended(plan)
-    kept = advice.use.status == "not better than the base"
-    steps = {step.kind: step.outcome(out) for step in plan.after_choice(advice.chosen)}
+    answer = Answer.from_json(read_json(out / "answer.json"))
+    highest = answer.highest_path
+    steps = {step.kind: step.outcome(out) for step in plan.after_choice(highest)}
     relation = steps.get("relation")
     adapted = Adapted(
-        recommendation=advice.sentence,
-        chosen=recipe.model if kept else advice.chosen,
-        best_trained=advice.chosen,
+        answer=result.sentence,
+        chosen=recipe.model if answer.action == "keep base" else highest,
+        best_trained=highest,
         report=result.report,
         relation=relation.facts if relation else None,
         next_steps=(
             f"coref-automl compare {quote(str(out / EVALUATIONS))}",
-            f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(recipe.model)} --model {quote(advice.chosen)}',
-            *(_experiments(plan, advice.chosen) if then is None else then),
+            f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(recipe.model)} --model {quote(highest)}',
+            *(_experiments(plan, highest) if then is None else then),
         ),
-        coreference=_outside(plan) if recipe.coreference else None,
     )
     write_json(out / "result.json", adapted.to_json())
     return adapted
-
-
-def _outside(plan: Plan) -> str:
-    """What coreference shows, in one line."""
-    from coref_automl.report.coreference_verdicts import compare_runs, outside_check
-
-    folders = sorted(path.parent for path in (plan.out / COREFERENCE).glob("*/DONE"))
-    return outside_check(compare_runs(*folders), Say(language(plan.recipe.lang)))
 
 
 def _experiments(plan: Plan, chosen: str) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ class EvaluateStage:
     single_entry: bool = False
 
     def __post_init__(self) -> None:
-        from coref_automl.comparison.recommendation import checked_margin
+        from coref_automl.comparison.choice import checked_margin
         from coref_automl.evaluation.tasks import TASKS
 
         for task in self.tasks:

@@ -12,23 +12,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coref_automl.decoder import read_stored
 from coref_automl.engine.job import NAN
 from coref_automl.engine.launch import Launcher, launcher_of
 from coref_automl.engine.run import End, run_steps, wait_a_little
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.experiment.plan import BASE, COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan
+from coref_automl.experiment.plan import COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan
 from coref_automl.experiment.recipe import KINDS, ExperimentRecipe
 from coref_automl.experiment.state import ExperimentResult, Failure, State
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, duration, quiet
-from coref_automl.say import in_korean, speaking
+from coref_automl.say import Say, in_korean, language, speaking
 from coref_automl.store import claim_folder, remove, write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 from coref_automl.tuning.reasons import reason_words
 
 if TYPE_CHECKING:
-    from coref_automl.report.printout import PrintedRecommendation
+    from coref_automl.report.printout import PrintedAnswer
 
 KIND = "experiment"
 
@@ -61,7 +62,7 @@ def run_experiment(
         runner = Runner(plan, state, progress, launcher, ends, wait)
         ran = runner.run(only or KINDS)
         if plan.waits_for_choice and state.judged and state.finished("evaluate"):
-            state.add(plan.after_choice(recommended(plan).chosen))
+            state.add(plan.after_choice(recommended(plan).highest_path))
             ran |= runner.run(only or KINDS)
         result = state.result(only or KINDS)
         report = "report" in only or (not only and all(state.closed(step) for step in state.steps))
@@ -72,8 +73,8 @@ def run_experiment(
     return result
 
 
-def recommended(plan: Plan) -> PrintedRecommendation:
-    """What the evaluations of the first set recommend."""
+def recommended(plan: Plan) -> PrintedAnswer:
+    """What the evaluations of the first set answer."""
     from coref_automl.report.printout import recommend
 
     stage, items = plan.recipe.evaluate, EvalSet.open(plan.sets[0]).fingerprint
@@ -157,8 +158,10 @@ def give_back(plan: Plan, state: State, steps: Iterable[Step]) -> None:
 def _finish(plan: Plan, state: State, result: ExperimentResult, progress: Progress) -> ExperimentResult:
     """Verdicts, report and archive of what is finished."""
     from coref_automl.comparison.archive import archive
-    from coref_automl.experiment.verdicts import markdown, verdicts
+    from coref_automl.comparison.study import LOOKS
+    from coref_automl.report.cells import verdicts_table
     from coref_automl.report.checkpoint_report import report
+    from coref_automl.report.rendering import markdown_table
 
     recipe, out = plan.recipe, plan.out
     if not result.finished["evaluate"]:
@@ -167,16 +170,26 @@ def _finish(plan: Plan, state: State, result: ExperimentResult, progress: Progre
         raise ComparisonError(f"{out} has no finished evaluation to report on; run it first, without --only report.")
     progress.note(progress.say("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive"))
     paths = [str(folder) for name in (EVALUATIONS, RELATION, COREFERENCE) if (folder := out / name).is_dir()]
-    found = verdicts(plan)
+    looks = _looked(out / LOOKS, sum(arm.finished for arm in result.arms))
     costs = {step.label: outcome.facts for step in state.steps if (outcome := step.outcome(out)) and outcome.done}
     items = EvalSet.open(plan.sets[0]).fingerprint
     stage = recipe.evaluate
     options: dict[str, Any] = {"metric": stage.metric, "margin": stage.margin, "lang": recipe.lang, "title": recipe.title}
     made = report(*paths, out=out / "report", eval_set=items, **options)
     kept = archive(*paths, out=out / "archive")
+    assert made.answer is not None
+    table = markdown_table(verdicts_table(made.answer, Say(language())))
     for folder in (out, Path(kept.folder)):
-        write_json(folder / "verdicts.json", [one.to_json() for one in found])
-        write_text(folder / "verdicts.md", markdown(found))
+        write_json(folder / "answer.json", made.answer.to_json())
+        write_text(folder / "verdicts.md", f"{table}\n")
         write_json(folder / "costs.json", costs)
-    told = tuple(str(one) for one in found if one.b in (BASE, str(plan.arms[0])))
-    return replace(result, sentence=made.sentence, verdicts=told, report=made.page, archive=kept.folder)
+        write_json(folder / LOOKS, looks)
+    return replace(result, sentence=made.sentence, report=made.page, archive=kept.folder)
+
+
+def _looked(path: Path, seeds: int) -> list[int]:
+    """The numbers of finished seeds at which the experiment was judged, this look included."""
+    before = read_stored(path, list[int]) if path.is_file() else []
+    looks = before if before[-1:] == [seeds] else [*before, seeds]
+    write_json(path, looks)
+    return looks

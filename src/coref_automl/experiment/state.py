@@ -56,7 +56,6 @@ class ExperimentResult(Record):
     sentence: str = ""
     report: str = ""
     archive: str = ""
-    verdicts: tuple[str, ...] = ()
     resumes: bool = False
 
     @property
@@ -71,7 +70,7 @@ class ExperimentResult(Record):
         )
         failed = [say(f"실패: {failure}", f"Failed: {failure}") for failure in self.failures]
         shown = [f"{self.out}: {counts}", *map(str, self.arms), *failed, *([self.sentence] if self.sentence else [])]
-        shown += [*self.verdicts, *([say(f"보고서: {self.report}", f"Report: {self.report}")] if self.report else [])]
+        shown += [say(f"보고서: {self.report}", f"Report: {self.report}")] if self.report else []
         shown += (
             [say(f"수치만 담은 보관본: {self.archive}", f"Archive, without any text: {self.archive}")] if self.archive else []
         )

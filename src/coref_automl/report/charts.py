@@ -224,38 +224,6 @@ def _line_ends(rows: Rows) -> Rows:
     return out
 
 
-def matrix(rows: Rows, names: Sequence[str], say: Say) -> dict[str, Any]:
-    """Row minus column for every pair: green or red if significant, grey if not. A row: row, column, value, size, p, shown."""
-    x = {"field": "column", "type": "nominal", "sort": list(names), "title": None, "axis": {"labelAngle": -50, "labelLimit": 190}}
-    y = {"field": "row", "type": "nominal", "sort": list(names), "title": None, "axis": {"labelLimit": 210}}
-    largest = max((entry["size"] for entry in rows), default=1.0) or 1.0
-    paint = {
-        "color": {
-            "condition": [
-                {"test": "!datum.shown", "value": _FOUND["not shown"]},
-                {"test": "datum.value > 0", "value": _FOUND["better"]},
-            ],
-            "value": _FOUND["worse"],
-        },
-        "opacity": {
-            "field": "size",
-            "type": "quantitative",
-            "scale": {"domain": [0, largest], "range": [0.05, 1]},
-            "legend": None,
-        },
-    }
-    tooltip = [
-        {"field": "row", "title": say("행", "row")},
-        {"field": "column", "title": say("열", "column")},
-        {"field": "value", "title": say("차이", "difference"), "format": "+.2f"},
-        {"field": "p", "title": "p (Holm)", "format": ".4f"},
-    ]
-    layers: list[dict[str, Any]] = [
-        {"mark": {"type": "rect", "cornerRadius": 3}, "encoding": {"x": x, "y": y, **paint, "tooltip": tooltip}},
-    ]
-    return {**_spec(rows, layers, height=max(160, 24 * len(names))), "usermeta": {"broad": True}}
-
-
 def by_distance(rows: Rows, order: Sequence[str], say: Say) -> dict[str, Any]:
     """Accuracy by distance, one line per model. A row: name, bucket, value, low, high, n."""
     x = {

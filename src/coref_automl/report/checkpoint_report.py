@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coref_automl.comparison.arms import arms
+from coref_automl.comparison.choice import POINTS, checked_margin
+from coref_automl.comparison.claims import Answer
 from coref_automl.comparison.csv_table import read_table
-from coref_automl.comparison.differences import finding
-from coref_automl.comparison.recommendation import POINTS, checked_margin
 from coref_automl.config import as_path, as_paths, typed_options
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.metrics import METRICS
@@ -21,13 +20,13 @@ from coref_automl.locks import claimed
 from coref_automl.records import Record
 from coref_automl.report import explorer, limits
 from coref_automl.report.csv_page import csv_page
-from coref_automl.report.headline import advice
 from coref_automl.report.language import Say
-from coref_automl.report.page import Check, Page, Part, Section
+from coref_automl.report.page import Keep, Page, Part, Section
 from coref_automl.report.rendering import render_html, render_markdown
 from coref_automl.report.sections import draw_sections
-from coref_automl.report.sentences import recommendation_sentence
+from coref_automl.report.sections.next_steps import next_command
 from coref_automl.report.subject import Subject, parse_target, read_subject
+from coref_automl.report.wording import answer_lines, headline, keep_lines, reasons
 from coref_automl.say import speaking
 from coref_automl.statistics.intervals import DRAWS
 from coref_automl.store import write_text
@@ -37,12 +36,13 @@ KIND = "report"
 
 @dataclass(frozen=True, slots=True)
 class Report(Record):
-    """The report's files and its headline sentence. Usable as the path of its page."""
+    """The report's files, its answer (None for a table from elsewhere) and that in words. Usable as the path of its page."""
 
     page: str
     markdown: str
     results: str
     sentence: str
+    answer: Answer | None = None
 
     def __fspath__(self) -> str:
         return self.page
@@ -102,13 +102,13 @@ def report(
     with speaking(lang) as say, claimed(folder, KIND):
         if table is not None:
             rows = read_table(Path(table))
-            page, results = csv_page(rows, say, source=Path(table).name, target=goal), ""
+            page, results, answer = csv_page(rows, say, source=Path(table).name, target=goal), "", None
             sentence = page.sentence
         else:
             chosen: dict[str, Any] = {"metric": metric, "margin": allowed, "evalset": eval_set, "seed": seed, "target": goal}
             study = read_subject(as_paths(paths, "paths"), say, **chosen)
-            page, results = checkpoint_page(study), results_csv(study)
-            sentence = recommendation_sentence(study.recommendation, say.lang)
+            page, results, answer = checkpoint_page(study), results_csv(study), study.answer
+            sentence = "\n".join(answer_lines(study.answer, say))
         page = replace(page, title=title or page.title)
         write_text(folder / "report.md", render_markdown(page))
         if results:
@@ -116,57 +116,52 @@ def report(
         elif table is not None:
             write_text(folder / "results.csv", Path(table).read_text("utf-8"))
         write_text(folder / "report.html", render_html(page))
-    return Report(str(folder / "report.html"), str(folder / "report.md"), str(folder / "results.csv"), sentence)
+    return Report(str(folder / "report.html"), str(folder / "report.md"), str(folder / "results.csv"), sentence, answer)
 
 
 def checkpoint_page(study: Subject) -> Page:
-    """Screen one: the answers, what to keep, outside checks. Then the evidence, next actions; questions and appendix folded."""
-    say = study.say
+    """Screen one: the answer, question by question, and what to keep. Then the evidence, next actions; the rest folded."""
+    say, it = study.say, study.answer
     sections = draw_sections(study)
-    against_base = next((one.verdict for one in sections if one.id == "base"), None)
-    told = advice(study, against_base, " ".join(one.reason for one in sections if one.reason))
     latest = max(entry.evaluation.evaluated_at for entry in study.entries)[:10]
     return Page(
         lang=say.lang,
         title=say("체크포인트 비교 보고서", "Checkpoint comparison report"),
         subtitle=" · ".join((study.group.evalset, *_counts(study), METRICS[study.metric].label, latest)),
         lead=say("결론", "Answer"),
-        headline=told.headline,
-        sentence=told.sentence,
+        headline=headline(it, say),
+        sentence=" ".join(reasons(it, say)),
         tiles=(),
         cannot_tell=limits.cannot_tell(study),
         sections=tuple(sections),
         colophon=_colophon(study),
         explorer=explorer.explorer(study),
         notes=study.notes,
-        keep=told.keep,
-        checks=_checks(study, sections),
+        keep=_keep(study),
         parts=_parts(sections, say),
     )
 
 
+def _keep(study: Subject) -> Keep:
+    it, say = study.answer, study.say
+    if it.keep is not None:
+        return Keep(it.keep.path, False, it.keep.there, tuple(keep_lines(it, say, named=False)), next_command(study))
+    path = it.base_path if it.action == "keep base" else ""
+    highest = say(f"학습한 것 중 가장 높은 것: {it.highest}.", f"Highest of what was trained: {it.highest}.")
+    return Keep(path, True, False, (highest,), next_command(study))
+
+
 def _counts(study: Subject) -> list[str]:
     """What the page counts: methods over several seeds, checkpoints, and evaluations of models that were not trained here."""
-    say, methods = study.say, sum(arm.seeds > 1 for arm in arms(study))
+    say, methods = study.say, sum(arm.seeds > 1 for arm in study.arms)
     trained = sum(entry.trained for entry in study.entries)
     rest = len(study.entries) - trained
     told = {
-        say(f"방법 {methods}개(시드 2개 이상)", f"{methods} methods with several seeds"): methods,
+        say(f"방법 {methods}개(시드 2개 이상)", f"{methods} method{'s' * (methods > 1)} with several seeds"): methods,
         say(f"체크포인트 {trained}개", f"{trained} checkpoint{'s' * (trained > 1)}"): trained,
         say(f"학습 전 모델의 평가 {rest}개", f"{rest} evaluation{'s' * (rest > 1)} of untrained models"): rest,
     }
     return [text for text, count in told.items() if count]
-
-
-def _checks(study: Subject, sections: Sequence[Section]) -> tuple[Check, ...]:
-    """Outside checks as one line; those that were not run are named."""
-    say = study.say
-    found = [one for section in sections for one in section.checks]
-    missing = {
-        "relation": not study.relation and say("관계 추출", "relation extraction"),
-        "coreference": not study.coreference and say("상호참조", "coreference"),
-    }
-    return (*found, *(Check(label) for label in missing.values() if label))
 
 
 def _parts(sections: Sequence[Section], say: Say) -> tuple[tuple[Part, str], ...]:
@@ -226,6 +221,6 @@ def results_csv(study: Subject) -> str:
                 f"{answer.p_adjusted:.6f}",
                 answer.correction,
             ]
-            last = [answer.reference, *moved, finding(answer)]
+            last = [answer.reference, *moved, answer.verdict]
         writer.writerow([*first, entry.evaluation.seq_len, entry.evaluation.evalset, *values, *last])
     return text.getvalue()

@@ -115,10 +115,10 @@ def crop(text: str, item: ClozeItem) -> list[list[str]]:
 
 def _models(study: Subject) -> list[Entry]:
     """Chosen, best, base, peak and last of each run, then the best of the rest; at most twenty, in table order."""
-    values = study.select_values()
+    values = {entry: one.value for entry, one in study.choice.candidates.items()}
     wanted = [study.chosen, study.best, *(entry for entry in (study.base,) if entry)]
     for entries in study.runs().values():
-        wanted += [study.peak(entries), entries[-1]]
+        wanted += [study.choice.peak(entries), entries[-1]]
     wanted += sorted(study.entries, key=lambda entry: -values[entry].value if entry in values else 0.0)
     kept = set(list(dict.fromkeys(wanted))[:MOST_MODELS])
     return [entry for entry in study.entries if entry in kept]

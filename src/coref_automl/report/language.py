@@ -49,3 +49,8 @@ def rounded(count: int) -> int:
     """Rounded up to two leading digits, for counts that are extrapolated."""
     size = int(10 ** max(0, len(str(count)) - 2))
     return -(-count // size) * size
+
+
+def before_correction(say: Say) -> str:
+    """The mark of a verdict that is significant by itself and not within its family."""
+    return say("보정 전에만", "before correction only")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from coref_automl.comparison.arms import arms
 from coref_automl.report.subject import Subject
+from coref_automl.report.wording import caveats, looks, power
 
 
 def one_seed(study: Subject) -> list[str]:
     """Methods and lengths with a single seed."""
-    return [arm.name for arm in arms(study) if arm.seeds < 2]
+    return [arm.name for arm in study.arms if arm.seeds < 2]
 
 
 def cannot_tell(study: Subject) -> tuple[str, ...]:
@@ -38,20 +38,12 @@ def cannot_tell(study: Subject) -> tuple[str, ...]:
                 "No coreference result was given: run coref-automl coref train --folds 5 and pass its folder too.",
             )
         )
-    judged = study.against_base()
-    could = [answer.detectable for answer in judged.values() if answer.detectable]
-    if could:
-        comparisons = "1 comparison" if len(judged) == 1 else f"{len(judged)} comparisons"
-        least = 100 * max(could)
-        other = say("원래 모델", "the base") if study.base else say("기준", "the reference")
-        out.append(
-            say(
-                f"체크포인트 하나와 {other}의 실제 차이가 {least:.1f}점이면 이 세트로 80% 확률로 검출됩니다 (검정력 80%, 비교 "
-                f"{len(judged)}개, max-T 보정의 가장 엄격한 단계). 그보다 작은 차이는 더 자주 놓칩니다.",
-                f"A true difference of about {least:.1f} points between a checkpoint and {other} is detected with 80% power "
-                f"(hardest step of max-T over {comparisons}); smaller ones are missed more often.",
-            )
-        )
+    held = study.answer.power
+    if held is not None and held.detectable is not None and study.answer.action != "keep base":
+        out += power(study.answer, say)
+    if study.answer.looks > 1:
+        out.append(looks(study.answer, say))
+    out += caveats(study.answer, say)
     if alone := one_seed(study):
         out.append(
             say(
@@ -59,7 +51,7 @@ def cannot_tell(study: Subject) -> tuple[str, ...]:
                 f"With one seed ({', '.join(alone)}) a better method cannot be told from a lucky seed.",
             )
         )
-    elif not arms(study):
+    elif not study.arms:
         out.append(
             say(
                 "학습 방법마다 시드가 하나라면, 방법의 차이와 시드에 따른 우연을 구별할 수 없습니다.",
@@ -69,7 +61,7 @@ def cannot_tell(study: Subject) -> tuple[str, ...]:
     if far := max((entry.evaluation.out_of_reach for entry in study.entries), default=0):
         out.append(
             say(
-                f"문항 {far:,}개까지는 앞선 언급이 창 밖에 있습니다. 그래도 세었습니다.",
+                f"문항 {far:,}개까지는 앞선 언급이 창 밖에 있습니다. 집계에 포함했습니다.",
                 f"For up to {far:,} items the other mention lies outside the window; they still count.",
             )
         )

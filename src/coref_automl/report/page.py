@@ -11,8 +11,6 @@ from coref_automl.records import Estimate
 from coref_automl.report.language import Lang, is_same, points
 
 Tone = Literal["", "good", "bad", "quiet", "strong"]
-Badge = Literal["shown", "part", "open", "not"]
-"""How firm an answer is: shown, shown in part, open, or not better than the base."""
 _CLOSE = 0.1
 """Labels of an axis nearer than this share of it would overlap."""
 
@@ -96,12 +94,12 @@ Part = Literal["evidence", "next", "questions", "appendix"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to a question in one sentence, how firm it is, and the main difference behind it.
+    """The answer to a question in one sentence, its verdict as a code of `claims`, and the difference behind it.
 
     `tone` is that of the difference alone: good or bad if it is shown.
     """
 
-    badge: Badge
+    badge: str
     sentence: str
     estimate: Estimate | None = None
     about: str = ""
@@ -109,22 +107,10 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """An outside check in a few words; without a badge it was not run."""
-
-    label: str
-    section: str = ""
-    badge: Badge | None = None
-    estimate: Estimate | None = None
-    about: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Section:
     """A section of a page. `short` replaces a long title in the contents; `answer` is there if the title is a question.
 
-    `verdict` puts the question into the answer table of the first screen, `checks` into its line of outside checks, `reason` into
-    the sentence under the headline. On a page of several parts, `part` says which.
+    `verdict` puts the question into the answer table of the first screen. On a page of several parts, `part` says which.
     """
 
     id: str
@@ -133,18 +119,17 @@ class Section:
     short: str = ""
     answer: str = ""
     verdict: Verdict | None = None
-    checks: tuple[Check, ...] = ()
     part: Part = "appendix"
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What to keep: its path, how firm the choice is (None: the base, as nothing is shown to beat it), and what to run next."""
+    """What to keep: its path, whether that is the base's, whether its weights are there, lines on it, what to run next."""
 
     path: str
-    badge: Badge | None
-    status: str
+    base: bool
+    there: bool
+    status: tuple[str, ...]
     command: str
 
 
@@ -173,7 +158,6 @@ class Page:
     explorer: dict[str, Any] | None = None
     notes: tuple[str, ...] = field(default=())
     keep: Keep | None = None
-    checks: tuple[Check, ...] = ()
     parts: tuple[tuple[Part, str], ...] = ()
 
     def of_part(self, part: Part) -> list[Section]:
@@ -211,11 +195,9 @@ def question(
     blocks: Sequence[Block],
     short: str,
     verdict: Verdict | None = None,
-    checks: Sequence[Check] = (),
-    reason: str = "",
 ) -> Section:
     """A section that asks a question: its answer comes first, and in one sentence on the first screen."""
-    return Section(name, title, (Text(answer, "strong"), *blocks), short, answer, verdict, tuple(checks), "questions", reason)
+    return Section(name, title, (Text(answer, "strong"), *blocks), short, answer, verdict, "questions")
 
 
 def row(*cells: str | Cell) -> tuple[Cell, ...]:

@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from coref_automl.comparison.coreference_methods import pretraining_in
-from coref_automl.comparison.coreference_runs import find_coreference
-from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, Finding, compare_group, finding, require_two
+from coref_automl.comparison.choice import POINTS, checked_margin
+from coref_automl.comparison.claims import Answer
+from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, compare_group, require_two
 from coref_automl.comparison.groups import choose_group, choose_metric
-from coref_automl.comparison.recommendation import POINTS, Recommendation, checked_margin, choose_entry
 from coref_automl.comparison.scores import Entry, Group
+from coref_automl.comparison.study import Study, study_at
 from coref_automl.config import as_paths, typed_options
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.records import Finding
 from coref_automl.report import charts
-from coref_automl.report.coreference_verdicts import judge, outside_check
+from coref_automl.report.cells import comparison_verdict, which_documents
 from coref_automl.report.language import Lang, Say, is_same, p_text
 from coref_automl.report.page import in_percent
-from coref_automl.report.sentences import recommendation_sentence, verdict
-from coref_automl.report.verdicts import which_documents
+from coref_automl.report.wording import answer_lines, headline, outcome
 from coref_automl.say import speaking
 from coref_automl.tabular import Tabular
 
@@ -44,7 +44,7 @@ class PrintedComparison(Tabular, ComparisonTable):
         return {name: value for name, value in ComparisonTable.to_json(self).items() if name != "lang"}
 
     def __repr__(self) -> str:
-        found = [finding(row.comparison) for row in self.rows if row.comparison is not None]
+        found = [row.comparison.verdict for row in self.rows if row.comparison is not None]
         return f"{self.heading()}; {found.count('better')} of {len(found)} better than {', '.join(self.references)}"
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ class PrintedComparison(Tabular, ComparisonTable):
         """Every difference with its interval, green or red if it is shown."""
         judged = [(row, row.comparison) for row in self.rows if row.comparison is not None]
         rows = [
-            {"task": row.name, "name": row.name, **in_percent(one.difference), "finding": _plotted(finding(one))}
+            {"task": row.name, "name": row.name, **in_percent(one.difference), "finding": _plotted(one.verdict)}
             for row, one in judged
         ]
         return charts.Drawing(charts.forest(rows, self.say))
@@ -95,7 +95,7 @@ class PrintedComparison(Tabular, ComparisonTable):
             words = title in (self.titles()[0], self.titles()[-1])
             table.add_column(title, justify="left" if words else "right", overflow="fold", no_wrap=not words)
         for row, cells in zip(self.rows, self.cells(), strict=True):
-            style = _COLOURS.get(finding(row.comparison), "") if row.comparison else ""
+            style = _COLOURS.get(row.comparison.verdict, "") if row.comparison else ""
             table.add_row(*cells[:-1], Text(cells[-1], style))
         out = io.StringIO()
         system: Literal["standard"] | None = "standard" if colour else None
@@ -127,27 +127,36 @@ class PrintedComparison(Tabular, ComparisonTable):
 
 
 @dataclass(frozen=True, slots=True)
-class PrintedRecommendation(Tabular, Recommendation):
-    """A Recommendation with its sentence, which it prints, notes below."""
+class PrintedAnswer(Tabular, Answer):
+    """An Answer that prints itself, notes below; to be listed, its claims."""
+
+    lang: Lang = "en"
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As an Answer: neither the language nor what it says is part of the result."""
+        return {name: value for name, value in Answer.to_json(self).items() if name not in ("lang", "notes")}
 
     def __str__(self) -> str:
-        return "\n".join([self.sentence, *self.notes])
+        return "\n".join([*answer_lines(self, Say(self.lang)), *self.notes])
 
     def __repr__(self) -> str:
-        return self.sentence
+        return headline(self, Say(self.lang))
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per candidate on the select half, in percent."""
+        """One row per claim: values in percent, differences in points."""
+        say = Say(self.lang)
         return [
-            {"checkpoint": one.name, "tokens": one.tokens, "value": 100 * one.value.value, "low": 100 * one.value.low,
-             "high": 100 * one.value.high, "posterior": 100 * one.believed, "chosen": one.path == self.chosen}
-            for one in self.candidates
+            {"question": one.question, "leads": number == 0, "a": one.a, "b": one.b, "outcome": outcome(one, say),
+             "part": one.part, "difference": 100 * one.difference.value, "low": 100 * one.difference.low,
+             "high": 100 * one.difference.high,
+             "p": one.p, "verdict": one.verdict}
+            for question in self.questions for number, one in enumerate(question.claims)
         ]  # fmt: skip
 
     def _repr_html_(self) -> str:
-        return f"<p><strong>{html.escape(self.sentence)}</strong></p>" + "".join(
-            f"<p>{html.escape(note)}</p>" for note in self.notes
-        )
+        first, *rest = str(self).split("\n")
+        return f"<p><strong>{html.escape(first)}</strong></p>" + "".join(f"<p>{html.escape(line)}</p>" for line in rest)
 
 
 @typed_options
@@ -194,35 +203,32 @@ def recommend(
     eval_set: str | None = None,
     seed: int = 0,
     lang: str | None = None,
-) -> PrintedRecommendation:
-    """What to use of the evaluated checkpoints: the method, its checkpoint, and how long to train next time.
+) -> PrintedAnswer:
+    """The answer that the evaluated checkpoints give: what to use, why, and how long to train next time.
 
     Args:
-        paths: checkpoints, runs, folders of runs, model names; or lists of these.
+        paths: checkpoints, runs, folders of runs, model names; or lists of these; relation and coreference runs too.
         metric: default strict Real@1, or `word` if tokenizers differ.
-        margin: the loss, in points, that is acceptable to save training.
+        margin: points that count as no difference, and that may be given up for less training.
         eval_set: the set to judge by, if the checkpoints were scored on several.
         seed: of the resampling.
         lang: ko or en; default: COREF_AUTOML_LANG, or the locale.
 
     Example:
         >>> import coref_automl as ca
-        >>> ca.recommend(runs, margin=1).use.status
-        'shown'
+        >>> ca.recommend(runs, margin=1).action
+        'use checkpoint'
     """
     allowed = checked_margin(margin)
     names = as_paths(paths, "paths")
     with speaking(lang) as say:
         group, notes = choose_group(names, evalset=eval_set)
-        metric, more = choose_metric(group, metric)
-        told = (*notes, *more, *outside_checks(names, group, say))
-        return printed_recommendation(group, metric, margin=allowed, seed=seed, notes=told, lang=say.lang)
+        study = study_at(names, group, metric=metric, margin=allowed, seed=seed)
+        return printed_answer(study, notes=(*notes, *study.notes), lang=say.lang)
 
 
-def outside_checks(paths: Sequence[str], group: Group, say: Say) -> list[str]:
-    """What coreference runs under the paths say about the methods, in one line; nothing where there are none."""
-    runs = find_coreference(paths)
-    return [outside_check(judge(runs, pretraining_in(group.entries), say), say)] if runs else []
+def printed_answer(study: Study, *, notes: Sequence[str] = (), lang: Lang) -> PrintedAnswer:
+    return PrintedAnswer(**_values(study.answer), lang=lang, notes=tuple(notes))
 
 
 def printed_comparison(
@@ -246,13 +252,6 @@ def _taken_as_reference(group: Group, table: ComparisonTable, say: Say) -> list[
     ]
 
 
-def printed_recommendation(
-    group: Group, metric: str, *, margin: float, seed: int, lang: Lang, notes: Sequence[str] = ()
-) -> PrintedRecommendation:
-    found = choose_entry(group, metric, margin=margin, seed=seed, notes=notes).recommendation
-    return PrintedRecommendation(**{**_values(found), "sentence": recommendation_sentence(found, lang)})
-
-
 def _plotted(found: Finding) -> Finding:
     return "not shown" if found == "same" else found
 
@@ -267,7 +266,7 @@ def _row(row: ComparisonRow) -> dict[str, Any]:
         "difference_low": 100 * change.low if change else None,
         "difference_high": 100 * change.high if change else None,
         "p": answer.p_adjusted if answer else None,
-        "finding": finding(answer) if answer else None,
+        "finding": answer.verdict if answer else None,
     }  # fmt: skip
 
 
@@ -291,7 +290,7 @@ def _cells(row: ComparisonRow, numbers: Mapping[str, str], say: Say) -> tuple[st
         return (*first, "", "", own if row.name in numbers else lost)
     change = answer.difference
     moved = "–" if is_same(change) else f"{100 * change.value:+.2f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
-    return (*first, moved, p_text(answer.p_adjusted), verdict(answer, say.lang))
+    return (*first, moved, p_text(answer.p_adjusted), comparison_verdict(answer, say))
 
 
 def html_table(rows: list[dict[str, Any]], *, most: int = 30) -> str:

@@ -8,10 +8,9 @@ from pathlib import Path
 from coref_automl.relation.assessment import Assessment
 from coref_automl.relation.reasons import Finding, Reasons
 from coref_automl.relation.row_groups import MANY_PIECES, TokenizerColumns
-from coref_automl.report.language import Lang, Say, interval, p_text, percent, points
+from coref_automl.report.language import Lang, Say, before_correction, interval, p_text, percent, points
 from coref_automl.report.page import Cell, Page, Section, Table, Text, Tile, Tone, row
 from coref_automl.report.rendering import write_page
-from coref_automl.report.verdicts import before_correction
 from coref_automl.tabular import align
 
 _TONES: dict[int, Tone] = {1: "good", -1: "bad", 0: "quiet"}

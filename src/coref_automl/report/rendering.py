@@ -7,13 +7,15 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from coref_automl.comparison.claims import Verdict as Code
 from coref_automl.locks import claimed
 from coref_automl.records import Record
 from coref_automl.report import charts
 from coref_automl.report.language import Say, is_same, points
 from coref_automl.report.page import Charts, Page, Table
+from coref_automl.report.wording import word
 from coref_automl.store import write_json, write_text
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
@@ -34,17 +36,12 @@ def words(say: Say) -> dict[str, Any]:
             "top five.",
         ),
         "ranges": say("표에 신뢰구간 숫자 보이기", "show intervals as numbers"),
-        "badges": {
-            "shown": say("확인", "shown"),
-            "part": say("일부 확인", "in part"),
-            "open": say("미확인", "open"),
-            "not": say("원래 모델 대비 향상 미확인", "not shown better than the base"),
-        },
+        "badges": {code: word(code, say) for code in get_args(Code)},
         "shows": {
             "": "",
             "all": say("모든 문서", "all documents"),
-            "select": say("선택용 절반", "select half"),
-            "confirm": say("확인용 절반", "confirm half"),
+            "select": say("고르는 데 쓴 문서(선택용 절반)", "documents that chose (select half)"),
+            "confirm": say("고르는 데 쓰지 않은 문서(확인용 절반)", "held-back documents (confirm half)"),
             "both": say("선택용 · 확인용 절반", "select and confirm halves"),
         },
         "question": say("질문", "question"),
@@ -56,8 +53,6 @@ def words(say: Say) -> dict[str, Any]:
         "keep": say("선택:", "Keep:"),
         "base": say("원래 모델", "the base model"),
         "next": say("다음:", "Next:"),
-        "outside": say("외부 확인:", "Outside checks:"),
-        "not_run": say("실행하지 않음", "not run"),
         "copy_path": say("경로 복사", "copy path"),
         "copy_command": say("명령 복사", "copy command"),
         "copied": say("복사됨", "copied"),

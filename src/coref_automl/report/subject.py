@@ -6,14 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from coref_automl.comparison.arms import Arm, arms
-from coref_automl.comparison.copies import repeated
-from coref_automl.comparison.coreference_runs import CoreferenceRun, look_for_coreference
-from coref_automl.comparison.groups import left_out, not_evaluated, read_groups
-from coref_automl.comparison.recommendation import MARGIN
-from coref_automl.comparison.relation_runs import RelationRun, look_for_relation
+from coref_automl.comparison.choice import MARGIN
+from coref_automl.comparison.groups import not_evaluated, read_groups
 from coref_automl.comparison.scores import Entry, Group
-from coref_automl.comparison.study import Study, study_of
+from coref_automl.comparison.study import Study, study_at
 from coref_automl.comparison.superseded import changed_since
 from coref_automl.config import choose, nearest
 from coref_automl.errors import ComparisonError, RecipeError
@@ -30,16 +26,6 @@ class Subject(Study):
     say: Say
     target: Mapping[str, float] = field(default_factory=dict)
     others: tuple[Group, ...] = ()
-
-    @property
-    def alone(self) -> bool:
-        """Is there a single checkpoint, and so nothing to compare it with?"""
-        return len(self.recommendation.candidates) < 2
-
-    @property
-    def arm(self) -> Arm | None:
-        """The method of the recommended checkpoint; None without a training record."""
-        return next((arm for arm in arms(self) if any(self.chosen in run for run in arm.runs.values())), None)
 
     def explain_missing_bases(self, missing: Mapping[str, Entry], ko: str, en: str) -> str:
         """Why some runs have no base to compare with: it was not evaluated, or they started as new models.
@@ -82,41 +68,13 @@ def read_subject(
         if not found:
             raise ComparisonError(f"No evaluation on the set {evalset!r} here. {nearest(evalset, {g.evalset for g in groups})}")
         chosen = found[0]
-    relation, unread = look_for_relation(paths)
-    coreference, more = look_for_coreference(paths)
-    left = dict.fromkeys([*left_out(paths), *unread, *more, *repeated([*relation, *coreference])])
+    study = study_at(paths, chosen, metric=metric, margin=margin, seed=seed)
     changed = changed_since(look_through(paths)[0])
-    return subject_of(
-        chosen,
-        say=say,
-        metric=metric,
-        margin=margin,
-        seed=seed,
-        target=target or {},
-        relation=relation,
-        coreference=coreference,
-        notes=[*_not_evaluated(paths, say), *_left_out(left, say), *changed, *_still_training(chosen, say)],
-        others=[group for group in groups if group is not chosen],
-    )
-
-
-def subject_of(
-    group: Group,
-    *,
-    say: Say,
-    metric: str | None = None,
-    margin: float,
-    seed: int,
-    target: Mapping[str, float],
-    relation: Sequence[RelationRun] = (),
-    coreference: Sequence[CoreferenceRun] = (),
-    notes: Sequence[str] = (),
-    others: Sequence[Group] = (),
-) -> Subject:
-    study = study_of(group, metric=metric, margin=margin, seed=seed, relation=relation, coreference=coreference)
+    notes = [*_not_evaluated(paths, say), *_left_out(study.unread, say), *changed, *_still_training(chosen, say)]
     values = {part.name: getattr(study, part.name) for part in fields(study)}
     told = (*notes, *study.notes, *_dropped(study, say))
-    return Subject(**{**values, "notes": told}, say=say, target=target, others=tuple(others))
+    others = tuple(group for group in groups if group is not chosen)
+    return Subject(**{**values, "notes": told}, say=say, target=target or {}, others=others)
 
 
 def _dropped(study: Study, say: Say) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL
 from coref_automl.statistics.intervals import permutation_draws
@@ -36,12 +36,14 @@ def benjamini_hochberg(ps: ArrayLike) -> Floats:
 class Flipped:
     """Sign-flip p-values of several columns of differences: each alone, and adjusted for all of them (step-down max-T).
 
-    `level` is what a column's own p must be under at the hardest step: between 0.05 and that over the number of columns.
+    `level` is what a column's own p must be under at the hardest step: between 0.05 and that over the number of columns. `half`
+    are the half widths of simultaneous 95% intervals: they exclude 0 exactly where the adjusted p is under 0.05.
     """
 
     alone: Floats
     adjusted: Floats
     level: float
+    half: Floats
 
 
 def step_down_max_t(parts: Sequence[Part], *, seed: int, family: int = 1) -> Flipped:
@@ -64,12 +66,26 @@ def step_down_max_t(parts: Sequence[Part], *, seed: int, family: int = 1) -> Fli
         alone += (flipped >= seen[order] - _ROUNDING).sum(axis=0)
         left = np.maximum.accumulate(flipped[:, ::-1], axis=1)[:, ::-1]  # the largest of this column and those after it
         largest += (left >= seen[order] - _ROUNDING).sum(axis=0)
-        highest.append(left[:, 0])
+        highest.append(left.astype(np.float32))
     ps, adjusted = np.empty_like(seen), np.empty_like(seen)
     ps[order] = (1 + alone) / (1 + draws)
     adjusted[order] = np.maximum.accumulate((1 + largest) / (1 + draws))
     same = spread == 0
     ps[same] = adjusted[same] = 1.0
-    reach = float(np.quantile(np.concatenate(highest), LEVEL))  # flipped means are about normal on this scale
-    level = min(1 - LEVEL, max((1 - LEVEL) / len(seen), 2 * (1 - NORMAL.cdf(reach))))
-    return Flipped(ps, adjusted, level)
+    reach = np.asarray(
+        np.quantile(np.concatenate(highest), LEVEL, axis=0), np.float64
+    )  # flipped means are about normal on this scale
+    level = min(1 - LEVEL, max((1 - LEVEL) / len(seen), 2 * (1 - NORMAL.cdf(float(reach[0])))))
+    return Flipped(ps, adjusted, level, _half_widths(means, spread, adjusted, reach, order))
+
+
+def _half_widths(means: Floats, spread: Floats, adjusted: Floats, reach: Floats, order: NDArray[np.intp]) -> Floats:
+    """As far as chance reaches at each column's own step; behind a step that shows nothing no other is taken."""
+    shown = adjusted < 1 - LEVEL
+    last = min(int(shown.sum()), len(reach) - 1)
+    half = np.empty_like(spread)
+    half[order] = reach[np.minimum(np.arange(len(reach)), last)] * spread[order]
+    far = np.abs(means)
+    return np.where(
+        shown, np.minimum(half, far * (1 - _ROUNDING)), np.where(spread > 0, np.maximum(half, far * (1 + _ROUNDING)), 0.0)
+    )

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from coref_automl.comparison.arms import Arm, arms, last
-from coref_automl.comparison.recommendation import MARGIN
+from coref_automl.comparison.arms import Arm, base_of, last
+from coref_automl.comparison.choice import MARGIN
 from coref_automl.comparison.study import Study, study_of
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.report.wording import answer_lines
 from coref_automl.studio.pages import COLORS, Address, Pages
 from coref_automl.studio.pair import Shown, Side, compare
 from coref_automl.studio.shelf import Board, Members, Pending, Shelf
@@ -27,10 +28,14 @@ class ComparePage:
         members = self._members(address)
         board = self._shelf.board(members)
         study, waiting = self._study(board, address.get("metric"))
-        methods = {METHOD + arm.name: arm for arm in arms(study)} if study else {}
-        if waiting and any(address.get(name).startswith(METHOD) for name in ("a", "b")):
+        methods = {METHOD + arm.name: arm for arm in study.arms} if study else {}
+        asked = [address.get(name) for name in ("a", "b")]
+        if waiting and (not any(asked) or any(one.startswith(METHOD) for one in asked)):
             raise Pending
-        a, b = (self._side(address.get(name), board, methods, number) for number, name in enumerate(("a", "b")))
+        first = [] if any(asked) or study is None else answer_lines(study.answer, say)
+        if first and study is not None:
+            asked = self._first(board, study, methods) or asked
+        a, b = (self._side(one, board, methods, number) for number, one in enumerate(asked))
         if a.color == b.color:
             b = replace(b, color=COLORS[(COLORS.index(a.color) + 1) % len(COLORS)])
         shown = self._comparison(address, board, study, a, b)
@@ -49,8 +54,19 @@ class ComparePage:
             metric=shown.metric,
             metrics=[(name, METRICS[name].label) for name in shown.metrics],
             shown=shown,
+            answer=first,
             asked=METRICS.get(shown.metric),
         )
+
+    def _first(self, board: Board, study: Study, methods: Mapping[str, Arm]) -> list[str] | None:
+        """What the answer is about: the method, or the checkpoint that came out highest, and its base."""
+        keys = {id(entry): key for key, entry in board.entries.items()}
+        arm = methods.get(METHOD + (study.answer.method or ""))
+        base = base_of(study, arm) if arm else study.base
+        if base is None or id(base) not in keys:
+            return None
+        top = next((key for key, entry in board.entries.items() if entry.name == study.answer.highest), "")
+        return [METHOD + arm.name if arm else top, keys[id(base)]]
 
     def _members(self, address: Address) -> Members:
         """The set that the address names, or that of A and B; two of different sets are refused with the reason."""

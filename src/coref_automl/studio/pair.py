@@ -1,4 +1,7 @@
-"""A pair compared. In: two sides of a board and a metric. Out: the verdict in a sentence, and where the difference comes from."""
+"""A pair compared. In: two sides of a board and a metric. Out: the claim about them, and where the difference comes from.
+
+What the study's answer claims of a pair is shown as it stands there; any other pair is judged by itself, by the same tests.
+"""
 
 from __future__ import annotations
 
@@ -9,35 +12,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.arms import Arm, means, versus
-from coref_automl.comparison.differences import Finding, compare_group, finding
+from coref_automl.comparison.arms import Arm
+from coref_automl.comparison.claims import Claim
+from coref_automl.comparison.differences import compare_with
 from coref_automl.comparison.groups import choose_metric
+from coref_automl.comparison.judging import Judged, checkpoint_claim, half_of_pairs, judge_pairs, means, settled
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.study import Study
 from coref_automl.errors import ComparisonError, CorefError
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import Estimate, Half
+from coref_automl.records import Half
 from coref_automl.report import charts
-from coref_automl.report.language import Say, p_text, percent, points
+from coref_automl.report.language import Say
 from coref_automl.report.page import Charts, Section, Text, Tone, in_percent
-from coref_automl.report.verdicts import lead, rule, which_documents
-from coref_automl.statistics.closed_forms import t_quantile
-from coref_automl.statistics.intervals import standard_error
+from coref_automl.report.wording import TONES, basis, change, outcome, verdict
 from coref_automl.studio.shelf import Board
 
 _FEWEST = 20
 """Items that a bar of the picture needs."""
-_MANY, _NORMAL = 100, 1.96
-"""Documents from which Student's quantile is the normal one."""
 _GREY = "#8a94a6"
-_SAID: dict[Finding, tuple[str, str]] = {
-    "better": ("A가 B보다 낫습니다", "A is better than B"),
-    "worse": ("A가 B보다 못합니다", "A is worse than B"),
-    "same": ("A와 B는 모든 문항에서 같습니다", "A and B are the same on every item"),
-    "not shown": ("A와 B의 유의한 차이는 확인되지 않았습니다", "No difference between A and B is shown"),
-}
-_TONES: dict[Finding, Tone] = {"better": "good", "worse": "bad", "same": "", "not shown": ""}
 Mask = NDArray[np.bool_]
 
 
@@ -53,20 +47,12 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The verdict in a sentence, the lines under it, and the documents it comes from."""
+class Shown:
+    """All that the page shows of a pair: the verdict in a sentence, lines under it, the picture, the items by who is right."""
 
     sentence: str
     tone: Tone
-    notes: tuple[str, ...] = ()
-    half: Half | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """All that the page shows of a pair."""
-
-    verdict: Verdict
+    notes: tuple[str, ...]
     metrics: tuple[str, ...]
     metric: str
     sections: tuple[Section, ...] = ()
@@ -74,107 +60,109 @@ class Shown:
 
 
 def compare(board: Board, study: Study | None, a: Side, b: Side, wanted: str, say: Say) -> Shown:
-    """The verdict about a pair and its picture, on the wanted metric or the usual one. A refusal is a verdict too."""
+    """The claim about a pair and its picture, on the wanted metric or the usual one. A refusal is told as well."""
     pair = replace(board.group, entries=(*b.entries, *a.entries))
     metrics = tuple(pair.metrics())
     try:
-        metric, _ = choose_metric(pair, wanted or None)
-        if a.arm is not None and b.arm is not None and study is not None:
-            verdict = _of_methods(study, a.arm, b.arm, metric, say)
-        elif a.arm is None and b.arm is None:
-            verdict = _of_checkpoints(board.group, a, b, metric, say)
-        else:
-            told = say("방법은 방법과, 체크포인트는 체크포인트와 비교하세요.", "Compare two methods, or two checkpoints.")
-            raise ComparisonError(told)
+        metric, told = choose_metric(pair, wanted or None)
+        claim = _claim(board.group, study, a, b, metric)
     except CorefError as error:
-        return Shown(Verdict(str(error), "bad"), metrics, wanted)
-    sections = [_by_facet(board, study, a, b, metric, verdict, say), _curves(board.group, study, a, b, metric, say)]
-    drawn = tuple(section for section in sections if section is not None)
-    return Shown(verdict, metrics, metric, drawn, _counts(board.group, a, b, metric, say))
-
-
-def _of_checkpoints(group: Group, a: Side, b: Side, metric: str, say: Say) -> Verdict:
-    pair = replace(group, entries=(b.entries[0], a.entries[0]))
-    if a.key == b.key:
-        return Verdict(say("A와 B가 같은 체크포인트입니다.", "A and B are the same checkpoint."), "", ())
-    table = compare_group(pair, metric, reference=b.entries[0])
-    answer = table.rows[1].comparison
-    if answer is None:
-        raise ComparisonError("These two cannot be compared.")
-    found, label = finding(answer), METRICS[metric].label
-    change = f"{label} {points(answer.difference)}{say('점', ' points')}, p {p_text(answer.p)}"
-    which = which_documents(pair.judging, say)
-    lines = [
-        f"A {a.name} {percent(table.rows[1].value)} · B {b.name} {percent(table.rows[0].value)}",
-        *([_detectable(answer.detectable, say)] if answer.detectable else []),
-        say(
-            f"문서 {table.documents:,}개의 문항 {table.items:,}개 ({which}). 구간은 문서 단위 부트스트랩 95% "
-            "신뢰구간, p는 문서 단위 부호 뒤집기 검정.",
-            f"{table.items:,} items of {table.documents:,} documents ({which}). 95% intervals by bootstrap over "
-            "documents, p by sign flips over documents.",
-        ),
-        *_conditions(pair, metric, say),
-    ]
-    return Verdict(f"{say(*_SAID[found])}: {change}.", _TONES[found], tuple(lines), pair.judging)
-
-
-def _conditions(pair: Group, metric: str, say: Say) -> list[str]:
-    """In what two checkpoints were not scored alike."""
-    out = []
+        return Shown(str(error), "bad", (), metrics, wanted)
+    values = claim.values or _values(a, b, metric)
+    lines = [f"A {a.name} {100 * values[0]:.1f}% · B {b.name} {100 * values[1]:.1f}%", basis(claim, say), *told]
     lengths = sorted({entry.evaluation.seq_len for entry in pair.entries})
     if len(lengths) > 1:
-        told = ", ".join(f"{length:,}" for length in lengths)
-        out.append(say(f"창의 길이가 다릅니다: {told} 토큰.", f"Window lengths differ: {told} tokens."))
-    if pair.tokenizers > 1:
-        label = METRICS[metric].label
-        out.append(say(f"토크나이저가 달라 {label}만 비교합니다.", f"Tokenizers differ, so only {label} is compared."))
-    return out
+        listed = ", ".join(f"{length:,}" for length in lengths)
+        lines.append(say(f"창의 길이가 다릅니다: {listed} 토큰.", f"Window lengths differ: {listed} tokens."))
+    sections = [_by_facet(board, study, a, b, claim, say), _curves(board.group, study, a, b, metric, say)]
+    drawn = tuple(section for section in sections if section is not None)
+    sentence = f"A - B: {outcome(claim, say)} {change(claim, say)}, {verdict(claim, say)}."
+    tone = TONES.get(claim.verdict, "")
+    return Shown(sentence, tone, tuple(lines), metrics, metric, drawn, _counts(board.group, a, b, metric, say))
 
 
-def _of_methods(study: Study, a: Arm, b: Arm, metric: str, say: Say) -> Verdict:
-    found = versus(study, [(a, b)], metric)[0]
+def _claim(group: Group, study: Study | None, a: Side, b: Side, metric: str) -> Claim:
+    if a.key == b.key:
+        raise ComparisonError("A and B are the same; choose another.")
+    if a.arm is None and b.arm is None:
+        return _of_checkpoints(group, study, a.entries[0], b.entries[0], metric, group.judging)
+    if study is None or (a.arm is None and a.entries[0].trained) or (b.arm is None and b.entries[0].trained):
+        raise ComparisonError("Compare two methods, a method with a base, or two checkpoints.")
+    held = study.answer.of_pair(a.name, b.name if b.arm else None, metric) if a.arm else None
+    if held is not None:
+        return held
+    swapped = a.arm is None  # the base stands for itself, and on the right
+    found = _of_methods(study, (b, a) if swapped else (a, b), metric, None)
     if found is None:
-        raise ComparisonError(
-            f"{METRICS[metric].label} was not run by both methods, or they share no seed, so they cannot be compared."
-        )
-    word: Finding = "not shown" if not found.shown else "better" if found.answer.difference > 0 else "worse"
-    values = f"A {a.name} {100 * found.values[0]:.1f}% · B {b.name} {100 * found.values[1]:.1f}%"
-    could = [_detectable(found.answer.detectable, say)] if found.answer.detectable else []
-    change = f"{METRICS[metric].label} {points(found.answer.interval)}{say('점', ' points')}"
-    sentence = f"{say(*_SAID[word])}: {change}." if found.seeds > 1 else f"{lead([found], say)} A - B: {change}."
-    half = found.speaking.half if found.speaking else None
-    return Verdict(sentence, _TONES[word], (values, *could, rule([found], say).text), half)
+        raise ComparisonError(f"{METRICS[metric].label} was not run by both, so they cannot be compared.")
+    claim = settled([found], "none", study.margin)[0]
+    return claim.turned() if swapped else claim
 
 
-def _detectable(value: float, say: Say) -> str:
-    return say(
-        f"이 문항으로 검출 가능한 차이는 {100 * value:.1f}점입니다 (검정력 80%).",
-        f"Detectable difference with these items: {100 * value:.1f} points (80% power).",
-    )
+def _of_methods(study: Study, sides: tuple[Side, Side], metric: str, among: Mask | None) -> Judged | None:
+    first, other = sides[0].arm, sides[1].arm or sides[1].entries[0]
+    if first is None:
+        return None
+    half = half_of_pairs([(first, other)])
+    return judge_pairs(study, "method", [(first, other)], metric, half=half, among=among)[0]
 
 
-def _by_facet(board: Board, study: Study | None, a: Side, b: Side, metric: str, verdict: Verdict, say: Say) -> Section | None:
+def _of_checkpoints(group: Group, study: Study | None, a: Entry, b: Entry, metric: str, half: Half | None) -> Claim:
+    seed = study.seed if study else 0
+    pair = replace(group, entries=(b, a))
+    found = compare_with(pair, metric, [a], [b], seed=seed, half=half)[0]
+    if found is None:
+        raise ComparisonError("These two share no item to be compared on.")
+    documents = group.columns(metric, half=half, entries=[a, b]).documents
+    return replace(checkpoint_claim(pair, "method", found, a, half=half, documents=documents), b=b.name)
+
+
+def _values(a: Side, b: Side, metric: str) -> tuple[float, float]:
+    first, other = (side.entries[0].evaluation.estimates[metric].value for side in (a, b))
+    return first, other
+
+
+def _by_facet(board: Board, study: Study | None, a: Side, b: Side, claim: Claim, say: Say) -> Section | None:
     """The difference by source, distance, number of pieces and tag: where it comes from, each bar by itself."""
     drawn = []
+    metric, half = claim.outcome, None if claim.documents == "all" else "confirm"
     for title, names in _facets(board, a, say):
         rows = []
         for name in sorted(set(names.tolist()), key=in_order):
-            found = _difference(board.group, study, a, b, metric, verdict.half, names == name)
-            if found is not None and found.n >= _FEWEST:
-                shown = "A" if found.low > 0 else "B" if found.high < 0 else "–"
-                rows.append({"name": f"{name} ({found.n:,})", "side": shown, **in_percent(found)})
+            found = _part(board.group, study, a, b, metric, half, np.asarray(names == name))  # type: ignore[arg-type]
+            if found is not None and found.difference.n >= _FEWEST:
+                shown = found.verdict if found.shown else "not shown"
+                told = f"{name} ({found.difference.n:,})"
+                rows.append({"task": told, "name": told, **in_percent(found.difference), "finding": shown})
         if len(rows) > 1:
-            drawn.append((title, _difference_chart(rows, a.color, b.color, say)))
+            drawn.append((title, charts.forest(rows, say)))
     if not drawn:
         return None
     note = say(
-        f"A - B, 막대는 문서 단위 표준오차로 구한 95% 구간, 괄호는 문항 수({_FEWEST}개 이상). 다중비교 보정은 하지 않았습니다.",
-        f"A - B; 95% intervals from standard errors over documents; in brackets the items ({_FEWEST} or more). Not corrected.",
+        f"A - B, 구간마다 따로 낸 95% 구간(보정 없음), 괄호는 문항 수({_FEWEST}개 이상).",
+        f"A - B; 95% intervals one by one, not corrected; in brackets the items ({_FEWEST} or more).",
     )
     title = say("차이는 어디서 오는가", "Where the difference comes from")
-    return Section(
-        "facets", say("차이는 어디서 오는가", "Where the difference comes from"), (Charts(tuple(drawn)), Text(note, "quiet"))
-    )
+    return Section("facets", title, (Charts(tuple(drawn)), Text(note, "quiet")))
+
+
+def _part(group: Group, study: Study | None, a: Side, b: Side, metric: str, half: Half | None, among: Mask) -> Claim | None:
+    if study is not None and a.arm is not None:
+        found = _of_methods(study, (a, b), metric, among)
+        return settled([found], "none", study.margin)[0] if found else None
+    part = METRICS[metric]
+    if a.arm is not None or b.arm is not None or part.parts:
+        return None
+    rows = group.rows(metric, half=half, entries=(a.entries[0], b.entries[0]), among=among)
+    if int(rows.sum()) < _FEWEST:
+        return None
+    one, other = (_only(side.entries[0], part.rule, among) for side in (a, b))
+    return _of_checkpoints(replace(group, entries=(other, one)), study, one, other, metric, half)
+
+
+def _only(entry: Entry, rule: str, among: Mask) -> Entry:
+    """The evaluation as if only these items had been run."""
+    return replace(entry, ranks={**entry.ranks, rule: np.where(among, entry.ranks[rule], NOT_RUN).astype(np.int32)})
 
 
 def _facets(board: Board, a: Side, say: Say) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -194,47 +182,6 @@ def in_order(name: str) -> tuple[int, str]:
     """Buckets by their lower end."""
     digits = name.split("-")[0].rstrip("+")
     return (int(digits), "") if digits.isdecimal() else (1 << 30, name)
-
-
-def _difference(
-    group: Group, study: Study | None, a: Side, b: Side, metric: str, half: Half | None, among: Mask
-) -> Estimate | None:
-    if a.arm is not None and b.arm is not None and study is not None:
-        found = versus(study, [(a.arm, b.arm)], metric, among=among)[0]
-        return found.answer.interval if found is not None else None
-    columns = group.columns(metric, half=half, entries=(b.entries[0], a.entries[0]), among=among)
-    if columns.items < _FEWEST or any(not len(np.asarray(part.values)) for part in columns.parts):
-        return None
-    parts = columns.differences([1], [0])
-    value = sum(float(np.asarray(part.values).mean()) for part in parts)
-    documents = columns.documents
-    quantile = t_quantile(0.975, max(1, documents - 1)) if documents < _MANY else _NORMAL
-    reach = quantile * float(standard_error(parts)[0])
-    return Estimate(value, value - reach, value + reach, columns.items)
-
-
-def _difference_chart(rows: charts.Rows, a: str, b: str, say: Say) -> dict[str, Any]:
-    y = {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 200}}
-    x = {"field": "value", "type": "quantitative", "title": say("A - B (점)", "A - B (points)")}
-    color = {"field": "side", "type": "nominal", "legend": None, "scale": {"domain": ["A", "B", "–"], "range": [a, b, _GREY]}}
-    tooltip = [
-        {"field": "name", "title": " "},
-        *({"field": name, "title": name, "format": "+.2f"} for name in ("value", "low", "high")),
-    ]
-    middle = {"x": x, "y": y, "color": color, "tooltip": tooltip}
-    ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}}
-    zero = {"data": {"values": [{"zero": 0}]}, "mark": {"type": "rule", "strokeDash": [3, 3]}}
-    return {
-        "$schema": charts.SCHEMA,
-        "width": "container",
-        "height": max(60, 26 * len(rows)),
-        "data": {"values": rows},
-        "layer": [
-            {**zero, "encoding": {"x": {"field": "zero", "type": "quantitative"}}},
-            {"mark": {"type": "rule", "strokeWidth": 2.5}, "encoding": {**middle, **ends}},
-            {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1}, "encoding": middle},
-        ],
-    }
 
 
 def _curves(group: Group, study: Study | None, a: Side, b: Side, metric: str, say: Say) -> Section | None:
@@ -259,13 +206,11 @@ def _curves(group: Group, study: Study | None, a: Side, b: Side, metric: str, sa
     spec = charts.learning_curve(rows, say, axis=axis, bases=bases, target=None, color=_GREY)
     for layer in spec["layer"]:
         if layer["encoding"].get("color", {}).get("field") == "run":
-            layer["encoding"]["color"] = {
-                **layer["encoding"]["color"],
-                "scale": {"domain": list(colors), "range": list(colors.values())},
-            }
-    label = METRICS[metric].label
-    note = say("띠는 95% 구간", "Bands are 95% intervals")
+            scale = {"domain": list(colors), "range": list(colors.values())}
+            layer["encoding"]["color"] = {**layer["encoding"]["color"], "scale": scale}
+    note = say("띠는 값의 95% 구간", "Bands are 95% intervals of the values; the verdict is about the paired difference")
     note += say(", 파선은 학습하지 않은 모델입니다.", "; dashed: an untrained model.") if bases else say("입니다.", ".")
+    label = METRICS[metric].label
     return Section("curves", say("학습 곡선", "Learning curves"), (Charts(((label, spec),), wide=True), Text(note, "quiet")))
 
 

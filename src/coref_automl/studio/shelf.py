@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.copies import drop_copies
-from coref_automl.comparison.groups import choose_metric, group_of, keyed, rename_bases
+from coref_automl.comparison.groups import group_of, keyed, rename_bases
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.superseded import drop_replaced_weights, keep_one_dtype
-from coref_automl.errors import ComparisonError, CorefError, InputError
+from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.columns import holds_text, read_columns
 from coref_automl.evaluation.evalset import EvalSet, find_set
 from coref_automl.evaluation.metrics import bucket
@@ -92,7 +92,7 @@ class Board:
 
     `state` is that of the members it was loaded from, and the key of all that is computed from it.
     `metrics` were run by all of them; `colors` are those of runs and of models outside a run; `buckets` are the items' distances.
-    `usual` are the keys of A and B where an address names none.
+    `usual` are the keys of A and B where an address names none: the last and the first.
     """
 
     mark: str
@@ -248,7 +248,7 @@ def load(members: Members, sets: Mapping[str, Path]) -> Board:
         tuple(group.metrics()),
         _colors(group),
         np.array([bucket(int(value)) for value in group.items.facts["distance"]]),
-        _usual(group, order),
+        (list(order)[-1], next(iter(order))),
     )
 
 
@@ -284,17 +284,6 @@ def _passages(group: Group, sets: Mapping[str, Path]) -> Passages:
     order = {name: number for number, name in enumerate(held.documents)}
     numbers = [order[items[one].document] if one in items else -1 for one in group.items.index]
     return Passages(tuple(held.documents.values()), items, np.array(numbers, np.int32))
-
-
-def _usual(group: Group, entries: Mapping[str, Entry]) -> tuple[str, str]:
-    """B is the first (a base model, where there is one), A the highest of the others on the usual metric."""
-    keys = list(entries)
-    try:
-        metric = choose_metric(group, None)[0]
-    except ComparisonError:
-        metric = ""
-    values = {key: entry.evaluation.estimates.get(metric) for key, entry in entries.items()}
-    return max(keys[1:] or keys, key=lambda key: one.value if (one := values[key]) else -1.0), keys[0]
 
 
 def _colors(group: Group) -> dict[str, str]:

@@ -10,22 +10,23 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from coref_automl.comparison.choice import checked_margin, choose, next_time_of
 from coref_automl.comparison.groups import choose_metric, group_of
-from coref_automl.comparison.recommendation import Recommendation, checked_margin, choose_entry
+from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.superseded import drop_replaced_weights
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.models.model_files import model_place
 from coref_automl.progress import Progress, read_events
-from coref_automl.records import Evaluation
+from coref_automl.records import Estimate, Evaluation
 from coref_automl.say import say
 from coref_automl.store import natural_order, write_json
 from coref_automl.training.folder import BEST, add_results, checkpoints_of, read_clock, remove_checkpoint
@@ -34,6 +35,19 @@ from coref_automl.training.trainer import ProcessGroup
 
 PATIENCE = 2
 """Checkpoints that must follow the chosen one before training stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The checkpoints so far: `early` is as good as the best within the margin, where that is `sure`; `value` is its own."""
+
+    metric: str
+    margin: float
+    early: Entry
+    chosen: Entry
+    best: Entry
+    value: Estimate
+    sure: bool
 
 
 class Judge:
@@ -63,24 +77,22 @@ class Judge:
         if found is None:
             return None
         it, scored = found
-        sure = bool(it.next_time and it.next_time.checkpoint)
-        early = it.next_time.checkpoint if it.next_time and sure else it.best_path
-        reached = next(one for one in it.candidates if one.path == early)
+        early = it.early.evaluation.path
         write_json(
             self._run / BEST,
             {
                 "checkpoint": Path(early).name,
                 "metric": it.metric,
-                "value": reached.value.to_json(),
+                "value": it.value.to_json(),
                 "margin": it.margin,
                 "half": "select",
-                "sure": sure,
+                "sure": it.sure,
             },
         )
         if self._recipe.keep_best:
-            self._keep_only({model_place(path) for path in (early, it.chosen, it.best_path)})
-        behind = sum(tokens > (reached.tokens or 0) for tokens in scored)
-        if self._recipe.stop_when_flat and sure and behind >= PATIENCE:
+            self._keep_only({model_place(one.evaluation.path) for one in (it.early, it.chosen, it.best)})
+        behind = sum(tokens > it.early.tokens for tokens in scored)
+        if self._recipe.stop_when_flat and it.sure and behind >= PATIENCE:
             name, margin = Path(early).name, f"{100 * it.margin:g}"
             return say(
                 f"조기 종료: {name}의 {it.metric}이 최고와 {margin}점 이내이고(선택용 절반), 이후 체크포인트 {behind}개도 "
@@ -90,7 +102,7 @@ class Judge:
             )
         return None
 
-    def _score(self) -> tuple[Recommendation, list[int]] | None:
+    def _score(self) -> tuple[Standing, list[int]] | None:
         """The choice among the checkpoints that are still there, and the tokens of all that were scored."""
         recipe = self._recipe
         place = self._accelerator.device
@@ -116,7 +128,7 @@ class Judge:
             self._report(one)
         return self._choose(newest)
 
-    def _choose(self, newest: Evaluation) -> tuple[Recommendation, list[int]]:
+    def _choose(self, newest: Evaluation) -> tuple[Standing, list[int]]:
         """Only what was scored as the newest was speaks here, whatever other sets and lengths the run was evaluated with."""
         stored, _ = drop_replaced_weights(
             [one for one in find_evaluations([self._run], skip_damaged=True) if one.evaluation.condition == newest.condition]
@@ -125,8 +137,13 @@ class Judge:
         there = {model_place(str(path)) for path in checkpoints_of(self._run)}
         left = replace(curve, entries=tuple(one for one in curve.entries if model_place(one.evaluation.path) in there))
         metric, _ = choose_metric(left, self._recipe.metric)
-        choice = choose_entry(left, metric, margin=checked_margin(self._recipe.margin), seed=self._recipe.seed)
-        return choice.recommendation, [one.tokens for one in curve.entries]
+        margin, seed = checked_margin(self._recipe.margin), self._recipe.seed
+        choice = choose(left, metric, seed=seed)
+        ahead = next_time_of(left, metric, choice.arm(choice.chosen), choice.chosen, margin=margin, seed=seed)
+        sure = ahead is not None and bool(ahead.checkpoint)
+        early = next(one for one in left.entries if one.evaluation.path == ahead.checkpoint) if ahead and sure else choice.best
+        value = choice.candidates[early].value
+        return Standing(metric, margin, early, choice.chosen, choice.best, value, sure), [one.tokens for one in curve.entries]
 
     def _unreported(self, found: list[Evaluation]) -> list[Evaluation]:
         """What no event reports yet: a process that was killed while scoring leaves more than the newest.

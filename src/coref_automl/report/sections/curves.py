@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coref_automl.comparison.arms import Arm, arms, means
+from coref_automl.comparison.arms import Arm
+from coref_automl.comparison.judging import means
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report import charts
@@ -22,7 +23,7 @@ def draw(study: Subject) -> Section | None:
         return None
     say = study.say
     out, axis = [], token_axis(study)
-    grouped = [arm for arm in map(Arm.with_curve, arms(study)) if arm.seeds > 1]
+    grouped = [arm for arm in map(Arm.with_curve, study.arms) if arm.seeds > 1]
     first = (
         {arm.name: next(iter(arm.runs.values()))[0] for arm in grouped}
         if grouped

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, finding
+from coref_automl.comparison.differences import ComparisonRow, ComparisonTable
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
 from coref_automl.report import charts
+from coref_automl.report.cells import checkpoint_cell, comparison_verdict, shows
 from coref_automl.report.language import p_text, points
 from coref_automl.report.page import Block, Cell, Charts, Section, Table, Text, estimate_cells, in_percent, row
-from coref_automl.report.sentences import verdict
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import checkpoint_cell, shows
 
 _MOST_LINES = 40
 
@@ -46,8 +45,8 @@ def _plotted(study: Subject, lines: Sequence[ComparisonRow]) -> list[dict[str, A
             "name": line.name,
             **in_percent(answer.difference),
             "p": answer.p_adjusted,
-            "verdict": verdict(answer, study.say.lang),
-            "finding": "not shown" if finding(answer) == "same" else finding(answer),
+            "verdict": comparison_verdict(answer, study.say),
+            "finding": "not shown" if answer.verdict == "same" else answer.verdict,
         }
         for line, answer in _most_telling([(line, line.comparison) for line in lines if line.comparison is not None])
     ]

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coref_automl.comparison.differences import finding
+from coref_automl.comparison.differences import compare_with
 from coref_automl.comparison.scores import Entry
-from coref_automl.comparison.study import shown
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
+from coref_automl.report.cells import which_documents
 from coref_automl.report.language import Say, points
 from coref_automl.report.page import Cell, Points, Section, Table, Tone, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.verdicts import which_documents
 
 _GRADES: dict[str, Tone] = {"A": "good", "B": "quiet", "C": "bad"}
 
@@ -30,8 +29,8 @@ def draw(study: Subject) -> Section | None:
     runs, say = study.runs(), study.say
     if not runs:
         return None
-    behind, starts = _behind(study), _starts(study)
-    graded = {run: _grades(study, entries, behind, starts) for run, entries in runs.items()}
+    behind, starts, falls = _behind(study), study.against_base(), _falls(study)
+    graded = {run: _grades(study, entries, behind, starts, falls) for run, entries in runs.items()}
     titles = [grade.what for grade in next(iter(graded.values()))]
     lines = tuple(
         row(run, *(Cell(f"{grade.letter} · {grade.because}", _GRADES.get(grade.letter, "quiet")) for grade in grades))
@@ -82,48 +81,52 @@ def draw(study: Subject) -> Section | None:
 
 def _behind(study: Subject) -> dict[Entry, Comparison | None]:
     """The peak of each run against the overall best on confirm, max-T over runs."""
-    peaks = [peak for entries in study.runs().values() if (peak := study.peak(entries)) is not study.best]
+    peaks = [peak for entries in study.runs().values() if (peak := study.choice.peak(entries)) is not study.best]
     return dict(zip(peaks, study.judged(study.best, peaks), strict=True))
 
 
-def _starts(study: Subject) -> dict[Entry, Comparison | None]:
-    """Every checkpoint against its base, max-T over checkpoints."""
-    trained = [entry for entries in study.runs().values() for entry in entries]
-    return dict(zip(trained, study.over_own_base(trained), strict=True))
+def _falls(study: Subject) -> dict[Entry, Comparison | None]:
+    """The peak of each run against its last checkpoint on confirm, max-T over runs."""
+    pairs = [(study.choice.peak(entries), entries[-1]) for entries in study.runs().values()]
+    pairs = [(peak, end) for peak, end in pairs if peak is not end]
+    peaks, ends = [peak for peak, _ in pairs], [end for _, end in pairs]
+    return dict(zip(peaks, compare_with(study.group, study.metric, peaks, ends, seed=study.seed, half="confirm"), strict=True))
 
 
 def _grades(
-    study: Subject, entries: list[Entry], behind: Mapping[Entry, Comparison | None], starts: Mapping[Entry, Comparison | None]
+    study: Subject,
+    entries: list[Entry],
+    behind: Mapping[Entry, Comparison | None],
+    starts: Mapping[Entry, Comparison],
+    falls: Mapping[Entry, Comparison | None],
 ) -> list[Grade]:
-    say, values = study.say, study.select_values()
-    first, last, peak = entries[0], entries[-1], study.peak(entries)
+    say, values = study.say, {entry: one.value for entry, one in study.choice.candidates.items()}
+    first, last, peak = entries[0], entries[-1], study.choice.peak(entries)
     bound = study.choice.candidates[peak].bound
     near = next(entry for entry in entries if values[peak].value - values[entry].value <= study.margin)
     share = near.tokens / last.tokens if last.tokens else 1.0
-    start, lost = starts[first], behind.get(peak)
+    start, lost = starts.get(first), behind.get(peak)
     return [
         Grade(say("시작", "initial"), _by_sign(start), points(start.difference) if start else say("기준 없음", "no base")),
         Grade(
             say("최고", "best"),
-            "A" if bound <= study.margin or peak is study.best else "C" if lost is not None and finding(lost) == "worse" else "B",
+            "A" if bound <= study.margin or peak is study.best else "C" if lost is not None and lost.verdict == "worse" else "B",
             f"{METRICS[study.metric].label} {100 * values[peak].value:.1f}%",
         ),
         Grade(say("속도", "speed"), _under(share, 1 / 3, 2 / 3), f"{100 * share:.0f}%"),
         _data(study, peak),
-        _stability(study, peak, last),
+        _stability(study, peak, last, falls.get(peak)),
         _efficiency(study, peak),
     ]
 
 
-def _stability(study: Subject, peak: Entry, last: Entry) -> Grade:
+def _stability(study: Subject, peak: Entry, last: Entry, fall: Comparison | None) -> Grade:
     say = study.say
     if peak is last:
         return Grade(say("안정", "stability"), "A", say("마지막이 최고", "the last is the peak"))
-    pairs = zip(study.choice.falls, study.recommendation.over_fitting, strict=True)
-    fall = next((one.comparison for pair, one in pairs if pair == (peak, last)), None)
     if fall is None:
         return Grade(say("안정", "stability"), "–", say("알 수 없음", "unknown"))
-    letter = {"better": "C", "worse": "A"}.get(finding(fall), "")  # the peak against the last
+    letter = {"better": "C", "worse": "A"}.get(fall.verdict, "")  # the peak against the last
     could = fall.detectable is not None and fall.detectable <= study.margin
     letter = letter or ("A" if could else "B")
     return Grade(say("안정", "stability"), letter, points(fall.difference))
@@ -133,7 +136,7 @@ def _data(study: Subject, peak: Entry) -> Grade:
     say, name = study.say, study.say("데이터", "data")
     if peak.recorded_tokens is None:
         return Grade(name, "–", _unrecorded(say))
-    fewest = min(known for run in study.runs().values() if (known := study.peak(run).recorded_tokens) is not None) or 1
+    fewest = min(known for run in study.runs().values() if (known := study.choice.peak(run).recorded_tokens) is not None) or 1
     times = peak.recorded_tokens / fewest
     return Grade(name, _under(times, 1.5, 3), f"×{times:.1f}")
 
@@ -149,7 +152,7 @@ def _efficiency(study: Subject, peak: Entry) -> Grade:
     own = _gained(study, peak)
     if own is None:
         return Grade(name, "–", say("기준 없음", "no base"))
-    rates = [_gained(study, study.peak(entries)) for entries in study.runs().values()]
+    rates = [_gained(study, study.choice.peak(entries)) for entries in study.runs().values()]
     top = max(rate for rate in rates if rate is not None)
     letter = "C" if top <= 0 or own <= 0 else _under(1 - own / top, 1 / 3, 2 / 3)
     return Grade(name, letter, say(f"{own:+.2f}점/백만", f"{own:+.2f} points/M"))
@@ -168,7 +171,7 @@ def _gained(study: Subject, peak: Entry) -> float | None:
 def _by_sign(answer: Comparison | None) -> str:
     if answer is None:
         return "–"
-    return "B" if not shown(answer) else "A" if answer.difference.value > 0 else "C"
+    return {"better": "A", "worse": "C"}.get(answer.verdict, "B")
 
 
 def _under(value: float, a: float, b: float) -> str:

@@ -1,0 +1,186 @@
+"""What came out highest, and how much training would have done. In: evaluated checkpoints. Out: a Choice, a NextTime.
+
+Chosen on the `select` half by posterior means: the method that is highest over its seeds, then the highest of its checkpoints.
+Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from coref_automl.comparison.arms import Arm, methods_of
+from coref_automl.comparison.claims import NextTime
+from coref_automl.comparison.references import bases_of
+from coref_automl.comparison.scores import Columns, Entry, Group
+from coref_automl.errors import ComparisonError
+from coref_automl.records import Estimate
+from coref_automl.statistics.intervals import composite, simultaneous_bounds
+from coref_automl.statistics.resampling import Part
+from coref_automl.statistics.shrinkage import accepted_loss, covariance, posterior_means, times_as_many
+
+MARGIN = 0.02
+POINTS = 100 * MARGIN
+"""The margin as it is given and written: in points."""
+_FEWEST_POINTS = 0.1
+_EQUAL = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A checkpoint on the `select` half. `bound` is its largest distance to the best (95% simultaneous confidence); `believed`
+    its posterior mean: what its neighbours and the other seeds leave of its value."""
+
+    value: Estimate
+    bound: float
+    believed: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """The candidates on the documents that choose, the arms they belong to, and the base of what came out highest.
+
+    `best` has the highest value, `chosen` the highest posterior mean. `halved`: was there a half to choose on? Without one all
+    documents chose.
+    """
+
+    candidates: dict[Entry, Candidate]
+    arms: list[Arm]
+    chosen: Entry
+    best: Entry
+    base: Entry | None
+    halved: bool
+
+    def highest(self, entries: Sequence[Entry]) -> Entry:
+        """Of highest posterior mean; of equals the earliest."""
+        top = max(self.candidates[entry].believed for entry in entries)
+        return min((entry for entry in entries if self.candidates[entry].believed > top - _EQUAL), key=lambda entry: entry.tokens)
+
+    def tied_with(self, chosen: Entry) -> list[Entry]:
+        """Other checkpoints of its method that are as high."""
+        mine = self.candidates[chosen].believed
+        return [one for one in self.of(chosen) if one is not chosen and abs(self.candidates[one].believed - mine) < _EQUAL]
+
+    def of(self, entry: Entry) -> list[Entry]:
+        """The checkpoints of an entry's method that all its runs have."""
+        return [one for step in self.arm(entry).steps() for one in step.values()]
+
+    def arm(self, entry: Entry) -> Arm:
+        return next(arm for arm in self.arms if any(entry in run for run in arm.runs.values()))
+
+    def peak(self, entries: Sequence[Entry]) -> Entry:
+        """The best value on the select half; the earliest of equals."""
+        return max(entries, key=lambda entry: (self.candidates[entry].value.value, -entry.tokens))
+
+
+def checked_margin(points: float) -> float:
+    """A margin in points, as everyone gives it, as the fraction that is computed with. A fraction, as it once was, is refused."""
+    if 0 < points < _FEWEST_POINTS:
+        raise ComparisonError(f"A margin is a number of points, and {points:g} is a fraction of 1; write {100 * points:g}.")
+    if not 0 < points < 100:
+        raise ComparisonError(f"A margin of {points:g} points cannot be; give a number of points such as 2.")
+    return points / 100
+
+
+def eligible_entries(group: Group) -> list[Entry]:
+    """Trained checkpoints by training tokens; all evaluations if nothing was trained."""
+    trained = [entry for entry in group.entries if entry.trained] or list(group.entries)
+    return sorted(trained, key=lambda entry: entry.tokens)
+
+
+def choose(group: Group, metric: str, *, seed: int = 0) -> Choice:
+    eligible = eligible_entries(group)
+    select = group.columns(metric, half="select", entries=eligible)
+    halved = bool(select.items)
+    columns = select if halved else group.columns(metric, entries=eligible)
+    arms = methods_of(eligible, None)
+    bounds, values = simultaneous_bounds(columns.parts, seed=seed), composite(columns.parts, seed=seed)
+    means = _believed(columns, eligible, arms)
+    found = {
+        entry: Candidate(value, float(bound), float(mean))
+        for entry, value, bound, mean in zip(eligible, values, bounds.upper, means, strict=True)
+    }
+    best = max(eligible, key=lambda entry: (found[entry].value.value, -entry.tokens))
+    choice = Choice(found, arms, best, best, None, halved)
+    firm = [arm for arm in arms if arm.seeds > 1] or arms  # one run may be lucky as a whole
+    method = max(firm, key=lambda arm: max(np.mean([found[one].believed for one in step.values()]) for step in arm.steps()))
+    chosen = choice.highest([one for step in method.steps() for one in step.values()])
+    return replace(choice, chosen=chosen, base=_base_for(group, chosen))
+
+
+def _believed(columns: Columns, eligible: Sequence[Entry], arms: Sequence[Arm]) -> Sequence[float]:
+    place = {entry: (number, seed) for number, arm in enumerate(arms) for seed, run in arm.runs.items() for entry in run}
+    values = np.asarray(sum(np.asarray(part.values).mean(axis=0) for part in columns.parts))
+    means = posterior_means(
+        values,
+        covariance(columns.parts),
+        methods=[place[entry][0] for entry in eligible],
+        runs=[place[entry] for entry in eligible],
+        training=[entry.tokens for entry in eligible],
+    )
+    return list(map(float, means))
+
+
+def _base_for(group: Group, chosen: Entry) -> Entry | None:
+    """The base of a checkpoint, preferably in windows of the same length; any untrained model if the base is not recorded."""
+    made, others = chosen.evaluation.provenance, [entry for entry in group.entries if entry is not chosen]
+    bases = bases_of(others, made) if made else [entry for entry in others if not entry.trained]
+    found = min(bases, key=lambda entry: entry.evaluation.seq_len != chosen.evaluation.seq_len, default=None)
+    return found if any(entry.trained for entry in group.entries) else None
+
+
+def next_time_of(
+    group: Group,
+    metric: str,
+    arm: Arm,
+    chosen: Entry,
+    *,
+    margin: float,
+    seed: int,
+    gain: float | None = None,
+    rising: bool = False,
+) -> NextTime | None:
+    """From the runs of a method that have a curve; None without one. `gain` is the shown one; `rising`: its last step is."""
+    mine = arm.with_curve()
+    steps = [list(step.values()) for step in mine.steps()] if mine.runs else []
+    if len(steps) < 2:
+        return None
+    entries = [entry for step in steps for entry in step]
+    columns = group.columns(metric, half="select", entries=entries)
+    if not columns.items:
+        columns = group.columns(metric, entries=entries)
+    seeds = len(steps[0])
+    bounds = simultaneous_bounds([_by_step(part, len(steps), seeds) for part in columns.parts], seed=seed)
+    loss = accepted_loss(margin, gain)
+    highest = int(np.argmax(bounds.gaps[:, 0]))  # how far every point leads the first
+    within = next((number for number in range(len(steps)) if bounds.upper[number] <= loss), None)
+    point = min(within, highest) if within is not None else None
+    trained = [round(np.mean([entry.tokens for entry in step])) for step in steps]
+    recorded = all(entry.recorded_tokens is not None for entry in entries)
+    before = range(point if point is not None else highest + 1)
+    plans = [(factor, number) for number in before if (factor := times_as_many(bounds, number, loss)) is not None]
+    factor, promising = min(plans, default=(None, None))
+    run = next((run for run in mine.runs.values() if chosen in run), None)
+    step = steps[point] if point is not None else []
+    reached = next((entry for entry in step if run and entry in run), step[0] if step else None)
+    less = point is not None and point < len(steps) - 1
+    return NextTime(
+        how="less" if less else "longer" if rising else "as long",
+        loss=loss,
+        points=len(steps),
+        seeds=seeds,
+        tokens=trained[point] if recorded and point is not None else None,
+        share=trained[point] / trained[-1] if point is not None else None,
+        checkpoint=reached.evaluation.path if reached else "",
+        name=reached.name if reached else "",
+        more_documents=math.ceil((factor - 1) * bounds.documents) if factor is not None else None,
+        promising=trained[promising] if recorded and promising is not None else None,
+    )
+
+
+def _by_step(part: Part, steps: int, seeds: int) -> Part:
+    values = np.asarray(part.values)
+    return replace(part, values=values.reshape(len(values), steps, seeds).mean(axis=2))

@@ -1,0 +1,209 @@
+"""What a study claims, and what follows from it. Records of numbers and codes: every surface prints from them, none decides.
+
+One `Claim` is one difference with one estimand, one set of documents, one test and one correction. An `Answer` is what to do, and
+for each question that a person asks a leading claim beside the others. docs/statistics.md has the rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from coref_automl.records import Correction, Estimate, Record
+
+BASE = "base"
+"""The other side of a claim about adapting; methods have the names that their owner gave them."""
+ALPHA = 0.05
+RELATION, COREFERENCE = "relation_f1", "coreference_conll"
+QuestionId = Literal["base", "method", "length", "training", "far", "lambada", "sources", "relation", "coreference"]
+Verdict = Literal["better", "worse", "equivalent", "same", "not shown", "not judged"]
+"""Equivalent: the whole interval lies within the margin. Same: the same on every item."""
+Documents = Literal["all", "confirm", "rows", "texts"]
+"""Documents of the set, all or of the half that chose nothing; sentences of relation extraction; texts of coreference."""
+Test = Literal["crossed", "paired", "sign flips"]
+"""Runs crossed with documents; runs paired by seed; one model against another, one sign per document."""
+Caveat = Literal[
+    "one seed", "copies", "one document", "few documents", "unequal training", "equal tokens", "other tokenizer", "chosen",
+    "before correction", "checkpoint", "base not evaluated", "weights gone", "floor",
+]  # fmt: skip
+"""What stands against a claim. "chosen": its side was chosen among several by the data; "checkpoint": it is about checkpoints and
+says nothing about methods; "equal tokens": compared where both had seen as many; "floor": no model scores high enough."""
+Action = Literal["use method", "use checkpoint", "keep base", "no base", "undecided"]
+Training = Literal["less", "as long", "longer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim(Record):
+    """`a` minus `b` on one outcome. Shares are fractions.
+
+    `outcome` is a metric, or relation extraction's micro-F1 or coreference's CoNLL; `part` are the items it is about (a source,
+    a distance), empty for all. `difference` has the interval of the corrected `level`: it excludes 0 exactly where the verdict
+    is better or worse. `alone` is the 95% interval of this claim by itself, where that is another. `p` is adjusted for the
+    `family` of claims beside it by `correction`. `tokens` are what either side was trained on, `rows` those of relation
+    extraction and `share` their part of all. `detectable` is the true difference that is detected with 80% power, `within` the
+    margin of equivalence; `expected` the gain to expect of a side that was chosen by the data, which the difference overstates.
+    """
+
+    question: QuestionId
+    a: str
+    b: str
+    outcome: str
+    documents: Documents
+    count: int
+    seeds: tuple[int, int]
+    difference: Estimate
+    test: Test
+    verdict: Verdict
+    values: tuple[float, float] | None = None
+    alone: Estimate | None = None
+    level: float = 0.95
+    p: float | None = None
+    correction: Correction = "none"
+    family: int = 1
+    detectable: float | None = None
+    within: float | None = None
+    part: str = ""
+    tokens: tuple[int | None, int | None] = (None, None)
+    rows: int | None = None
+    share: float | None = None
+    expected: float | None = None
+    against: tuple[Caveat, ...] = ()
+
+    @property
+    def shown(self) -> bool:
+        return self.verdict in ("better", "worse")
+
+    @property
+    def sign(self) -> int:
+        """What is shown: better (1), worse (-1) or neither (0)."""
+        return {"better": 1, "worse": -1}.get(self.verdict, 0)
+
+    def turned(self) -> Claim:
+        """The same claim as `b` minus `a`."""
+        codes = {"better": "worse", "worse": "better"}
+        return replace(
+            self,
+            a=self.b,
+            b=self.a,
+            seeds=self.seeds[::-1],
+            tokens=self.tokens[::-1],
+            values=self.values and self.values[::-1],
+            difference=_minus(self.difference),
+            alone=self.alone and _minus(self.alone),
+            verdict=codes.get(self.verdict, self.verdict),  # type: ignore[arg-type]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Record):
+    """A question that a person asks: the claim that answers it first, and the others, in order of the methods."""
+
+    id: QuestionId
+    lead: Claim
+    others: tuple[Claim, ...] = ()
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        return (self.lead, *self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class Keep(Record):
+    """The checkpoint to keep. Its method's verdict is its verdict; `expected` is its gain over the base once the luck of the
+    highest is taken off, `value` the same of its value. `there`: are its weights on this disk? If not, `again` makes them. `tied`
+    are other checkpoints of the method that did as well on the documents that chose."""
+
+    path: str
+    name: str
+    tokens: int | None
+    there: bool
+    again: str
+    value: float
+    expected: float | None
+    tied: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NextTime(Record):
+    """How long to train next time. `less`: until the earliest point of the method's mean curve within `loss` of its highest at
+    95% confidence on the `select` half; `longer` only if the last step of that curve is itself shown to gain.
+
+    `loss` is the margin, or a quarter of the shown gain over the base if that is less. `share` is that of the training of the
+    curve's last point. `checkpoint` is the point in the run that is used (a folder), `name` its label. With `more_documents` more
+    in the select half the `promising` tokens would do with 80% power.
+    """
+
+    how: Training
+    loss: float
+    points: int
+    seeds: int
+    tokens: int | None
+    share: float | None
+    checkpoint: str
+    name: str
+    more_documents: int | None
+    promising: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Power(Record):
+    """What the study could show of a gain over the base: detected with 80% power on `documents` with `seeds`. `largest` is the
+    largest gain seen; about `needed` documents would show one like it, None if none is to be shown by more of them."""
+
+    detectable: float | None
+    documents: int
+    seeds: int
+    largest: float | None = None
+    needed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Record):
+    """What to do and why.
+
+    `use method` only if one is shown better than the base: the highest of those; `ties` are others that are shown better and not
+    told apart from it, `beats` those it is shown to beat. With one seed per method nothing is said about methods, and `use
+    checkpoint` is about the highest checkpoint that is shown better. `keep base`: nothing is; there is no checkpoint to keep and
+    no next time, but the `power`. `no base`: the base was not evaluated, or there is none. `undecided`: nothing could be judged.
+    `method` and `highest` name the method and checkpoint (`highest_path` its folder); where nothing is to be used, what came out
+    highest.
+    `looks` counts how often the study was judged as seeds were added; `unread` is what could not be read.
+    """
+
+    action: Action
+    metric: str
+    evalset: str
+    margin: float
+    base: str | None
+    base_path: str
+    method: str | None
+    highest: str
+    highest_path: str
+    ties: tuple[str, ...]
+    beats: tuple[str, ...]
+    keep: Keep | None
+    next_time: NextTime | None
+    power: Power | None
+    questions: tuple[Question, ...]
+    candidates: int
+    looks: int = 1
+    against: tuple[Caveat, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        return tuple(claim for question in self.questions for claim in question.claims)
+
+    def question(self, name: QuestionId) -> Question | None:
+        return next((one for one in self.questions if one.id == name), None)
+
+    def of_pair(self, a: str, b: str | None, outcome: str) -> Claim | None:
+        """What is claimed of two methods, or of one and the base, on all items; None if nothing is."""
+        sides, other = {a, b or BASE}, b or BASE
+        held = [one for one in self.claims if not one.part and one.outcome == outcome and {one.a, one.b} == sides]
+        found = next((one for one in held if one.question != "sources"), None)
+        return found if found is None or (found.a, found.b) == (a, other) else found.turned()
+
+
+def _minus(held: Estimate) -> Estimate:
+    return Estimate(-held.value, -held.high, -held.low, held.n)

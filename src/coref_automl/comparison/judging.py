@@ -1,0 +1,322 @@
+"""Verdicts about methods. In: pairs of arms and a metric. Out: Claims, corrected for their number.
+
+Arms are compared at the last checkpoint of each run, or at others that the data did not choose, runs crossed with documents. All
+documents speak where neither checkpoint nor setting was chosen on the set, else those of the `confirm` half. The interval of a
+claim is that of its corrected level, so that it excludes 0 exactly where something is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.comparison.arms import Arm, Source, last
+from coref_automl.comparison.claims import ALPHA, BASE, Caveat, Claim, QuestionId, Verdict
+from coref_automl.comparison.scores import Columns, Entry, Group, Ints
+from coref_automl.evaluation.columns import NOT_RUN
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.records import Comparison, Correction, Estimate, Half
+from coref_automl.statistics.closed_forms import LEVEL, holm
+from coref_automl.statistics.contrasts import interaction, reciprocal
+from coref_automl.statistics.corrections import benjamini_hochberg
+from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
+from coref_automl.statistics.intervals import composite
+from coref_automl.statistics.methods import MethodVerdict
+from coref_automl.statistics.resampling import Floats, Part
+from coref_automl.statistics.shrinkage import last_step
+
+FEW = 20
+"""Fewer documents show nothing."""
+Among = NDArray[np.bool_] | None
+Runs = Sequence[Entry]
+"""Evaluations of one method, one per seed."""
+Pair = tuple[Arm, Arm | Entry]
+Measure = Literal["hits", "ranks"]
+_REASONS: dict[str, tuple[Caveat, ...]] = {"one seed": ("one seed",), "copies": ("copies",), "one document": ("one document",)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """A claim before it is corrected, and its interval at any level. What cannot be judged has no p."""
+
+    claim: Claim
+    p: float | None
+    interval_at: Callable[[float], Estimate]
+
+
+def speaking_half(methods: Iterable[Runs]) -> Half | None:
+    """The half of the documents that may speak about last checkpoints, one sequence per method; None for all of them.
+
+    All speak if every run ends where it was planned to, or if its record does not say and all runs of a method end at one epoch.
+    """
+    return None if all(map(_unchosen, methods)) else "confirm"
+
+
+def _unchosen(ends: Runs) -> bool:
+    made = [entry.evaluation.provenance for entry in ends]
+    planned = [one.planned_end if one else False for one in made]
+    if False in planned:
+        return False
+    return None not in planned or len({round(one.epoch, 3) for one in made if one}) == 1
+
+
+def ends(arm: Arm | Entry) -> list[Entry]:
+    """The last checkpoint of each run; a single evaluation (the base) stands for itself."""
+    return [arm] if isinstance(arm, Entry) else [last(entries) for entries in arm.runs.values()]
+
+
+def half_of_pairs(pairs: Iterable[Pair]) -> Half | None:
+    """One set of documents for all these pairs."""
+    found = {id(side): side for pair in pairs for side in pair if isinstance(side, Arm)}
+    return speaking_half(ends(arm) for arm in found.values())
+
+
+def judge_pairs(
+    study: Source,
+    question: QuestionId,
+    pairs: Sequence[Pair],
+    metric: str,
+    *,
+    half: Half | None,
+    part: str = "",
+    among: Among = None,
+    beyond: Among = None,
+    measure: Measure = "hits",
+    at: Sequence[tuple[Runs, Runs]] = (),
+) -> list[Judged | None]:
+    """Compare the last checkpoints of each pair, or those that `at` names; None if the metric was not run by both.
+
+    `among` are the items to compare on; `beyond`: the contrast is judged, the difference on those items minus that on the others.
+    """
+    sides = list(at) or [(ends(a), ends(b)) for a, b in pairs]
+    out: list[Judged | None] = []
+    for (a, b), (ours, theirs) in zip(pairs, sides, strict=True):
+        values = _values(study, [*ours, *theirs], metric, half, among, beyond, measure)
+        if values is None:
+            out.append(None)
+            continue
+        found = _crossed(values, len(ours), model=isinstance(b, Entry))
+        outcome = f"{metric}:mrr" if measure == "ranks" else metric
+        out.append(_judged(study, question, (a, b), (ours, theirs), outcome, found, values, half, part))
+    return out
+
+
+def judge_change(
+    study: Source, question: QuestionId, arm: Arm, steps: tuple[Runs, Runs], metric: str, *, half: Half | None, part: str
+) -> Judged | None:
+    """One checkpoint of each run minus another of the same run: it is these differences that vary over seeds."""
+    now, before = steps
+    values = _values(study, [*now, *before], metric, half)
+    if values is None:
+        return None
+    curve = [[rows[len(now) :] for rows, _ in values], [rows[: len(now)] for rows, _ in values]]
+    found = last_step(curve, [clusters for _, clusters in values])
+    if found is None:
+        return None
+    return _judged(study, question, (arm, arm), steps, metric, found, values, half, part)
+
+
+def settled(found: Iterable[Judged | None], correction: Correction, margin: float) -> list[Claim]:
+    """The claims of one family: p adjusted, the interval of the level that this amounts to, and the verdict."""
+    every = [one for one in found if one is not None]
+    firm = [one for one in every if one.p is not None]
+    ps = [one.p for one in firm if one.p is not None]
+    adjusted = iter(holm(ps) if correction == "holm" else benjamini_hochberg(ps) if correction == "bh" else ps)
+    return [
+        one.claim if one.p is None else _settle(one, one.p, float(next(adjusted)), correction, len(ps), margin) for one in every
+    ]
+
+
+def _settle(one: Judged, p: float, adjusted: float, correction: Correction, family: int, margin: float) -> Claim:
+    level = 1 - ALPHA * (p / adjusted if adjusted > 0 else 1 / family)
+    held, alone = one.interval_at(level), one.interval_at(LEVEL)
+    verdict: Verdict = "not shown"
+    if adjusted < ALPHA:
+        verdict = "better" if held.value > 0 else "worse"
+    elif -margin < held.low and held.high < margin:
+        verdict = "equivalent"
+    lost: tuple[Caveat, ...] = ("before correction",) if p < ALPHA <= adjusted else ()
+    wider = (held.high - held.low) / (alone.high - alone.low) if alone.high > alone.low else 1.0
+    could = one.claim.detectable * wider if one.claim.detectable else None
+    return replace(
+        one.claim,
+        difference=held,
+        alone=alone if level > LEVEL else None,
+        level=round(level, 6),
+        p=adjusted,
+        correction=correction if family > 1 else "none",
+        family=family,
+        verdict=verdict,
+        detectable=could,
+        within=margin if verdict == "equivalent" else None,
+        against=(*one.claim.against, *lost),
+    )
+
+
+def _judged(
+    study: Source,
+    question: QuestionId,
+    pair: Pair,
+    sides: tuple[Runs, Runs],
+    outcome: str,
+    found: CrossedVerdict,
+    values: list[tuple[Floats, NDArray[Any]]],
+    half: Half | None,
+    part: str,
+) -> Judged:
+    (a, b), (ours, theirs) = pair, sides
+    means = [float(sum(rows[n : n + k].mean() for rows, _ in values)) for n, k in ((0, len(ours)), (len(ours), len(theirs)))]
+    claim = Claim(
+        question,
+        a.name,
+        BASE if isinstance(b, Entry) else b.name,
+        outcome,
+        (half and "confirm") or "all",
+        found.documents,
+        (len(ours), len(theirs)),
+        found.interval,
+        "crossed",
+        "same" if found.reason == "same" else "not judged",
+        (means[0], means[1]),
+        detectable=found.detectable,
+        part=part,
+        tokens=(_tokens(ours), _tokens(theirs)),
+        against=(*_REASONS.get(found.reason, ()), *standing_against(study.group, found.documents)),
+    )
+    return Judged(claim, None if found.reason else found.p, found.interval_at)
+
+
+def few_documents(documents: int) -> tuple[Caveat, ...]:
+    return ("few documents",) if documents < FEW else ()
+
+
+def standing_against(group: Group, documents: int) -> tuple[Caveat, ...]:
+    return (*few_documents(documents), *(("other tokenizer",) if group.tokenizers > 1 else ()))
+
+
+def paired_claim(found: MethodVerdict, seeds: int, told: Claim) -> Judged:
+    """A verdict over runs that are paired by seed; `told` has what else is known of it."""
+    judged = seeds > 1 and found.p_seeds is not None
+    same = found.difference == 0 and found.interval.low == found.interval.high
+    lost: tuple[Caveat, ...] = () if judged or same else ("one seed" if seeds < 2 else "copies",)
+    claim = replace(
+        told,
+        difference=found.interval,
+        verdict="same" if same else "not judged",
+        detectable=found.detectable,
+        against=(*told.against, *lost),
+    )
+    return Judged(claim, found.p if judged else None, found.interval_at)
+
+
+def checkpoint_claim(
+    group: Group, question: QuestionId, one: Comparison, entry: Entry, *, half: Half | None, documents: int
+) -> Claim:
+    """A checkpoint against its base, max-T over all that stand beside it."""
+    verdict: Verdict = "not shown"
+    if one.verdict == "same":
+        verdict = "same"
+    elif one.p_adjusted < ALPHA:
+        verdict = "better" if one.difference.value > 0 else "worse"
+    lost: tuple[Caveat, ...] = ("before correction",) if one.p < ALPHA <= one.p_adjusted and verdict == "not shown" else ()
+    return Claim(
+        question,
+        entry.name,
+        BASE,
+        one.metric,
+        (half and "confirm") or "all",
+        documents,
+        (1, 1),
+        one.difference,
+        "sign flips",
+        verdict,
+        p=one.p_adjusted,
+        correction=one.correction if one.family > 1 else "none",
+        family=one.family,
+        detectable=one.detectable,
+        tokens=(entry.recorded_tokens, None),
+        against=("checkpoint", *standing_against(group, documents), *lost),
+    )
+
+
+def _tokens(runs: Runs) -> int | None:
+    seen = [entry.recorded_tokens for entry in runs]
+    return None if None in seen else max(one for one in seen if one is not None)
+
+
+def _crossed(values: list[tuple[Floats, NDArray[Any]]], count: int, *, model: bool) -> CrossedVerdict:
+    pair = ([rows[:count] for rows, _ in values], [rows[count:] for rows, _ in values])
+    return composite_crossed([pair], [clusters for _, clusters in values], against_model=model)[0]
+
+
+def _values(
+    study: Source,
+    runs: Runs,
+    metric: str,
+    half: Half | None,
+    among: Among = None,
+    beyond: Among = None,
+    measure: Measure = "hits",
+) -> list[tuple[Floats, NDArray[Any]]] | None:
+    """Values of all runs by part of the metric, one row per run on the items that all have, and the items' documents."""
+    if not all(was_run(study, entry, metric) for entry in runs):
+        return None
+    if METRICS[metric].parts:
+        columns = study.group.columns(metric, half=half, entries=runs, among=among)
+        return _by_run(columns) if columns.items else None
+    rows, part = study.group.rows(metric, half=half, entries=runs, among=among), METRICS[metric]
+    if not rows.any():
+        return None
+    found = _MEASURES[measure](np.stack([entry.ranks[part.rule][rows] for entry in runs]), part.at)
+    if beyond is not None:
+        inside = beyond[rows]
+        if inside.all() or not inside.any():  # a contrast needs items of both kinds
+            return None
+        found = interaction(found, inside)
+    return [(found, study.group.items.facts["cluster"][rows])]
+
+
+_MEASURES: dict[Measure, Callable[[Ints, int], Floats]] = {
+    "hits": lambda ranks, at: np.asarray((ranks > 0) & (ranks <= at), np.float64),
+    "ranks": lambda ranks, _: reciprocal(ranks),
+}
+"""What a run's value on an item is: a hit, or one over the rank (their mean is MRR)."""
+
+
+def _by_run(columns: Columns) -> list[tuple[Floats, NDArray[Any]]]:
+    return [(np.asarray(part.values, np.float64).T, np.asarray(part.clusters)) for part in columns.parts]
+
+
+def means(
+    study: Source, sides: Sequence[Runs], metric: str, *, among: Among = None, half: Half | None = None
+) -> list[Estimate | None]:
+    """The mean over the evaluations of each side, with an interval over documents."""
+    usable = {n: list(side) for n, side in enumerate(sides) if side and all(was_run(study, entry, metric) for entry in side)}
+    entries = list({id(entry): entry for side in usable.values() for entry in side}.values())
+    out: list[Estimate | None] = [None] * len(sides)
+    columns = study.group.columns(metric, half=half, entries=entries, among=among) if entries else None
+    if columns is None or not columns.items:
+        return out
+    at = {id(entry): number for number, entry in enumerate(entries)}
+    parts = []
+    for part in columns.parts:
+        values = np.asarray(part.values)
+        sides_of = [values[:, [at[id(entry)] for entry in side]].mean(axis=1) for side in usable.values()]
+        parts.append(Part(np.stack(sides_of, axis=1), part.clusters))
+    for number, estimate in zip(usable, composite(parts, seed=study.seed), strict=True):
+        out[number] = estimate
+    return out
+
+
+def was_run(study: Source, entry: Entry, metric: str) -> bool:
+    """Did this evaluation run every part of the metric?"""
+    for name, _ in METRICS[metric].parts or ((metric, 1.0),):
+        part = METRICS[name]
+        rows = study.group.items.facts["task"] == part.task
+        if not rows.any() or (entry.ranks[part.rule][rows] == NOT_RUN).all():
+            return False
+    return True

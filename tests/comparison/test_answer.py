@@ -1,0 +1,275 @@
+"""The one answer: each rule of docs/statistics.md on a small study, and what the archives of results/ must say."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coref_automl.comparison.claims import ALPHA, BASE, Answer, Claim
+from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.study import study_at
+from coref_automl.evaluation.results import find_evaluations
+from coref_automl.report.language import Say
+from coref_automl.report.printout import recommend
+from coref_automl.report.wording import answer_lines
+from coref_automl.store import read_json, write_json
+from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
+
+RESULTS = Path(__file__).parents[2] / "results"
+TASKS = ("real", "lambada", "real-far")
+
+
+def answer(*paths: Path | str, margin: float = 0.02) -> Answer:
+    names = [str(path) for path in paths]
+    return study_at(names, read_groups(names)[0], margin=margin, seed=0).answer
+
+
+def study(
+    root: Path,
+    skills: Mapping[str, Sequence[float]],
+    *,
+    seeds: int = 3,
+    documents: int = 120,
+    tokens: Mapping[str, int] | None = None,
+    base: float | None = -1.0,
+    lengths: Sequence[int] = (128,),
+) -> Path:
+    """Methods with the skill of each of their checkpoints, every seed a little apart; runs as `study` names them."""
+    models = [Model("base", 0, base, seq_len=length) for length in lengths if base is not None]
+    for length in lengths:
+        for name, curve in skills.items():
+            for seed in range(seeds):
+                for step, skill in enumerate(curve, 1):
+                    seen = (tokens or {}).get(name, 100_000) * step // len(curve)
+                    models.append(
+                        Model(
+                            f"{name}-{length}-s{seed}",
+                            100 * step,
+                            skill + 0.02 * seed,
+                            tokens=seen,
+                            objective=_objective(name),
+                            seq_len=length,
+                            seed=seed,
+                        )
+                    )
+    for number, model in enumerate(models):
+        scores = make_scores(model, documents=documents, tasks=TASKS, own=number if model.step else 0)
+        write_evaluation(root, model, scores)
+    return root
+
+
+def _objective(name: str) -> str:
+    return next((kind for kind in ("copy+link", "combined", "entity", "mlm") if name.startswith(kind)), "mlm")
+
+
+def agree(claim: Claim) -> bool:
+    """Does the interval say what the verdict says?"""
+    held = claim.difference
+    outside = held.low > 0 or held.high < 0
+    if claim.verdict in ("better", "worse"):
+        return outside and (held.value > 0) == (claim.verdict == "better") and claim.p is not None and claim.p < ALPHA
+    return claim.verdict in ("not judged", "same") or (not outside and claim.p is not None and claim.p >= ALPHA)
+
+
+def test_a_method_is_used_where_it_beats_the_base_and_its_ties_are_named(tmp_path: Path) -> None:
+    it = answer(study(tmp_path, {"mlm": (-1.0,), "combined": (0.4,), "entity": (0.4,)}))
+    assert it.action == "use method"
+    assert {it.method, *it.ties} == {"combined 128", "entity 128"}
+    assert it.beats == ("mlm 128",)
+    lead = it.questions[0].lead
+    assert (lead.a, lead.b, lead.verdict, lead.correction, lead.family) == (it.method, BASE, "better", "holm", 3)
+    assert lead.documents == "all"  # every run ends at the same epoch: nothing was chosen
+    assert "chosen" in lead.against
+    assert lead.expected is not None
+    assert lead.expected < lead.difference.value
+    assert it.keep is not None
+    assert it.keep.path.startswith(str(tmp_path / it.method.replace(" ", "-")))
+    assert it.keep.there
+
+
+def test_where_nothing_beats_the_base_it_is_kept_without_a_checkpoint_or_a_next_time(tmp_path: Path) -> None:
+    it = answer(study(tmp_path, {"mlm": (-1.1, -1.0), "entity": (-1.0, -1.0)}))
+    assert it.action == "keep base"
+    assert (it.keep, it.next_time, it.ties) == (None, None, ())
+    assert it.power is not None
+    assert it.power.detectable is not None
+    assert (it.power.documents, it.power.seeds) == (120, 3)
+    told = "\n".join(answer_lines(it, Say("en")))
+    assert told.startswith("Keep the base: nothing here is shown to beat it.")
+    assert "with 80% power" in told
+    assert "Next time" not in told
+    assert "Checkpoint" not in told
+
+
+def test_one_seed_says_nothing_about_a_method_and_a_shown_checkpoint_may_be_used(tmp_path: Path) -> None:
+    it = answer(study(tmp_path, {"mlm": (-1.0, -0.9), "entity": (0.2, 0.5)}, seeds=1))
+    assert (it.action, it.method) == ("use checkpoint", None)
+    assert it.highest == "entity-128-s0/checkpoint-200"
+    base, method = it.question("base"), it.question("method")
+    assert base is not None
+    assert method is not None
+    assert (base.lead.a, base.lead.test, base.lead.correction, base.lead.family) == (it.highest, "sign flips", "max-t", 4)
+    assert base.lead.documents == "confirm"  # a checkpoint was chosen among several of its run
+    assert all(one.verdict == "not judged" and "one seed" in one.against for one in method.claims)
+    assert it.next_time is None or it.next_time.how != "longer"
+
+
+def test_unequal_training_is_no_verdict_about_methods_and_curves_are_compared_at_equal_tokens(tmp_path: Path) -> None:
+    skills = {"mlm": (-1.0,), "entity": (0.2, 0.4, 0.6, 0.8)}
+    it = answer(study(tmp_path, skills, tokens={"mlm": 100_000, "entity": 400_000}))
+    claims = {one.part: one for one in it.claims if one.question == "method" and not one.outcome.endswith("mrr")}
+    assert claims[""].verdict == "not judged"
+    assert "unequal training" in claims[""].against
+    assert claims["equal tokens"].tokens == (100_000, 100_000)
+    assert claims["equal tokens"].verdict == "better"
+    assert "unequal training" in it.against
+    assert it.beats == ()
+    flat = answer(study(tmp_path / "b", {"mlm": (-1.0,), "entity": (0.8,)}, tokens={"mlm": 100_000, "entity": 400_000}))
+    assert [one.verdict for one in flat.claims if one.question == "method"] == ["not judged"]
+
+
+@pytest.mark.parametrize(("last", "how"), [(1.2, "longer"), (0.2, ("less", "as long"))])
+def test_training_longer_is_advised_only_where_the_last_step_is_shown(
+    tmp_path: Path, last: float, how: str | tuple[str, ...]
+) -> None:
+    it = answer(study(tmp_path, {"entity": (0.2, 0.2, last)}, documents=200))
+    rising = next(one for one in it.claims if one.part == "last step")
+    assert (rising.verdict == "better") is (how == "longer")
+    assert it.next_time is not None
+    assert it.next_time.how in how
+
+
+def test_only_what_the_set_chose_is_judged_on_confirm(tmp_path: Path) -> None:
+    root = study(tmp_path, {"entity": (0.4,)})
+    assert answer(root).questions[0].lead.count == 120
+    for path in root.rglob("result.json"):
+        held = read_json(path)
+        if held["provenance"]:
+            write_json(path, held | {"provenance": held["provenance"] | {"planned_end": False}})
+    watched = answer(root).questions[0].lead
+    assert watched.documents == "confirm"
+    assert watched.count < 120
+
+
+def test_without_its_base_nothing_is_advised(tmp_path: Path) -> None:
+    it = answer(study(tmp_path, {"mlm": (-1.0,), "entity": (0.6,)}, base=None))
+    assert (it.action, it.keep, it.power, it.question("base")) == ("no base", None, None, None)
+    assert "base not evaluated" in it.against
+    method = it.question("method")
+    assert method is not None
+    assert method.lead.verdict == "better"
+
+
+def test_weights_that_are_gone_are_made_again_by_a_command(tmp_path: Path) -> None:
+    root = study(tmp_path, {"entity": (0.5,)})
+    before = answer(root).keep
+    assert before is not None
+    shutil.rmtree(before.path)
+    gone = answer(root).keep
+    assert gone is not None
+    assert not gone.there
+    assert "weights gone" in answer(root).against
+    assert gone.again.startswith("coref-automl train --model base ")
+    assert "--seed " in gone.again
+    light = study(tmp_path / "light", {"entity+light": (0.5,)})
+    for checkpoint in light.glob("*/checkpoint-*"):
+        shutil.rmtree(checkpoint)
+    own = answer(light).keep
+    assert own is not None
+    assert "study --recipe STUDY.yaml --method entity+light " in own.again  # its settings are not in its record
+
+
+def test_a_method_keeps_the_name_of_its_owner(tmp_path: Path) -> None:
+    it = answer(study(tmp_path, {"mlm": (-1.0,), "copy+link+light": (0.5,)}))
+    assert it.method == "copy+link+light 128"
+    assert {one.objective for one in _arms(tmp_path)} == {"mlm", "copy+link"}
+
+
+def _arms(root: Path) -> list[object]:
+    names = [str(root)]
+    return list(study_at(names, read_groups(names)[0], margin=0.02, seed=0).arms)
+
+
+def test_few_documents_two_tokenizers_and_a_floor_are_named(tmp_path: Path) -> None:
+    few = answer(study(tmp_path / "few", {"entity": (0.4,)}, documents=12))
+    assert "few documents" in few.against
+    floor = answer(study(tmp_path / "floor", {"entity": (-12.0,)}, base=-12.0))
+    assert "floor" in floor.against
+    assert floor.action != "use method"
+
+
+def test_a_composite_is_judged_between_methods(tmp_path: Path) -> None:
+    names = [str(study(tmp_path, {"mlm": (-1.0,), "entity": (0.6,)}))]
+    it = study_at(names, read_groups(names)[0], metric="score", margin=0.02, seed=0).answer
+    method = it.question("method")
+    assert method is not None
+    assert (method.lead.outcome, method.lead.verdict) == ("score", "better")
+
+
+def test_runs_that_are_copies_are_undecided(evaluated: Maker) -> None:
+    models = [Model("base", 0, -1.0), *(Model(f"entity-128-s{seed}", 100, 0.5, seed=seed) for seed in range(3))]
+    root = evaluated(models, documents=30)
+    scores = find_evaluations([root / "entity-128-s0"])[0].scores()
+    for model in models[1:]:
+        write_evaluation(root, model, scores)
+    assert answer(root).action == "undecided"
+
+
+def test_every_claim_agrees_with_its_interval_and_turns_round(tmp_path: Path) -> None:
+    skills = {"mlm": (-1.0, -0.9), "combined": (-0.7, -0.6), "entity": (-0.3, 0.1)}
+    it = answer(study(tmp_path, skills, lengths=(128, 256), documents=80))
+    assert len(it.claims) > 40
+    assert [one for one in it.claims if not agree(one)] == []
+    assert [one for one in it.claims if not agree(one.turned())] == []
+    assert Answer.from_json(it.to_json()) == it
+    for question in it.questions:
+        assert it.method in (question.lead.a, question.lead.b)
+    pair = it.of_pair("mlm 128", "entity 128", "real1_strict")
+    assert pair is not None
+    assert pair.turned() == it.of_pair("entity 128", "mlm 128", "real1_strict")
+
+
+def test_looks_are_counted_as_a_study_wrote_them(tmp_path: Path) -> None:
+    root = study(tmp_path, {"entity": (0.4,)})
+    assert answer(root).looks == 1
+    write_json(root / "looks.json", [2, 3, 4])
+    assert answer(root).looks == 3
+
+
+def kept(folder: str, *runs: str) -> list[Path]:
+    return [RESULTS / folder / run for run in (*runs, "evaluations")]
+
+
+def test_the_archives_are_told_as_the_audit_asked() -> None:
+    """What was wrong: advice where nothing differs, on one seed, and on unequal training; another method's pair on relations."""
+    nothing = recommend(*kept("all-rows", *(f"mlm-2048-s{seed}" for seed in (11, 12, 13))))
+    assert (nothing.action, nothing.keep, nothing.next_time) == ("keep base", None, None)
+    one = recommend(*kept("experiment", "mlm-2048-s0", "entity-2048-s0"))
+    assert (one.action, one.method) == ("use checkpoint", None)
+    assert one.next_time is None or one.next_time.how != "longer"
+    runs = [f"{name}-2048-s{seed}" for name in ("mlm", "entity", "copy+link+light") for seed in (11, 12, 13)]
+    unequal = recommend(*kept("all-rows", *runs), RESULTS / "four-times")
+    beaten = {claim.b for claim in unequal.claims if claim.question == "method" and claim.a == unequal.method and claim.shown}
+    assert beaten <= {"mlm4x 2,048", "copy+link+light4x 2,048"}
+    assert set(unequal.beats) <= beaten
+
+
+def test_eight_seeds_lead_with_the_method_that_is_used() -> None:
+    it = recommend(RESULTS / "all-rows")
+    assert it.method == "entity 2,048"
+    assert it.ties == ("copy+link+light 2,048",)
+    assert {question.lead.a for question in it.questions} == {it.method}
+    assert all(agree(claim) for claim in it.claims)
+    assert it.keep is not None
+    assert not it.keep.there
+    relation = it.question("relation")
+    assert relation is not None
+    assert (relation.lead.b, relation.lead.share, relation.lead.seeds) == ("mlm 2,048", 1.0, (8, 8))
+    light = next(one for one in relation.claims if (one.a, one.b) == ("copy+link+light 2,048", "mlm 2,048"))
+    assert light.verdict == "better"
+    told = str(replace(it, lang="en"))
+    assert "entity 2,048 - mlm 2,048" in told
