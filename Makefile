@@ -22,7 +22,8 @@ journeys: .venv/.for-test
 	$(BIN)/python -m pytest -m journey $(JOURNEYS)
 
 kernels: .venv/.for-kernels
-	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/models/test_fused_deberta.py tests/models/test_disentangled_layout.py
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/models/test_fused_deberta.py tests/models/test_kernel_dropout.py tests/training/test_fused_run.py \
+	  tests/models/test_disentangled_layout.py
 	$(BIN)/python -m pytest -n 2 tests/models/test_kernels_compile.py
 
 # make torture SECONDS=600 SEED=1: bad inputs, kills, two at once and full disks against every command; says what failed, and how to repeat it.

@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("--seq-len", type=int, default=2048)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--attention", default="auto", help="auto, eager, flex or fused")
+    parser.add_argument("--attention", default="auto", help="auto, eager or fused")
     parser.add_argument("--batch-tokens", type=int)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--hidden", type=int, default=768)

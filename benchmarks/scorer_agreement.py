@@ -98,7 +98,7 @@ def main() -> int:
     one.add_argument("--seq-len", type=int)
     one.add_argument("--device", default="cpu")
     one.add_argument("--dtype", default="float32")
-    one.add_argument("--attention", default="auto", help="auto, eager, flex or fused")
+    one.add_argument("--attention", default="auto", help="auto, eager or fused")
     one.add_argument("--items", type=int, default=500, help="items a task")
     one.add_argument("--out", type=Path, required=True)
     two = verbs.add_parser("compare", help="compare two files of gaps")

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from coref_automl.models.attention import packed_masks
 from coref_automl.models.disentangled.layout import Distances, bounds_of
 from coref_automl.models.documents import Documents
-from coref_automl.models.flex_deberta import uninstall
 from coref_automl.models.fused_deberta import install
 from coref_automl.models.heads import encode
 from tests.models.conftest import batch, build
@@ -138,6 +137,12 @@ def test_rows_of_a_batch_are_laid_out_each_by_itself() -> None:
     compare(model_of("deberta", **CLAMPED), segments_of([1] * 66, [1] * 30 + [2] * 20 + [0] * 16, [0] * 66))
 
 
+def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *others: Any, **options: Any) -> torch.Tensor:
+    from coref_automl.models.disentangled import operation
+
+    return operation.attend(torch.stack([query, key, value], 2), *others, **options)
+
+
 def reference(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, position_key: torch.Tensor, position_query: torch.Tensor,
     segments: torch.Tensor, distances: Distances, scale: float, kept: torch.Tensor | float = 1.0,
@@ -179,8 +184,6 @@ def assert_near(ours: list[torch.Tensor], wanted: list[torch.Tensor], tolerance:
     distances=st.sampled_from([Distances(8, 12), Distances(6, 40), Distances(-1, 9)]),
 )
 def test_any_shape_agrees_with_the_definition(lengths: list[int], padding: int, size: int, distances: Distances) -> None:
-    from coref_automl.models.disentangled.operation import attend
-
     documents = [number + 1 for number, length in enumerate(lengths) for _ in range(length)]
     segments = segments_of(documents + [0] * padding)
     given = inputs(1, segments.shape[1], 1, size, distances)
@@ -193,8 +196,6 @@ def test_any_shape_agrees_with_the_definition(lengths: list[int], padding: int, 
 
 @pytest.mark.parametrize("dtype", [torch.float16, pytest.param(torch.bfloat16, marks=BFLOAT16)])
 def test_half_precision_stays_within_its_rounding(dtype: torch.dtype) -> None:
-    from coref_automl.models.disentangled.operation import attend
-
     distances, segments = Distances(8, 12), segments_of([1] * 30 + [2] * 15)
     given = [x.detach().to(dtype).requires_grad_() for x in inputs(1, 45, 1, 16, distances)]
     weight = torch.randn(given[0].shape).to(DEVICE, dtype)
@@ -207,8 +208,6 @@ def test_half_precision_stays_within_its_rounding(dtype: torch.dtype) -> None:
 
 def test_dropout_drops_its_share_and_its_gradients_know_which() -> None:
     """With one-hot values the contexts are the probabilities themselves, dropped ones included."""
-    from coref_automl.models.disentangled.operation import attend
-
     distances, share, scale = Distances(8, 12), 0.25, 0.14
     segments = segments_of([1] * 32, [1] * 20 + [2] * 12)
     bounds, given = bounds_of(segments), inputs(2, 32, 2, 32, distances)
@@ -237,8 +236,6 @@ def test_dropout_drops_its_share_and_its_gradients_know_which() -> None:
 
 
 def test_the_same_call_gives_the_same_bits() -> None:
-    from coref_automl.models.disentangled.operation import attend
-
     distances, segments = Distances(8, 12), segments_of([1] * 40 + [2] * 8)
     given, weight = inputs(1, 48, 1, 16, distances), torch.ones(1, 48, 1, 16, device=DEVICE)
 
@@ -252,8 +249,6 @@ def test_the_same_call_gives_the_same_bits() -> None:
 
 def test_tensors_may_lie_in_any_order() -> None:
     """Numbers of a head that are not side by side, and the gradient of a sum, which is one number expanded."""
-    from coref_automl.models.disentangled.operation import attend
-
     distances, segments = Distances(8, 12), segments_of([1] * 20)
     given = inputs(1, 20, 1, 16, distances)
     apart = [x.detach().transpose(1, -1).contiguous().transpose(1, -1).requires_grad_() for x in given]
@@ -278,7 +273,7 @@ def test_loss_and_gradients_of_a_whole_masked_language_model() -> None:
     wanted = learned()
     install(model)
     assert_same(learned(), wanted)
-    uninstall(model)
+    install(model, fused=False)
     assert_same(learned(), wanted, 0)
 
 
@@ -293,24 +288,3 @@ def test_gradient_checkpointing_draws_the_same_dropout_again() -> None:
     assert_same(outcome(model, ids, segments), wanted, 0)
     torch.manual_seed(1)
     assert not torch.equal(outcome(model, ids, segments)["hidden"], wanted["hidden"])
-
-
-@pytest.mark.slow
-def test_a_compiled_step_takes_it_as_one_operation() -> None:
-    from torch._dynamo.testing import CompileCounterWithBackend
-
-    model, counts = model_of("deberta"), CompileCounterWithBackend("aot_eager")
-    install(model)
-    ids, segments = batch(1, 30).to(DEVICE), segments_of([1] * 12 + [2] * 16 + [0] * 2)
-    wanted = outcome(model, ids, segments)
-    try:
-        compiled = torch.compile(lambda ids, segments: encode(model, ids, Documents(segments)), backend=counts, fullgraph=True)
-        model.zero_grad()
-        hidden = compiled(ids, segments)[segments > 0]
-        hidden.pow(3).sum().backward()
-    finally:
-        torch._dynamo.reset()
-    assert counts.frame_count == 1
-    assert any("disentangled" in str(node.target) for graph in counts.graphs for node in graph.graph.nodes)
-    slopes_now = {n: w.grad.clone() for n, w in model.named_parameters() if w.grad is not None}
-    assert_same({"hidden": hidden.detach(), **slopes_now}, wanted)

@@ -19,20 +19,30 @@ KERNELS = {
     "forward": ("bands_kernel", "forward_kernel"),
     "backward": ("query_slopes_kernel", "key_slopes_kernel"),
     "backward_tables": ("content_slopes_kernel", "table_slopes_kernel", "table_sums_kernel", "far_sums_kernel"),
+    "residual": ("add_norm_kernel", "add_norm_slopes_kernel"),
 }
-SIZES = {"D": 64, "BLOCK_D": 64, "BLOCK_A": 32, "SIGN": 1, "PRECISION": "tf32"}
-TERMS = dict.fromkeys(("C2P", "P2C", "FAR", "DROPOUT"), True)
-FLOATS = {"QUERY_FAR", "KEY_FAR", "LSE", "DELTA", "OUTER", "CONTENT", "PART", "FAR_SUMS", "DQ", "DK"}
-WHOLE = {"SEGMENTS", "FIRST", "LAST", "INNER", "BLOCK_FIRST", "BLOCK_LAST", "STARTS"}
+SIZES = {"D": 64, "BLOCK_D": 64, "BLOCK_A": 32, "SIGN": 1, "BLOCK_W": 1024, "PRECISION": "tf32"}
+TERMS = dict.fromkeys(("C2P", "P2C", "FAR", "DROPOUT", "EVEN", "WHOLE", "HALF"), True)
+FLOATS = {"QUERY_FAR", "KEY_FAR", "LSE", "DELTA", "OUTER", "CONTENT", "PART", "FAR_SUMS", "DQ", "DK"} | {
+    "R",
+    "WEIGHT",
+    "BIAS",
+    "Y",
+    "SUM",
+    "STATS",
+    "DY",
+    "DR",
+}
+WHOLE = {"SEGMENTS", "FIRST", "LAST", "INNER", "BLOCK_FIRST", "BLOCK_LAST", "STARTS", "DRAWS"}
 
 
 def kind_of(name: str) -> str:
     """The type of an argument by its name: tensors are in capitals, numbers are not."""
-    if name in ("scale", "share"):
+    if name in ("scale", "boost", "eps"):
         return "fp32"
     if not name.isupper() or name == "E":
         return "i32"
-    return "*i64" if name == "SEED" else "*fp32" if name in FLOATS else "*i32" if name in WHOLE else "*bf16"
+    return "*fp32" if name in FLOATS else "*i32" if name in WHOLE else "*bf16"
 
 
 @pytest.mark.parametrize("capability", [80, 90])

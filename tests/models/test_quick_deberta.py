@@ -13,7 +13,18 @@ from coref_automl.models.context import lengthen
 from coref_automl.models.heads import encode
 from tests.close import assert_same
 from tests.models.conftest import batch, build
-from tests.models.test_flex_deberta import SEGMENTS, SHAPES
+
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "shared keys": ("deberta", {}),
+    "own keys": ("deberta-new-head", {}),
+    "no buckets": ("deberta-no-buckets", {}),
+    "clamped": ("deberta", {"max_relative_positions": 12}),
+    "content to position alone": ("deberta-new-head", {"pos_att_type": ["c2p"]}),
+    "position to content alone": ("deberta-new-head", {"pos_att_type": ["p2c"]}),
+    "convolution": ("deberta-conv", {}),
+    "absolute": ("deberta-new-head", {"relative_attention": False, "position_biased_input": True, "pos_att_type": []}),
+}
+SEGMENTS = torch.tensor([[1] * 9 + [2] * 15 + [3] * 6, [1] * 20 + [2] * 4 + [0] * 6])
 
 
 def both_ways(model: Any, ids: torch.Tensor, mask: Any) -> tuple[torch.Tensor, torch.Tensor]:

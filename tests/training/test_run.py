@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from coref_automl.store import read_json, write_json
+from coref_automl.training.loss import dropout_of
 from coref_automl.training.recipe import TrainRecipe
+from coref_automl.training.setup import prepare_run
 from coref_automl.training.trainer import MaskedTrainer
 
 Recipe = Callable[..., TrainRecipe]
@@ -62,7 +65,7 @@ def killed_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
         def dies(self: Any, args: Any, state: Any, control: Any, **more: Any) -> Any:
             if state.global_step == step:
-                monkeypatch.undo()
+                monkeypatch.setattr(RunCallback, "on_step_begin", kept)
                 raise Killed
             return kept(self, args, state, control, **more)
 
@@ -91,6 +94,55 @@ def test_dropout_is_really_on_in_that_comparison(recipe: Recipe, tmp_path: Path)
     off = train(recipe(out=str(tmp_path / "off"), epochs=1, dropout=0.0))
     on = train(recipe(epochs=1, dropout=0.2))
     assert not same_weights(off.checkpoints[-1], on.checkpoints[-1])
+
+
+@pytest.fixture
+def noisy(recipe: Recipe, tmp_path: Path) -> str:
+    """A trained model whose config has dropout."""
+    made = train(recipe(model="new:bert-tiny", out=str(tmp_path / "noisy"), epochs=1, dropout=0.2))
+    assert dropout_of(read_json(made.checkpoints[-1] / "config.json")) == NOISY
+    return str(made.checkpoints[-1])
+
+
+NOISY = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
+
+
+def test_continued_pretraining_is_without_dropout_and_checkpoints_keep_the_models_own(
+    recipe: Recipe, noisy: str, tmp_path: Path, killed_after: Callable[[int], None]
+) -> None:
+    """Fine-tuning from a checkpoint has the dropout that fine-tuning from the base would have."""
+    settings = {"model": noisy, "tokenizer": None, "epochs": 1, "save_every": 0.4}
+    work = prepare_run(recipe(**settings))
+    assert work.recipe.dropout == 0.0
+    assert len([note for note in work.notes if "--dropout 0.2" in note]) == 1
+    killed_after(2)
+    with pytest.raises(Killed):
+        train(recipe(**settings))
+    silent = train(recipe(**settings)).checkpoints[-1]
+    asked = train(recipe(**settings, dropout=0.0, out=str(tmp_path / "asked"))).checkpoints[-1]
+    kept = train(recipe(**settings, dropout=0.2, out=str(tmp_path / "kept"))).checkpoints[-1]
+    assert same_weights(silent, asked)
+    assert not same_weights(silent, kept)
+    for checkpoint in (silent, asked, kept):
+        assert dropout_of(read_json(checkpoint / "config.json")) == NOISY
+    assert not any("dropout" in note for note in prepare_run(recipe(**settings, dropout=0.2, out=str(tmp_path / "other"))).notes)
+
+
+def test_a_model_without_dropout_hears_nothing_of_it(recipe: Recipe, tmp_path: Path) -> None:
+    quiet = train(recipe(model="new:bert-tiny", epochs=1)).checkpoints[-1]
+    work = prepare_run(recipe(model=str(quiet), tokenizer=None, out=str(tmp_path / "more")))
+    assert work.recipe.dropout is None
+    assert not any("dropout" in note for note in work.notes)
+
+
+def test_a_run_begun_with_the_models_own_dropout_goes_on_with_it(recipe: Recipe, noisy: str) -> None:
+    """Up to version 0.2 a run without --dropout had the model's."""
+    settings = {"model": noisy, "tokenizer": None, "epochs": 1}
+    run = train(recipe(**settings)).run
+    manifest = read_json(run / "manifest.json")
+    write_json(run / "manifest.json", manifest | {"binding": manifest["binding"] | {"dropout": None}})
+    assert prepare_run(recipe(**settings)).recipe.dropout is None
+    train(recipe(**settings))
 
 
 def test_a_checkpoint_loads_alone_and_says_how_it_came_to_be(recipe: Recipe) -> None:

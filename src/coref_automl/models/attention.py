@@ -17,7 +17,7 @@ from coref_automl.models.documents import Documents
 from coref_automl.models.families import family
 from coref_automl.say import say
 
-IMPLEMENTATIONS = ("auto", "sdpa", "eager", "flex", "fused")
+IMPLEMENTATIONS = ("auto", "sdpa", "eager", "fused")
 ATTENTION = {"ko": "어텐션", "en": "Attention"}
 """How the note begins that names the implementation."""
 
@@ -28,10 +28,8 @@ def use_attention(model: Any, attention: str = "auto") -> list[str]:
         raise ModelError(f"Unknown attention {attention!r}; choose one of: {', '.join(IMPLEMENTATIONS)}.")
     if model.config.model_type == "deberta-v2":
         return _use_for_deberta(model, attention)
-    if attention in ("fused", "flex"):
-        raise ModelError(
-            f"{attention.capitalize()} attention is for DeBERTa-v2; a {model.config.model_type} model runs with sdpa or eager."
-        )
+    if attention == "fused":
+        raise ModelError(f"Fused attention is for DeBERTa-v2; a {model.config.model_type} model runs with sdpa or eager.")
     chosen = "sdpa" if attention == "auto" and family(model.config.model_type).sdpa else attention
     chosen = "eager" if chosen == "auto" else chosen
     model.set_attn_implementation(chosen)
@@ -68,16 +66,24 @@ def packed_masks(model: Any, segments: Tensor) -> Any:
     """
     name = model.config.model_type
     if name == "deberta-v2":
-        from coref_automl.models import flex_deberta, fused_deberta
+        from coref_automl.models.fused_deberta import installed
 
-        documents = Documents(segments)
-        return documents if fused_deberta.installed(model) or flex_deberta.installed(model) else documents.pairs()
+        return Documents(segments) if installed(model) else Documents(segments).pairs()
     same = segments[:, None, :, None] == segments[:, None, None, :]
     if name == "modernbert":
         place = torch.arange(segments.shape[1], device=segments.device)
         near = (place[:, None] - place[None, :]).abs() <= model.config.sliding_window
         return {"full_attention": _as_wanted(model, same), "sliding_attention": _as_wanted(model, same & near)}
     return _as_wanted(model, same)
+
+
+def compiles(model: Any) -> bool:
+    """Does compiling a step of this model pay? Around fused kernels it takes half a minute and gains nothing."""
+    if model.config.model_type != "deberta-v2":
+        return True
+    from coref_automl.models.fused_deberta import installed
+
+    return not installed(model)
 
 
 def _as_wanted(model: Any, allowed: Tensor) -> Tensor:
@@ -90,37 +96,21 @@ def _as_wanted(model: Any, allowed: Tensor) -> Tensor:
 
 
 def _use_for_deberta(model: Any, attention: str) -> list[str]:
-    """Fused kernels where they run; else FlexAttention on CUDA, the library's own code elsewhere."""
-    from coref_automl.models import flex_deberta, fused_deberta
+    """Fused kernels where they run, else the library's own code."""
+    from coref_automl.models import fused_deberta
 
     if attention == "sdpa":
-        raise ModelError("DeBERTa-v2 has no sdpa attention; choose fused or flex (on CUDA) or eager.")
-    device, obstacle, reason = model.device.type, fused_deberta.why_not(model), ""
-    instead = "flex" if device == "cuda" and flex_deberta.suits(model) else "eager"
+        raise ModelError("DeBERTa-v2 has no sdpa attention; choose fused (on CUDA) or eager.")
+    obstacle, reason = fused_deberta.why_not(model), ""
     if attention == "fused" and obstacle is not None:
-        raise ModelError(f"Fused attention {obstacle}; choose {instead} here.")
+        raise ModelError(f"Fused attention {obstacle}; choose eager here.")
     chosen = attention
     if attention == "auto":
-        chosen = "fused" if obstacle is None else instead
-        reason = f" (fused {obstacle})" if obstacle is not None and device == "cuda" else ""
-    flex_deberta.uninstall(model)
-    if chosen == "fused":
-        fused_deberta.install(model)
-    elif chosen == "flex":
-        if device != "cuda":
-            raise ModelError("Flex attention needs a CUDA device; choose eager here.")
-        flex_deberta.install(model)
-        reason += _lost_dropout(model.config.attention_probs_dropout_prob)
+        chosen = "fused" if obstacle is None else "eager"
+        reason = f" (fused {obstacle})" if obstacle is not None and model.device.type == "cuda" else ""
+    fused_deberta.install(model, fused=chosen == "fused")
     return [_told(chosen, reason)]
 
 
 def _told(chosen: str, reason: str = "") -> str:
     return say(f"{ATTENTION['ko']}: {chosen}{reason}.", f"{ATTENTION['en']}: {chosen}{reason}.")
-
-
-def _lost_dropout(share: float) -> str:
-    told = say(
-        f"; 이 커널에는 드롭아웃이 없어 어텐션 드롭아웃({share})이 적용되지 않으며, eager는 적용합니다",
-        f"; its kernel has no dropout, so attention dropout ({share}) does not apply; eager keeps it",
-    )
-    return told if share else ""

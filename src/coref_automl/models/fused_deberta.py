@@ -1,7 +1,8 @@
-"""DeBERTa-v2 on the fused kernels. In: a loaded model on a CUDA device. Out: the same weights, with another attention.
+"""DeBERTa-v2 on the fused kernels. In: a loaded model on a CUDA device. Out: the same weights, with other layers around them.
 
-The library's attention writes several (B, H, L, L) tensors per layer. Here queries, keys and values go straight into
-`disentangled.operation.attend`, and the documents of a batch are laid out once for all layers.
+The library's attention writes several (B, H, L, L) tensors per layer. Here queries, keys and values are one product that goes
+straight into `disentangled.operation.attend`, and the documents of a batch are laid out once for all layers. Dropout, residual
+sum and layer norm are one kernel (`disentangled.residual`).
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
-from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2Encoder, DisentangledSelfAttention
+from torch import Tensor, nn
+from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2Encoder, DebertaV2Layer
 
 from coref_automl.errors import ModelError
 from coref_automl.models.disentangled.layout import Bounds, Distances, bounds_of, geometry
@@ -26,34 +28,31 @@ PLACES_AT_ONCE = 65_536
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-class FusedSelfAttention(DisentangledSelfAttention):  # type: ignore[misc]
+class FusedLayer(DebertaV2Layer):  # type: ignore[misc]
     """Takes over where the mask is the bounds of documents; a mask of pairs goes to the library's own code."""
 
     def forward(
         self,
         hidden_states: Tensor,
         attention_mask: Any,
-        output_attentions: bool = False,
         query_states: Tensor | None = None,
         relative_pos: Tensor | None = None,
         rel_embeddings: Tensor | None = None,
+        output_attentions: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         if not isinstance(attention_mask, Bounds):
             return super().forward(  # type: ignore[no-any-return]
-                hidden_states, attention_mask, output_attentions, query_states, relative_pos, rel_embeddings
+                hidden_states, attention_mask, query_states, relative_pos, rel_embeddings, output_attentions
             )
         if output_attentions or query_states is not None:
             raise ModelError("Fused attention does not keep attention weights; load the model with attention 'eager'.")
-        from coref_automl.models.disentangled.operation import attend
-
-        states = hidden_states if torch.is_grad_enabled() else _rounded_once(hidden_states)
-        query, key, value = (_heads(self, p(states)) for p in (self.query_proj, self.key_proj, self.value_proj))
-        context = attend(
-            query, key, value, *_position_tables(self, rel_embeddings), attention_mask,
-            _distances(self) if self.relative_attention and self.pos_att_type else Distances(-1, 1),
-            scale=_scale(self), dropout=self.dropout.p if self.training else 0.0,
-        )  # fmt: skip
-        return context.flatten(2), None
+        first, second = self.attention.output, self.output
+        joint, *weights = _rounded_weights(self)
+        context = attention_of(self.attention.self, hidden_states, attention_mask, rel_embeddings, joint)
+        attended = _add_norm(first, _product(first.dense, context, weights[0]), hidden_states)
+        inner = _product(self.intermediate.dense, _rounded_once(attended), weights[1])
+        states = _product(second.dense, self.intermediate.intermediate_act_fn(inner), weights[2])
+        return _add_norm(second, states, attended), None
 
 
 class FusedEncoder(DebertaV2Encoder):  # type: ignore[misc]
@@ -70,6 +69,83 @@ class FusedEncoder(DebertaV2Encoder):  # type: ignore[misc]
         return relative_pos
 
 
+Weights = tuple[Tensor, Tensor]
+"""Of a linear layer and its bias, in half precision; those of queries, keys and values are one."""
+
+
+class _Rounded(torch.autograd.Function):  # type: ignore[misc]
+    """Weights in half precision, each group's joined by rows: one launch for all of them, and one for their gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, groups: tuple[int, ...], *weights: Tensor) -> tuple[Tensor, ...]:
+        left = iter(weights)
+        ctx.rows = [[len(next(left)) for _ in range(count)] for count in groups]
+        firsts = (weights[sum(groups[:at])] for at in range(len(groups)))
+        joined = tuple(w.new_empty((sum(rows), *w.shape[1:]), dtype=dtype) for w, rows in zip(firsts, ctx.rows, strict=True))
+        torch._foreach_copy_(_split(joined, ctx.rows), list(weights))
+        return joined
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Any, ...]:
+        parts = _split(slopes, ctx.rows)
+        found = [torch.empty_like(part, dtype=torch.float32, memory_format=torch.contiguous_format) for part in parts]
+        torch._foreach_copy_(found, parts)
+        return None, None, *found
+
+
+def _split(joined: tuple[Tensor, ...], rows: list[list[int]]) -> list[Tensor]:
+    return [part for whole, counts in zip(joined, rows, strict=True) for part in whole.split(counts)]
+
+
+def _rounded_weights(layer: Any) -> list[Weights] | list[None]:
+    """For a layer's four products: queries, keys and values in one; after attention; into the middle; out of it.
+
+    None where autocast is off, or where a product has low-rank changes beside it: each then rounds what it needs by itself.
+    """
+    module = layer.attention.self
+    parts = [module.query_proj, module.key_proj, module.value_proj]
+    parts += [layer.attention.output.dense, layer.intermediate.dense, layer.output.dense]
+    kind = parts[0].weight.device.type
+    plain = all(type(part) is nn.Linear and part.weight.dtype == torch.float32 for part in parts)
+    if not plain or not torch.is_autocast_enabled(kind):
+        return [None] * 4
+    weights = [part.weight for part in parts] + [part.bias for part in parts]
+    found = _Rounded.apply(torch.get_autocast_dtype(kind), (3, 1, 1, 1) * 2, *weights)
+    return list(zip(found[:4], found[4:], strict=True))
+
+
+def _product(dense: Any, states: Tensor, weights: Weights | None) -> Tensor:
+    found: Tensor = dense(states) if weights is None else nn.functional.linear(states, *weights)
+    return found
+
+
+def attention_of(module: Any, states: Tensor, bounds: Bounds, table: Tensor | None, joint: Weights | None = None) -> Tensor:
+    """Contexts (B, L, W) of one layer's attention, its projections included."""
+    from coref_automl.models.disentangled.operation import attend
+
+    project = _joint_projection(module, joint)
+    context = attend(
+        project(_rounded_once(states)), *_position_tables(module, table, project), bounds,
+        _distances(module) if module.relative_attention and module.pos_att_type else Distances(-1, 1),
+        scale=_scale(module), dropout=module.dropout.p if module.training else 0.0,
+    )  # fmt: skip
+    return context.flatten(2)
+
+
+def _add_norm(module: Any, states: Tensor, residual: Tensor) -> Tensor:
+    """The end of a block: dropout, residual sum and layer norm as one kernel, where the residual stream is float32."""
+    if residual.dtype != torch.float32 or module.LayerNorm.weight.dtype != torch.float32:
+        found: Tensor = module.LayerNorm(module.dropout(states) + residual)
+        return found
+    from coref_automl.models.disentangled.residual import add_norm
+
+    half = states.dtype if states.dtype != torch.float32 else None
+    whole, rounded = add_norm(states, residual, module.LayerNorm, dropout=module.dropout.p if module.training else 0.0, half=half)
+    if rounded is not None:
+        whole.rounded = rounded
+    return whole
+
+
 def scores_places(model: Any, attention_mask: Any) -> bool:
     """May the last layer run at single places? Where nothing is learned, and a convolution does not follow it."""
     on_device = isinstance(attention_mask, Tensor) and attention_mask.dim() == 2 and attention_mask.is_cuda
@@ -83,7 +159,7 @@ def run_layer_at(layer: Any, hidden: Tensor, real: Tensor, rows: Tensor, columns
     states, own = _rounded_once(hidden), hidden[rows, columns]
     query, key, value = _heads(module, module.query_proj(own)), module.key_proj(states), module.value_proj(states)
     key, value = _heads(module, key), _heads(module, value)
-    tables = _position_tables(module, table)
+    tables = _position_tables(module, table, _joint_projection(module))
     step = max(1, PLACES_AT_ONCE // hidden.shape[1])
     context = torch.cat(
         [
@@ -137,12 +213,12 @@ def why_not(model: Any) -> str | None:
     return None
 
 
-def install(model: Any) -> None:
-    """Switch a DeBERTa-v2 in place: the classes change, parameters and their names stay."""
+def install(model: Any, *, fused: bool = True) -> None:
+    """Switch a DeBERTa-v2 in place: the classes change, parameters and their names stay. Not `fused`: back to the library's."""
     encoder = model.base_model.encoder
-    encoder.__class__ = FusedEncoder
+    encoder.__class__ = FusedEncoder if fused else DebertaV2Encoder
     for layer in encoder.layer:
-        layer.attention.self.__class__ = FusedSelfAttention
+        layer.__class__ = FusedLayer if fused else DebertaV2Layer
 
 
 def installed(model: Any) -> bool:
@@ -153,16 +229,31 @@ def _heads(module: Any, states: Tensor) -> Tensor:
     return states.unflatten(-1, (module.num_attention_heads, module.attention_head_size))
 
 
-def _position_tables(module: Any, table: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+def _joint_projection(module: Any, joint: Weights | None = None) -> Callable[[Tensor], Tensor]:
+    """States (..., W) to queries, keys and values (..., 3, H, D): one product for all three where their layers are plain."""
+    shape = (3, module.num_attention_heads, module.attention_head_size)
+    if joint is not None:
+        return lambda states: nn.functional.linear(states, *joint).unflatten(-1, shape)
+    parts = (module.query_proj, module.key_proj, module.value_proj)
+    if any(type(part) is not nn.Linear for part in parts):  # low-rank changes stand beside theirs
+        return lambda states: torch.stack([_heads(module, part(states)) for part in parts], -3)
+    weight, bias = _rounded_once(torch.cat([part.weight for part in parts])), torch.cat([part.bias for part in parts])
+    return lambda states: nn.functional.linear(states, weight, bias).unflatten(-1, shape)
+
+
+def _position_tables(
+    module: Any, table: Tensor | None, project: Callable[[Tensor], Tensor]
+) -> tuple[Tensor | None, Tensor | None]:
     """The projected position tables (rows, H, D) of c2p and of p2c; None for a term that this model does not have."""
     kinds = module.pos_att_type if module.relative_attention else []
     if not kinds:
         return None, None
-    table = module.pos_dropout(table)[: 2 * module.pos_ebd_size]
-    own = not module.share_att_key
-    key = _heads(module, (module.pos_key_proj if own else module.key_proj)(table)) if "c2p" in kinds else None
-    query = _heads(module, (module.pos_query_proj if own else module.query_proj)(table)) if "p2c" in kinds else None
-    return key, query
+    table = _rounded_once(module.pos_dropout(table)[: 2 * module.pos_ebd_size])
+    if module.share_att_key:
+        query, key, _ = project(table).unbind(-3)
+        return (key if "c2p" in kinds else None), (query if "p2c" in kinds else None)
+    key = _heads(module, module.pos_key_proj(table)) if "c2p" in kinds else None
+    return key, _heads(module, module.pos_query_proj(table)) if "p2c" in kinds else None
 
 
 def _scale(module: Any) -> float:
@@ -170,9 +261,12 @@ def _scale(module: Any) -> float:
 
 
 def _rounded_once(states: Tensor) -> Tensor:
-    """For several projections of the same states: autocast would round them for each."""
+    """In autocast's precision, for several products; the layer norm before has often written it already (`rounded`)."""
     kind = states.device.type
-    return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states
+    if not torch.is_autocast_enabled(kind):
+        return states
+    rounded = getattr(states, "rounded", None)
+    return states.to(torch.get_autocast_dtype(kind)) if rounded is None else rounded
 
 
 def _distances(attention: Any) -> Distances:

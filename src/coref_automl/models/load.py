@@ -94,7 +94,7 @@ def load_masked_lm(
     """A model with its mask head, lengthened when `seq_len` asks for more than it reads.
 
     `dtype`: float32, bfloat16, or auto (bfloat16 on CUDA). `device`: cpu, cuda, cuda:N, or auto. `attention`: auto, sdpa, eager,
-    flex, fused. `new_head` allows a mask head that starts from random weights; None where no command offers that. `policy`: see
+    fused. `new_head` allows a mask head that starts from random weights; None where no command offers that. `policy`: see
     `context.lengthen`.
     """
     from transformers import AutoModelForMaskedLM

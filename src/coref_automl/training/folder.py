@@ -60,6 +60,7 @@ class _Plan(TypedDict, total=False):
 
 class _Planned(TypedDict, total=False):
     plan: _Plan
+    binding: dict[str, Any]
 
 
 class _Best(TypedDict):
@@ -118,6 +119,12 @@ def check_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any])
     check_binding(run, read_stored(run / MANIFEST, _Manifest)["binding"], binding_of(recipe, prints))
     if not is_done(run):
         _check_rows(run, plan["rows"])
+
+
+def began_with_own_dropout(run: Path) -> bool:
+    """Was this run begun when dropout, unless given, was the model's own?"""
+    held = read_stored(run / MANIFEST, _Planned).get("binding") if (run / MANIFEST).is_file() else None
+    return held is not None and held.get("dropout") is None
 
 
 def _check_rows(run: Path, now: int) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from coref_automl.models.attention import packed_masks
+from coref_automl.models.attention import compiles, packed_masks
 from coref_automl.models.heads import encode, predict
 from coref_automl.training.masking import IGNORED
 from coref_automl.training.mentions import ASKED, MentionLosses
@@ -61,8 +61,10 @@ def prepare_model(
 
     `sums` is what `loss_at` gives, followed by the numbers of asked tokens and asked mentions. The method is replaced on the
     instance, so that what wraps a model in training (DDP, FSDP, autocast) wraps this, and what saves it still sees the model it
-    knows; the projections of `mention_losses` become part of the instance for the same reason.
+    knows; the projections of `mention_losses` become part of the instance for the same reason. `compiled` is
+    ignored where it does not pay.
     """
+    compiled = compiled and compiles(model)
     if compiled:
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _ROOMS)
     step = torch.compile(loss_at, dynamic=False) if compiled else loss_at
@@ -99,15 +101,19 @@ def asked_of(labels: Tensor, mentions: Tensor | None) -> Tensor:
     return tokens if mentions is None else torch.cat([tokens, mentions[..., 3].eq(ASKED).sum()[None]])
 
 
+def dropout_of(config: dict[str, Any]) -> dict[str, float]:
+    """The dropout settings of a config.json, by name."""
+    return {name: config[name] for name in _DROPOUT_SETTINGS if isinstance(config.get(name), int | float)}
+
+
 def with_dropout(model: Any, share: float) -> Any:
     """The same weights in a model whose dropout is `share` everywhere.
 
     Built anew from the changed config: families leave a dropout of 0 out of their modules, where no later setting reaches it.
     """
     config = copy.deepcopy(model.config)
-    for name in _DROPOUT_SETTINGS:
-        if isinstance(getattr(config, name, None), int | float):
-            setattr(config, name, share)
+    for name in dropout_of(config.to_dict()):
+        setattr(config, name, share)
     bare = {"add_pooling_layer": False} if getattr(model, "pooler", model) is None else {}
     with torch.random.fork_rng(devices=[]):
         changed = type(model)(config, **bare)

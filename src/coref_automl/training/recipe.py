@@ -91,13 +91,18 @@ class TrainRecipe:
     seq_len: Annotated[int | None, Setting("Row length; blocks are cut to it if longer.", 8, LONGEST)] = None
     policy: Annotated[Literal["clamp", "rescale"], Setting("How DeBERTa is lengthened: clamp or rescale.")] = "clamp"
     new_head: Annotated[bool, Setting("Allow a newly initialised mask head.")] = False
-    dropout: Annotated[float | None, Setting("Override the model's dropout.", 0.0, 0.9)] = None
-    attention: Annotated[str, Setting("auto, sdpa, eager, fused or flex (both: DeBERTa-v2 on CUDA).")] = "auto"
+    dropout: Annotated[
+        float | None,
+        Setting("Dropout in training. Default 0, also where the model's config, which checkpoints keep, has some.", 0.0, 0.9),
+    ] = None
+    attention: Annotated[str, Setting("auto, sdpa, eager or fused (DeBERTa-v2 on CUDA).")] = "auto"
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16"], Setting("auto (bfloat16 on CUDA), float32 or bfloat16; weights stay float32.")
     ] = "auto"
     device: Annotated[str, Setting("auto, cpu or cuda.", free=True)] = "auto"
-    compile: Annotated[bool, Setting("Compile the training step; pays off on CUDA in runs of several minutes.")] = False
+    compile: Annotated[
+        bool, Setting("Compile the training step; pays off on CUDA in runs of several minutes. Left out with fused attention.")
+    ] = False
     gradient_checkpointing: Annotated[bool, Setting("Use less memory and about a third more time.")] = False
     workers: Annotated[int | None, Setting("Data-loading processes. Default depends on the device.", 0, 256, free=True)] = None
     save_every: Annotated[float, Setting("Epochs between checkpoints; 0 saves only at the end.", 0.0)] = 0.5

@@ -27,7 +27,7 @@ from coref_automl.models.precision import products, software_rounding
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance
 from coref_automl.say import language, say
-from coref_automl.store import is_done, mark_done, write_json
+from coref_automl.store import is_done, mark_done, read_json, write_json
 from coref_automl.tabular import Tabular
 from coref_automl.training.batches import Collator, MaskedRows, micro_batch
 from coref_automl.training.folder import (
@@ -296,6 +296,7 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
         planned_end=step == work.last and recipe.eval_set is None,
         base_bytes=work.prints.get("weights", ""),
     )
+    write_json(folder / "config.json", read_json(folder / "config.json") | work.own_dropout)
     far = round(clock.progress(step), 4)
     write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3), "lost": round(clock.lost, 3), "progress": far})
     write_card(folder, recipe, provenance)

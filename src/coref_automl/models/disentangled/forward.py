@@ -16,6 +16,7 @@ from coref_automl.models.disentangled.tiles import (
     class_columns,
     far_term,
     kept_by_dropout,
+    load_numbers,
     load_rows,
     solid_columns,
     store_rows,
@@ -84,21 +85,21 @@ def bands_kernel(
 
 @triton.jit
 def _forward_zone(
-    total, top, weight, low, high, q, rows, bh, seed, share,
+    total, top, weight, low, high, q, rows, bh, draws, DRAWS, limit, nothing,
     K, V, k_row, v_row, length, stride, offset, band_head, scale,
     C, P, QUERY_FAR, KEY_FAR, row_segments, SEGMENTS, solid_low, solid_high,
     C2P: tl.constexpr, P2C: tl.constexpr, ZONE: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
-    BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_N: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     d = tl.arange(0, BLOCK_D)
     far = far_term(QUERY_FAR, bh, rows, length, C2P, ZONE)
     for start in range(low, high, BLOCK_N):
         start = tl.multiple_of(start, BLOCK_N)
         columns = start + tl.arange(0, BLOCK_N)
-        k = load_rows(K, k_row, columns, d, length, D, BLOCK_D)
+        k = load_rows(K, k_row, columns, d, length, D, BLOCK_D, EVEN)
         scores = tile_scores(
             q, k, rows, columns, bh, length, stride, offset, band_head, scale, C, P, KEY_FAR, row_segments, SEGMENTS,
-            solid_low, solid_high, C2P, P2C, ZONE, PRECISION,
+            solid_low, solid_high, C2P, P2C, ZONE, EVEN, PRECISION,
         )  # fmt: skip
         new = tl.maximum(top, tl.max(scores, 1) + far)
         safe = tl.where(new == float("-inf"), 0.0, new)
@@ -106,9 +107,9 @@ def _forward_zone(
         fade = tl.exp2(top - safe)
         weight = weight * fade + tl.sum(share_of, 1)
         if DROPOUT:
-            keep = kept_by_dropout(seed, bh, rows[:, None], columns[None, :], length, share)
-            share_of = tl.where(keep, share_of / (1.0 - share), 0.0)
-        v = load_rows(V, v_row, columns, d, length, D, BLOCK_D)
+            others = load_numbers(DRAWS, columns, length, EVEN)
+            share_of = tl.where(kept_by_dropout(draws[:, None], others[None, :], limit), share_of, nothing)
+        v = load_rows(V, v_row, columns, d, length, D, BLOCK_D, EVEN)
         total = tl.dot(share_of.to(v.dtype), v, total * fade[:, None], input_precision=PRECISION)
         top = new
     return total, top, weight
@@ -116,14 +117,16 @@ def _forward_zone(
 
 @triton.jit(do_not_specialize=VARYING)
 def forward_kernel(
-    Q, K, V, C, P, QUERY_FAR, KEY_FAR, SEGMENTS, FIRST, LAST, INNER, OUT, LSE, SEED,
+    Q, K, V, C, P, QUERY_FAR, KEY_FAR, SEGMENTS, FIRST, LAST, INNER, OUT, LSE, DRAWS,
     q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row, o_batch, o_head, o_row,
-    length, heads, stride_words, offset_words, band_words, high_reach, low_reach, scale, share,
+    length, heads, stride_words, offset_words, band_words, high_reach, low_reach, scale, limit, boost,
     C2P: tl.constexpr, P2C: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Contexts of a block of queries, and the base-2 logarithm of each query's sum."""
+    """Contexts of a block of queries, and the base-2 logarithm of each query's sum (0 for a query that sees no key)."""
     stride, offset, band_head = stride_words * CLASS, offset_words * CLASS, band_words.to(tl.int64) * CLASS
+    if EVEN:
+        length = length // BLOCK * BLOCK  # as it is; so the compiler sees that rows of numbers are aligned
     begin = tl.program_id(0) * BLOCK_M
     bh = tl.program_id(1)
     b, h = (bh // heads).to(tl.int64), bh % heads
@@ -135,7 +138,8 @@ def forward_kernel(
     own = tl.where(own > 0, own, -1)
     low, left, right, high = zones(FIRST, LAST, b, rows, length, begin, BLOCK_M, BLOCK_N, high_reach, low_reach)
     solid_low, solid_high = solid_columns(INNER, LAST, b, rows, length)
-    seed = tl.load(SEED) if DROPOUT else 0
+    DRAWS += bh.to(tl.int64) * length
+    draws = tl.load(DRAWS + rows, mask=rows < length, other=0) if DROPOUT else 0
     total = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     top = tl.full([BLOCK_M], float("-inf"), tl.float32)
     weight = tl.zeros([BLOCK_M], tl.float32)
@@ -143,10 +147,13 @@ def forward_kernel(
         end = far if zone == BEHIND else 0  # keys behind their query are far beyond the table's last row
         start, stop = zone_limits(low, left, right, high, zone)
         total, top, weight = _forward_zone(
-            total, top, weight, start, stop, q, rows, bh, seed, share, K, V, k_row, v_row, length, stride, offset, band_head,
-            scale, C, P, QUERY_FAR + end, KEY_FAR + end, own, SEGMENTS, solid_low, solid_high,
-            C2P, P2C, zone, DROPOUT, D, BLOCK_D, BLOCK_N, PRECISION,
+            total, top, weight, start, stop, q, rows, bh, draws, DRAWS + far, limit, boost * 0.0, K, V, k_row, v_row, length,
+            stride, offset, band_head, scale, C, P, QUERY_FAR + end, KEY_FAR + end, own, SEGMENTS, solid_low, solid_high,
+            C2P, P2C, zone, DROPOUT, D, BLOCK_D, BLOCK_N, EVEN, PRECISION,
         )  # fmt: skip
-    total = total / tl.where(weight > 0, weight, 1.0)[:, None]
+    weight = tl.where(weight > 0, weight, 1.0)
+    total = total * (boost / weight)[:, None]
     store_rows(OUT + b * o_batch + h * o_head, o_row, rows, d, total, length, D, BLOCK_D)
-    tl.store(LSE + bh.to(tl.int64) * length + rows, top + tl.log2(weight), mask=rows < length)
+    tl.store(
+        LSE + bh.to(tl.int64) * length + rows, tl.where(top == float("-inf"), 0.0, top + tl.log2(weight)), mask=rows < length
+    )

@@ -1,7 +1,8 @@
-"""Disentangled attention as one differentiable operation. In: queries, keys, values, two position tables. Out: contexts.
+"""Disentangled attention as one differentiable operation. In: queries, keys and values side by side, two position tables.
+Out: contexts.
 
-`forward` and `backward` do the arithmetic and `layout` says where things lie; here are the launches, and their place in autograd
-and in `torch.compile`. Of the forward pass only its inputs, its output and one number per query are kept for the backward pass.
+`forward` and `backward` do the arithmetic and `layout` says where things lie; here are the launches, and their place in autograd.
+Of the forward pass only its inputs, its output and one number per query are kept for the backward pass.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from coref_automl.models.disentangled import backward, backward_tables, forward
-from coref_automl.models.disentangled.layout import CLASS, Bounds, Distances, band_of, geometry
+from coref_automl.models.disentangled.layout import BLOCK, CLASS, Bounds, Distances, band_of, geometry
 
 _LOG2E = math.log2(math.e)
 Settings = tuple[int, int, float, float]
@@ -63,9 +64,7 @@ def plan_for(dtype: torch.dtype, size: int, device: str) -> Plan:
 
 
 def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+    states: Tensor,
     position_key: Tensor | None,
     position_query: Tensor | None,
     bounds: Bounds,
@@ -74,17 +73,26 @@ def attend(
     scale: float,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Contexts (B, L, H, D) of queries, keys and values of that shape; position tables are (rows, H, D) or None."""
-    seed = torch.randint(2**31, (1,), device=query.device) if dropout > 0 else bounds.segments.new_zeros(1)
-    absent = query.new_empty(0)
-    given = (query, key, value, position_key, position_query)
-    tables = tuple(absent if x is None else _side_by_side(x) for x in given)
+    """Contexts (B, L, H, D) of `states` (B, L, 3, H, D), which are queries, keys and values; position tables are (rows, H, D) or
+    None."""
+    if dropout >= 1:  # nothing is kept
+        states, dropout = states * 0, 0.0
+    batch, length, _, heads, _ = states.shape
+    draws = draw(states.device, 2, batch * heads, length) if dropout > 0 else bounds.segments
+    tables = [states.new_empty(0) if x is None else x for x in (position_key, position_query)]
     settings = (distances.buckets, distances.longest, scale, dropout)
-    if torch.compiler.is_compiling():
-        out: Tensor = _compiled_forward(*tables, bounds.tensors(), seed, *settings)[0]
-    else:
-        out = _Attention.apply(*tables, *bounds.tensors(), seed, *settings)
+    out: Tensor = _Attention.apply(*map(_side_by_side, (states, *tables)), *bounds.tensors(), draws, *settings)
     return out
+
+
+def draw(device: torch.device, *shape: int) -> Tensor:
+    """What `tiles.kept_by_dropout` multiplies, from torch's own generator of the device."""
+    return torch.randint(-(2**31), 2**31, shape, dtype=torch.int32, device=device)
+
+
+def drop(share: float) -> tuple[int, float]:
+    """For a share of places to drop: the least product that is kept, and what the kept ones are multiplied by."""
+    return int(share * 2**32) - 2**31 if share else 0, 1 / (1 - share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,7 @@ class _Launch:
     def __init__(self, shape: _Shape) -> None:
         self.batch, self.length, self.heads, self.size = shape.query
         self.c2p, self.p2c, self.scale, self.dropout = shape.c2p, shape.p2c, shape.scale, shape.dropout
+        self.limit, self.boost = drop(shape.dropout)
         reach = 2 * shape.distances.longest + 2
         points = geometry(shape.distances, reach, shape.device)
         self.plan = plan_for(shape.dtype, self.size, shape.device.type)
@@ -165,16 +174,16 @@ class _Launch:
         """What an attention kernel is built for; `rows` and `columns` name the sides of its tile."""
         return {
             "C2P": self.c2p, "P2C": self.p2c, "DROPOUT": self.dropout > 0, "D": self.size, "BLOCK_D": self.block_d,
-            rows: tiles.rows, columns: tiles.columns, "PRECISION": self.precision, "num_warps": tiles.warps,
-            "num_stages": tiles.stages,
+            rows: tiles.rows, columns: tiles.columns, "EVEN": self.length % BLOCK == 0, "PRECISION": self.precision,
+            "num_warps": tiles.warps, "num_stages": tiles.stages,
         }  # fmt: skip
 
     def numbers(self) -> tuple[Any, ...]:
-        """What every attention kernel takes before its options, from `length` to `share`."""
+        """What every attention kernel takes before its options, from `length` to `boost`."""
         band, points = self.band, self.points
         return (
             self.length, self.heads, *band.words[1:], band.size // CLASS, points.high, points.low, self.scale * _LOG2E,
-            self.dropout,
+            self.limit, self.boost,
         )  # fmt: skip
 
 
@@ -188,9 +197,10 @@ def _side_by_side(x: Tensor) -> Tensor:
 
 
 def _forward(
-    query: Tensor, key: Tensor, value: Tensor, position_key: Tensor, position_query: Tensor, bounds: list[Tensor], seed: Tensor,
+    states: Tensor, position_key: Tensor, position_query: Tensor, bounds: list[Tensor], draws: Tensor,
     buckets: int, longest: int, scale: float, dropout: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    query, key, value = states.unbind(2)
     work = _launch_for(query, (position_key, position_query), (buckets, longest, scale, dropout))
     tables = work.by_distance(position_key), work.by_distance(position_query)
     terms = work.bands(query, key, tables, bounds)
@@ -198,17 +208,20 @@ def _forward(
     lse = query.new_empty(work.batch, work.heads, work.length, dtype=torch.float32)
     grid = (-(-work.length // work.plan.forward.rows), work.batch * work.heads)
     forward.forward_kernel[grid](
-        query, key, value, *terms, *bounds[:4], out, lse, seed, *_strides(query), *_strides(key),
+        query, key, value, *terms, *bounds[:4], out, lse, draws, *_strides(query), *_strides(key),
         *_strides(value), *_strides(out), *work.numbers(), **work.options(work.plan.forward, "BLOCK_M", "BLOCK_N"),
     )  # fmt: skip
     return out, lse
 
 
 def _backward(
-    slope: Tensor, out: Tensor, lse: Tensor, query: Tensor, key: Tensor, value: Tensor, position_key: Tensor,
-    position_query: Tensor, bounds: list[Tensor], seed: Tensor, buckets: int, longest: int, scale: float, dropout: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    slope: Tensor, out: Tensor, lse: Tensor, states: Tensor, position_key: Tensor, position_query: Tensor, bounds: list[Tensor],
+    draws: Tensor, buckets: int, longest: int, scale: float, dropout: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     slope = _side_by_side(slope)  # that of a sum is one number, repeated
+    query, key, value = states.unbind(2)
+    dstates = states.new_empty(states.shape)
+    dquery, dkey, dvalue = dstates.unbind(2)
     work = _launch_for(query, (position_key, position_query), (buckets, longest, scale, dropout))
     key_table, query_table = work.by_distance(position_key), work.by_distance(position_query)
     terms = work.bands(query, key, (key_table, query_table), bounds)
@@ -216,36 +229,40 @@ def _backward(
     delta, content = torch.empty_like(lse), lse.new_empty(*lse.shape, work.size)
     dband, outer = work.new_band(query, work.c2p), lse.new_empty(2, *lse.shape)
     backward.query_slopes_kernel[grid](
-        query, key, value, *terms, *bounds[:4], out, slope, lse, seed, delta, content, dband, outer,
+        query, key, value, *terms, *bounds[:4], out, slope, lse, draws, delta, content, dband, outer,
         *_strides(query), *_strides(key), *_strides(value), *_strides(out), *_strides(slope), *work.numbers(),
         **work.options(work.plan.query, "BLOCK_M", "BLOCK_N"),
     )  # fmt: skip
     high, low = work.points.high, work.points.low
-    dquery, dposition_key = _finish(
-        work, query, key_table, bounds, dband, content, outer, 1, work.plan.query, (high, low), work.c2p
+    dposition_key = _finish(
+        work, query, key_table, bounds, dband, content, outer, 1, work.plan.query, (high, low), work.c2p, dquery
     )
     dband = work.new_band(key, work.p2c) if dband.numel() == 0 else dband
-    dvalue = torch.empty_like(value)
     grid = (-(-work.length // work.plan.key.rows), work.batch * work.heads)
     backward.key_slopes_kernel[grid](
-        query, key, value, *terms, *bounds[:4], slope, lse, seed, delta, content, dvalue, dband,
+        query, key, value, *terms, *bounds[:4], slope, lse, draws, delta, content, dvalue, dband,
         outer, *_strides(query), *_strides(key), *_strides(value), *_strides(slope), *_strides(dvalue), *work.numbers(),
         **work.options(work.plan.key, "BLOCK_N", "BLOCK_M"),
     )  # fmt: skip
-    dkey, dposition_query = _finish(
-        work, key, query_table, bounds, dband, content, outer, -1, work.plan.key, (low, high), work.p2c
+    dposition_query = _finish(
+        work, key, query_table, bounds, dband, content, outer, -1, work.plan.key, (low, high), work.p2c, dkey
     )
-    return dquery, dkey, dvalue, dposition_key, dposition_query
+    return dstates, dposition_key, dposition_query
 
 
 def _finish(
     work: _Launch, x: Tensor, table: Tensor, bounds: list[Tensor], dband: Tensor, content: Tensor, outer: Tensor,
-    sign: int, tiles: Tiles, limits: tuple[int, int], wanted: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Gradients of one side and of its position table, from the gradients of its band."""
+    sign: int, tiles: Tiles, limits: tuple[int, int], wanted: bool, dx: Tensor,
+) -> Tensor:  # fmt: skip
+    """Gradients of one side, written into `dx`, and of its position table, from the gradients of its band.
+
+    Kernels leave out what all gradients of scores are multiplied by: the scale, and what dropout multiplies the kept by.
+    """
+    scale = work.scale * work.boost
     if not wanted:
-        return torch.empty_like(x).copy_(content.transpose(1, 2) * work.scale), table.new_empty(0)
-    dx, band, points, sums = torch.empty_like(x), work.band, work.points, work.plan.sums
+        dx.copy_(content.transpose(1, 2) * scale)
+        return table.new_empty(0)
+    band, points, sums = work.band, work.points, work.plan.sums
     shapes = {
         "D": work.size, "BLOCK_D": work.block_d, "BLOCK_A": sums.rows, "BLOCK_U": sums.columns, "ROW_BLOCK": tiles.rows,
         "COLUMN_BLOCK": tiles.columns, "PRECISION": work.precision, "num_warps": sums.warps, "num_stages": sums.stages,
@@ -253,7 +270,7 @@ def _finish(
     grid: tuple[int, ...] = (CLASS * -(-work.length // (CLASS * sums.rows)), work.batch * work.heads)
     backward_tables.content_slopes_kernel[grid](
         dband, table, *bounds[1:3], content, outer, dx, table.stride(1), table.stride(0), band.size // CLASS, *_strides(dx),
-        work.length, work.heads, *band.words, points.center, *limits, work.scale,
+        work.length, work.heads, *band.words, points.center, *limits, scale,
         SIGN=sign, FAR=work.far, **shapes,
     )  # fmt: skip
     part = content.new_empty(CLASS, work.heads, 2 * band.reach, work.size)
@@ -265,57 +282,25 @@ def _finish(
     beyond = work.far_sums(outer, x) if work.far else outer
     dtable = table.new_empty(work.rows, work.heads, work.size)
     backward_tables.table_sums_kernel[(work.rows, work.heads)](
-        part, points.starts, beyond, dtable, work.heads, band.reach, work.rows, work.scale, SIGN=sign, FAR=work.far,
+        part, points.starts, beyond, dtable, work.heads, band.reach, work.rows, scale, SIGN=sign, FAR=work.far,
         D=work.size, BLOCK_D=work.block_d, num_warps=1,
     )  # fmt: skip
-    return dx, dtable
+    return dtable
 
 
 class _Attention(torch.autograd.Function):  # type: ignore[misc]
-    """Launched directly: a custom operator costs the host several times as much per call."""
-
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        """`inputs`: queries, keys, values, two position tables; six tensors of bounds; the seed; four settings."""
-        tables, bounds, seed, settings = inputs[:5], list(inputs[5:11]), inputs[11], inputs[12:]
-        arguments = (*tables, bounds, seed, *settings)
-        out, lse = _forward(*arguments)
-        ctx.save_for_backward(out, lse, *tables, seed, *bounds)
+        """`inputs`: states, two position tables; six tensors of bounds; the draws; four settings."""
+        states, position_key, position_query, *bounds, draws, buckets, longest, scale, dropout = inputs
+        tables, settings = (states, position_key, position_query), (buckets, longest, scale, dropout)
+        out, lse = _forward(*tables, bounds, draws, *settings)
+        ctx.save_for_backward(out, lse, *tables, draws, *bounds)
         ctx.settings = settings
         return out
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:
-        out, lse, query, key, value, position_key, position_query, seed, *bounds = ctx.saved_tensors
-        tensors = (out, lse, query, key, value, position_key, position_query)
-        return (*_backward(slope, *tensors, bounds, seed, *ctx.settings), *[None] * 11)
-
-
-_compiled_forward = torch.library.custom_op("coref_automl::disentangled", _forward, mutates_args=())
-_compiled_backward = torch.library.custom_op("coref_automl::disentangled_backward", _backward, mutates_args=())
-"""The same for `torch.compile`, which does not look inside."""
-
-
-@_compiled_forward.register_fake  # type: ignore[untyped-decorator]
-def _(query: Tensor, *_others: Any) -> tuple[Tensor, Tensor]:
-    batch, length, heads, _ = query.shape
-    return query.new_empty(query.shape), query.new_empty(batch, heads, length, dtype=torch.float32)
-
-
-@_compiled_backward.register_fake  # type: ignore[untyped-decorator]
-def _(_slope: Tensor, _out: Tensor, _lse: Tensor, *others: Any) -> tuple[Tensor, ...]:
-    return tuple(torch.empty_like(x) for x in others[:5])
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*output, *inputs[:5], inputs[6], *inputs[5])
-    ctx.settings = inputs[7:]
-
-
-def _differentiate(ctx: Any, slope: Tensor, _lse: Tensor) -> tuple[Any, ...]:
-    out, lse, query, key, value, position_key, position_query, seed, *bounds = ctx.saved_tensors
-    tensors = (out, lse, query, key, value, position_key, position_query)
-    return (*_compiled_backward(slope, *tensors, bounds, seed, *ctx.settings), [None] * len(bounds), *[None] * 5)
-
-
-_compiled_forward.register_autograd(_differentiate, setup_context=_save)
+        out, lse, states, position_key, position_query, draws, *bounds = ctx.saved_tensors
+        tables = (states, position_key, position_query)
+        return (*_backward(slope, out, lse, *tables, bounds, draws, *ctx.settings), *[None] * 11)

@@ -26,7 +26,7 @@ CLASS = tl.constexpr(layout.CLASS)
 BLOCK = tl.constexpr(layout.BLOCK)
 VARYING = [
     "length", "heads", "batch", "E", "E_words", "stride_words", "offset_words", "band_words", "center", "table_rows",
-    "high_reach", "low_reach", "behind", "ahead",
+    "high_reach", "low_reach", "behind", "ahead", "limit",
 ]  # fmt: skip
 """Numbers that change with the length of a batch: no kernel is built anew for them."""
 BEHIND = tl.constexpr(0)
@@ -38,12 +38,24 @@ _SHIFT = tl.constexpr(1 << 20)
 
 
 @triton.jit
-def load_rows(base, stride, rows, d, length, D: tl.constexpr, BLOCK_D: tl.constexpr):
-    """Rows of `D` numbers; 0 beyond `length` and `D`."""
-    keep = (rows < length)[:, None]
-    if D != BLOCK_D:
-        keep = keep & (d < D)[None, :]
-    return tl.load(base + rows.to(tl.int64)[:, None] * stride + d[None, :], mask=keep, other=0.0)
+def load_rows(base, stride, rows, d, length, D: tl.constexpr, BLOCK_D: tl.constexpr, EVEN: tl.constexpr = False):
+    """Rows of `D` numbers; 0 beyond `length` and `D`. EVEN: the length is whole tiles, so that nothing lies beyond it."""
+    at = base + rows.to(tl.int64)[:, None] * stride + d[None, :]
+    if EVEN and D == BLOCK_D:
+        value = tl.load(at)
+    elif EVEN:
+        value = tl.load(at, mask=(d < D)[None, :], other=0.0)
+    elif D == BLOCK_D:
+        value = tl.load(at, mask=(rows < length)[:, None], other=0.0)
+    else:
+        value = tl.load(at, mask=(rows < length)[:, None] & (d < D)[None, :], other=0.0)
+    return value
+
+
+@triton.jit
+def load_numbers(base, places, length, EVEN: tl.constexpr):
+    """One number of each place; 0 beyond the length."""
+    return tl.load(base + places) if EVEN else tl.load(base + places, mask=places < length, other=0)
 
 
 @triton.jit
@@ -117,10 +129,14 @@ def class_columns(FIRST, LAST, b, rows, length, E, SHARED: tl.constexpr):
 
 
 @triton.jit
-def kept_by_dropout(seed, bh, q, k, length, share):
-    """Which of the probabilities of (q, k) dropout keeps: the same in every kernel."""
-    draw = tl.rand(seed + bh, q * length + k)
-    return draw >= share
+def kept_by_dropout(first, second, limit):
+    """Which places dropout keeps: the product of a row's and a column's draw (both made odd, modulo 2^32) is at least `limit`.
+
+    Along a row, and along a column, places are independent as the draws are. A draw per place (Philox) would cost more than all
+    else a kernel does with a score; this is one multiplication, the same in every kernel and for every size of tile. What takes
+    the place of the dropped is a 0 that compilers cannot see (`nothing`): one they can see, they round and pack apart.
+    """
+    return (first | 1) * (second | 1) >= limit
 
 
 @triton.jit
@@ -132,7 +148,7 @@ def identity(SIZE: tl.constexpr, DTYPE: tl.constexpr):
 def tile_scores(
     left, right, rows, columns, bh, length, stride, offset, band_head, scale,
     ROW_BAND, COLUMN_BAND, COLUMN_FAR, row_segments, SEGMENTS, solid_low, solid_high,
-    ROW_TERM: tl.constexpr, COLUMN_TERM: tl.constexpr, ZONE: tl.constexpr, PRECISION: tl.constexpr,
+    ROW_TERM: tl.constexpr, COLUMN_TERM: tl.constexpr, ZONE: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Logits (base 2) of a tile whose rows are `left` and whose columns are `right`; ROW_BAND lies along the rows.
 
@@ -150,7 +166,7 @@ def tile_scores(
             value += tl.load(ROW_BAND + base + at).to(tl.float32)
     value = value * scale
     if ZONE != IN_BAND and COLUMN_TERM:
-        value += tl.load(COLUMN_FAR + bh.to(tl.int64) * length + columns, mask=columns < length, other=0.0)[None, :]
+        value += load_numbers(COLUMN_FAR + bh.to(tl.int64) * length, columns, length, EVEN)[None, :]
     start = tl.min(columns, 0)
     if (start < solid_low) | (start + columns.shape[0] > solid_high):
         segments = tl.load(SEGMENTS + columns, mask=columns < length, other=-2)
