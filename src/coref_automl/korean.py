@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sqlite3
 import tempfile
 import unicodedata
@@ -188,9 +189,32 @@ class _TagStore:
             self._db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", rows)
 
 
+@lru_cache(maxsize=64)
+def word_tails(text: str) -> dict[int, int]:
+    """Where each particle, copula and verb ending of a text begins, by where it ends; contracted ones cannot be cut off."""
+    require_kiwi()
+    tokens = next(iter(_kiwi(usable_cores()).tokenize([text])))
+    tails = [token for token in tokens if token.tag[0] in "JE" or token.tag.startswith("VCP")]
+    return {t.start + t.len: t.start for t in tails if text[t.start : t.start + t.len] == t.form}
+
+
 def is_hangul(text: str) -> bool:
     """True when every character is a composed Hangul syllable."""
     return all("가" <= character <= "힣" for character in text)
+
+
+_DECOMPOSED = re.compile("[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?")
+
+
+def composed(text: str) -> tuple[str, list[int]]:
+    """The text with decomposed Hangul (NFD) written in whole syllables, and for each place in it, the end included, the place in
+    the original."""
+    parts, places, done = list[str](), list[int](), 0
+    for found in _DECOMPOSED.finditer(text):
+        parts += [text[done : found.start()], unicodedata.normalize("NFC", found.group())]
+        places += range(done, found.start() + 1)
+        done = found.end()
+    return "".join([*parts, text[done:]]), [*places, *range(done, len(text) + 1)]
 
 
 def splits_a_letter(text: str, at: int) -> bool:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from coref_automl.coreference.data import read_coref, write_documents
 from coref_automl.coreference.evaluate import BUNDLED, bundled_model
 from coref_automl.coreference.explore import explore
 from coref_automl.coreference.predict import Resolved
+from coref_automl.coreference.rewrite import with_names
 from coref_automl.coreference.show import in_brackets, in_colour
 from coref_automl.errors import InputError
 from coref_automl.report.chain_page import in_html
@@ -33,7 +35,7 @@ def test_the_bundled_head_finds_who_is_who(resolved: Resolved) -> None:
         for chain, forms in zip(resolved.chains, resolved.strings, strict=True)
         for (a, b), form in zip(chain, forms, strict=True)
     )
-    assert "characters, not things" in resolved.note
+    assert "ko-coref, annotated by a language model" in resolved.note
 
 
 def test_score_tells_two_mentions_of_one_chain_from_two_of_different_ones(resolved: Resolved) -> None:
@@ -89,7 +91,7 @@ def test_a_long_text_is_read_with_progress_and_equal_chains(capsys: pytest.Captu
 def test_the_head_is_small_and_carries_what_it_learned_from() -> None:
     folder = bundled_model()
     assert sum(path.stat().st_size for path in folder.iterdir()) < 4_000_000
-    assert len(json.loads((folder / "learned_from.json").read_text("utf-8"))) == 32
+    assert len(json.loads((folder / "learned_from.json").read_text("utf-8"))) == 818
 
 
 def test_commands_end_to_end(
@@ -113,6 +115,43 @@ def test_commands_end_to_end(
     assert facts["edges"]["bundled:ko-mini"]["reachable"] == facts["mentions"]
 
 
+def test_links_have_a_probability_and_pronouns_become_names(
+    tmp_path: Path, resolved: Resolved, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [len(chain) for chain in resolved.confidence] == [len(chain) for chain in resolved.chains]
+    assert resolved.confidence[0][0] is None
+    assert resolved.confidence[0][2] == pytest.approx(resolved.score("영수", "그"), abs=1e-3)
+    assert resolved.named.endswith("영수는 어머니와 함께 집으로 돌아왔다.")
+    assert command(["coref", "predict", STORY, "--resolve"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.strip() == resolved.named
+    assert "annotated by a language model" in shown.err
+    apart = unicodedata.normalize("NFD", STORY)
+    assert [[unicodedata.normalize("NFC", form) for form in forms] for forms in coref_automl.coreference(apart).strings] == (  # type: ignore[operator]
+        resolved.strings
+    )
+
+
+def test_a_pronoun_takes_the_name_and_its_particle_fits() -> None:
+    text = "민준은 갔다. 그는 내 손을 잡았다. 난 그로 알았다. 그녀를 봤다."
+    places = {form: text.index(form) for form in ("민준", "그는", "내", "난", "그로", "그녀")}
+    chain = [(places["민준"], places["민준"] + 2), *((places[form], places[form] + 1) for form in ("그는", "내", "난", "그로"))]
+    alone = [(places["그녀"], places["그녀"] + 2)]
+    assert with_names(text, [chain, alone]) == "민준은 갔다. 민준은 민준의 손을 잡았다. 민준은 민준으로 알았다. 그녀를 봤다."
+
+
+def test_annotate_writes_data_to_correct_and_never_over_corrections(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.txt").write_text(STORY, "utf-8")
+    out = tmp_path / "c.jsonl"
+    assert command(["coref", "annotate", str(tmp_path), "--out", str(out)]) == 0
+    assert [document.id for document in read_coref(out).documents] == ["a", "b"]
+    assert [len(chain) for chain in read_coref(out).documents[0].chains] == [3, 3]
+    assert json.loads(out.read_text("utf-8").split("\n")[0])["clusters"][0][1]["link"] > 0.5
+    assert command(["coref", "annotate", str(tmp_path), "--out", str(out)]) == 2
+    assert "corrections in it would be lost" in capsys.readouterr().err
+
+
 def test_wrong_commands_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, reason in (
         (["coref", "predict", "x", "--file", "y"], "not both"),
@@ -127,8 +166,8 @@ def test_wrong_commands_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_explore_says_whether_particles_are_counted_in(tales_file: Path) -> None:
     found = explore(read_coref(tales_file), ["bundled:ko-mini"])
-    assert found.particles == "left out"
-    assert "particles: left out" in "\n".join(found.lines())
+    assert found.convention.edges == "bare"
+    assert "Convention: bare (without particles)" in "\n".join(found.lines())
 
 
 def test_no_two_found_mentions_cross_or_end_on_one_token() -> None:

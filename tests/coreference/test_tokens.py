@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coref_automl.coreference.data import CorefDocument, Mention
-from coref_automl.coreference.head import quotations, surfaces
+from coref_automl.coreference.head import _alike, quotations, surfaces
 from coref_automl.coreference.tokens import edges, lay, segments, windows
 from coref_automl.models.build import train_tokenizer
 
@@ -53,6 +55,24 @@ def test_quotations_are_told_apart_and_an_open_one_ends_by_itself() -> None:
     assert found[text.index("너냐")] == 2
     assert found[text.index("했다")] == 0
     assert found[len(text) - 1] == 0
+
+
+@given(st.lists(st.text("가나 ", max_size=5), unique=True, max_size=6))
+def test_forms_are_related_by_what_they_contain(forms: list[str]) -> None:
+    table = _alike(forms)
+    for a, one in enumerate(forms):
+        for b, other in enumerate(forms):
+            short, long = sorted((one, other), key=len)
+            inside = bool(short) and short in long
+            kind = 1 if a == b else 0 if not inside else 2 if long.endswith(short) else 3 if long.startswith(short) else 4
+            assert table[a, b] == kind
+
+
+def test_repeats_count_runs_of_tokens_in_the_whole_document() -> None:
+    (laid,) = lay(GLUING, [CorefDocument("d", "가 나 그 가 나 가 가 가", ())])
+    assert laid.repeats[:, 0].tolist() == [3, 1, 0, 3, 1, 3, 3, 3]  # five times, twice, once
+    assert laid.repeats[:, 1].tolist() == [1, 0, 0, 1, 0, 1, 1, 0]  # 가 나 and 가 가 twice
+    assert not laid.repeats[:, 2:].any()
 
 
 def test_surfaces_say_equal_contained_and_nested() -> None:

@@ -19,6 +19,15 @@ app.add_typer(coreference_app, name="coref")
 
 Base = Annotated[str | None, typer.Option("--base", help="Encoder of a low-rank head, if it has moved since training.")]
 
+ConventionOption = Annotated[
+    str,
+    typer.Option("--convention", help="How far mentions reach: bare, words (whole words with particles), heads, or auto."),
+]
+SchemeOption = Annotated[
+    str | None,
+    typer.Option("--scheme", help="What to mark, if the model knows several schemes. Default: as the data, or its first."),
+]
+
 
 @coreference_app.command(epilog="Example: coref-automl coref explore koconovel_coref.jsonl.xz --model bundled:ko-mini")
 def explore(
@@ -29,9 +38,14 @@ def explore(
     write: Annotated[
         Path | None, typer.Option("--write", help="Convert one file to .jsonl, .conll or .conllu; bad rows are left out.")
     ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="With --write: the convention to convert mentions to (bare, words, heads).")
+    ] = None,
+    convention: ConventionOption = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Describe annotated data: chains, nesting, particles, mentions on token boundaries, and every problem with its reason."""
+    """Describe annotated data: chains, nesting, convention, mentions on token boundaries, and every problem with its reason."""
+    from coref_automl.coreference.conventions import converted, known
     from coref_automl.coreference.data import inspect_coref, write_documents
     from coref_automl.coreference.explore import explore as look
     from coref_automl.errors import InputError
@@ -39,13 +53,17 @@ def explore(
     if write is not None and len(files) != 1:
         raise InputError(f"--write takes one file, not {len(files)}; convert them one by one.")
     read = [inspect_coref(name) for name in files]
-    found = [look(data, model or ["bundled:ko-mini"]) for data in read]
+    asked, lost = known(convention), list[str]()
+    found = [look(data, model or ["bundled:ko-mini"], asked) for data in read]
+    if to is not None and write is None:
+        raise InputError("--to converts what --write writes; give a file with --write.")
     if write is not None:
-        write_documents(write, read[0].documents)
+        documents, lost = converted(read[0].documents, asked, known(to or "auto"))
+        write_documents(write, documents)
     if as_json:
         print_json([one.to_json() for one in found])
     else:
-        print("\n".join(line for one in found for line in one.lines()))
+        print("\n".join([*(line for one in found for line in one.lines()), *lost]))
 
 
 @coreference_app.command(
@@ -59,6 +77,7 @@ def explore(
         "learning_rate": ("--lr", "--learning-rate"),
         "head_rate": ("--head-lr", "--head-rate"),
         "first_seed": ("--seed", "--first-seed"),
+        "start": ("--from", "--start"),
     },
 )
 def train(recipe: RecipeFile = None, *, as_json: AsJson = False, **given: Any) -> None:
@@ -82,22 +101,38 @@ def evaluate(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run, one seed's model, or bundled:ko-mini-coref.")],
     data: Annotated[str, typer.Option("--data", help=f"Annotated texts: {FILE}.")],
     split: Annotated[
-        str | None, typer.Option("--split", help="Score one side of this split only: koconovel, or a JSON file.")
+        str | None, typer.Option("--split", help="Score one side of this split only: fixed, koconovel, or a JSON file.")
     ] = None,
     side: Annotated[str, typer.Option("--side", help="Side of the split to score: train, dev or test.")] = "test",
+    scheme: SchemeOption = None,
+    convention: ConventionOption = "auto",
     groups: Annotated[bool, typer.Option("--groups", help="Add scores by kind of mention and by distance.")] = False,
     base: Base = None,
     skip_bad: SkipBad = False,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Score a run on annotated texts, with gold and with predicted mentions; training documents are left out."""
+    """Score a run on annotated texts, with gold and with predicted mentions; training documents are left out.
+
+    The same-string baseline stands beside every score. Scores are in the convention of the file's own mentions.
+    """
+    from coref_automl.coreference.conventions import known
     from coref_automl.coreference.evaluate import evaluate_coreference, group_lines
     from coref_automl.progress import Progress
 
     progress = Progress(shown=not as_json)
     found = evaluate_coreference(
-        run, data, split=split, side=side, skip_bad=skip_bad, device=device, base=base, groups=groups, progress=progress
+        run,
+        data,
+        split=split,
+        side=side,
+        skip_bad=skip_bad,
+        device=device,
+        base=base,
+        scheme=scheme,
+        convention=known(convention),
+        groups=groups,
+        progress=progress,
     )
     if as_json:
         print_json(found.to_json())
@@ -134,11 +169,18 @@ def predict(
         str, typer.Option("--model", help="A run of coref train, one seed's model, or the bundled head.")
     ] = "bundled:ko-mini-coref",
     base: Base = None,
+    scheme: SchemeOption = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write an HTML page with coloured chains.")] = None,
+    resolve: Annotated[
+        bool, typer.Option("--resolve", help="Print the text with pronouns replaced by the names of their chains.")
+    ] = False,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Find the coreference chains of a text: coloured on a terminal, else in brackets; --json adds character offsets."""
+    """Find the coreference chains of a text: coloured on a terminal, else in brackets.
+
+    --json adds character offsets and the probability of every link.
+    """
     from coref_automl.coreference.predict import coreference
     from coref_automl.errors import InputError
     from coref_automl.progress import Progress
@@ -148,15 +190,52 @@ def predict(
 
     if text is not None and file is not None:
         raise InputError("Pass a text or --file, not both.")
-    found = coreference(_given(text, file), model, base=base, device=device, progress=Progress(shown=not as_json))
+    progress = Progress(shown=not as_json)
+    found = coreference(_given(text, file), model, base=base, scheme=scheme, device=device, progress=progress)
     if html is not None:
-        write_text(html, html_page(in_html(found.text, found.chains, note=found.told), "coreference"))
+        page = in_html(found.text, found.chains, note=found.told, confidence=found.confidence)
+        write_text(html, html_page(page, "coreference"))
     if as_json:
-        print_json({**found.to_json(), "strings": found.strings})
+        named = {"resolved": found.named} if resolve else {}
+        print_json({**found.to_json(), "strings": found.strings, "confidence": found.confidence, **named})
         return
-    print("\n".join(found.lines(colour=in_colour())))
     if found.note:
-        print(found.told, file=sys.stderr)
+        print(found.told, file=sys.stderr, flush=True)
+    print(found.named if resolve else "\n".join(found.lines(colour=in_colour())))
+
+
+@coreference_app.command(epilog="Example: coref-automl coref annotate texts --out corrected.jsonl")
+def annotate(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of UTF-8 .txt files, one document each.")],
+    out: Annotated[Path, typer.Option("--out", help="JSON lines to write; must not exist yet.")],
+    model: Annotated[
+        str, typer.Option("--model", help="A run of coref train, one seed's model, or the bundled head.")
+    ] = "bundled:ko-mini-coref",
+    base: Base = None,
+    scheme: SchemeOption = None,
+    device: Device = "auto",
+) -> None:
+    """Write the predicted chains of your texts as data to correct, then train with: coref train --from MODEL --data FILE.
+
+    Each mention has the probability of its link: look at the low ones first.
+    """
+    from coref_automl.coreference.predict import annotated_rows
+    from coref_automl.errors import InputError
+    from coref_automl.progress import Progress
+    from coref_automl.say import say
+    from coref_automl.store import natural_order, write_jsonl
+
+    paths = sorted(folder.glob("*.txt"), key=natural_order)
+    if not paths:
+        raise InputError(f"{folder} has no .txt files; pass a folder with one document per file.")
+    if out.exists():
+        raise InputError(f"{out} exists, and corrections in it would be lost; pass another name.")
+    texts = {path.stem: _given(None, path) for path in paths}
+    told, rows = annotated_rows(texts, model, base=base, scheme=scheme, device=device, progress=Progress())
+    print(told, file=sys.stderr, flush=True)
+    write_jsonl(out, rows)
+    count = sum(len(chain) for row in rows for chain in row["clusters"])
+    print(say(f"{out}: 문서 {len(rows):,}개, 언급 {count:,}개", f"{out}: {len(rows):,} documents, {count:,} mentions"))
 
 
 def _given(text: str | None, file: Path | None) -> str:

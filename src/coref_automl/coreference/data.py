@@ -9,14 +9,17 @@ other offsets cannot be trusted, and text without its mentions would teach that 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from coref_automl.corpus.formats import BROKEN, kind_of, opened, stem_of
 from coref_automl.errors import CoreferenceDataError
+from coref_automl.korean import composed
 from coref_automl.records import Record
 from coref_automl.say import of_row
 from coref_automl.store import NOT_JSON, json_fault, refuse_special, write_jsonl
@@ -24,6 +27,9 @@ from coref_automl.store import NOT_JSON, json_fault, refuse_special, write_jsonl
 ENDINGS = (".jsonl", ".conll", ".conllu")
 JOINT = "\n"
 """The separator between two joined chunks."""
+GENERAL = "general"
+"""The scheme of texts whose marks cover every kind of entity, and of all that nobody says anything about."""
+_NAMED = re.compile(r"(?P<scheme>[a-z][a-z0-9-]*)=(?P<file>.+)")
 _LISTED = 3
 
 
@@ -43,11 +49,17 @@ class Mention(Record):
 
 @dataclass(frozen=True, slots=True)
 class CorefDocument(Record):
-    """A text and its mentions in the order of the text, outer before inner."""
+    """A text and its mentions in the order of the text, outer before inner.
+
+    `genre` and `origin` (the text it was taken from) are what the data say; `scheme` names the rules that it was marked under.
+    """
 
     id: str
     text: str
     mentions: tuple[Mention, ...]
+    genre: str = ""
+    origin: str = ""
+    scheme: str = ""
 
     @property
     def chains(self) -> tuple[tuple[tuple[int, int], ...], ...]:
@@ -98,6 +110,8 @@ class Chunk:
     text: str
     clusters: tuple[tuple[Mention, ...], ...]
     given: tuple[tuple[str | None, ...], ...] = ()
+    genre: str = ""
+    origin: str = ""
 
 
 class BadChunk(Exception):
@@ -112,6 +126,23 @@ def read_coref(name: str | Path, *, skip_bad: bool = False) -> CorefData:
     if not data.mentions:
         raise CoreferenceDataError(f"{name} has no mentions; pass a file with annotated clusters.")
     return data
+
+
+def read_schemes(named: Sequence[str], *, skip_bad: bool = False, default: str = GENERAL) -> CorefData:
+    """The documents of several files, each `SCHEME=FILE` or a file by itself, which is marked under the default scheme."""
+    read = []
+    for name in named:
+        found = _NAMED.fullmatch(name)
+        scheme, path = (found["scheme"], found["file"]) if found else (default, name)
+        data = read_coref(path, skip_bad=skip_bad)
+        read.append(replace(data, documents=tuple(replace(document, scheme=scheme) for document in data.documents)))
+    count = Counter(document.id for data in read for document in data.documents)
+    if twice := [name for name, times in count.items() if times > 1]:
+        raise CoreferenceDataError(f"{len(twice)} documents are in two files ({twice[0]!r}); give each an id of its own.")
+    return CorefData(
+        "+".join(data.name for data in read),
+        *(tuple(one for data in read for one in getattr(data, part)) for part in ("documents", "problems", "notes")),
+    )
 
 
 def bad_rows(data: CorefData) -> CoreferenceDataError:
@@ -173,7 +204,12 @@ def clusters_of(document: CorefDocument) -> list[list[dict[str, Any]]]:
 
 
 def _write_jsonl(path: Path, documents: Iterable[CorefDocument]) -> None:
-    write_jsonl(path, ({"doc_id": each.id, "text": each.text, "clusters": clusters_of(each)} for each in documents))
+    write_jsonl(path, (_row(each) for each in documents))
+
+
+def _row(document: CorefDocument) -> dict[str, Any]:
+    said = {name: value for name in ("genre", "origin") if (value := getattr(document, name))}
+    return {"doc_id": document.id, **said, "text": document.text, "clusters": clusters_of(document)}
 
 
 def _jsonl_chunks(text: str) -> Iterator[Chunk | DataProblem]:
@@ -191,7 +227,7 @@ def _jsonl_chunks(text: str) -> Iterator[Chunk | DataProblem]:
         try:
             yield _chunk(raw, number)
         except BadChunk as error:
-            yield DataProblem(number, str(raw.get("doc_id", "")) if isinstance(raw, dict) else "", str(error))
+            yield DataProblem(number, str(_given(raw, "doc_id", raw.get("id", ""))) if isinstance(raw, dict) else "", str(error))
 
 
 def _chunk(raw: Any, number: int) -> Chunk:
@@ -199,7 +235,7 @@ def _chunk(raw: Any, number: int) -> Chunk:
         raise BadChunk("a row needs doc_id, text and clusters: [[{start, end, entity}]]")
     if (half := half_character(raw["text"])) is not None:
         raise BadChunk(f"character {half} of the text is half of a surrogate pair")
-    name = str(_given(raw, "doc_id", number))
+    name = str(_given(raw, "doc_id", _given(raw, "id", number)))
     clusters, given = [], []
     for place, cluster in enumerate(raw["clusters"]):
         try:
@@ -216,7 +252,8 @@ def _chunk(raw: Any, number: int) -> Chunk:
         )
         given.append(tuple(entry.get("text") for _, _, entry in members))
     document = str(_given(raw, "document", _given(raw, "novel", name)))
-    return Chunk(number, name, document, raw["text"], tuple(clusters), tuple(given))
+    said = {key: str(_given(raw, key, "")) for key in ("genre", "origin")}
+    return Chunk(number, name, document, raw["text"], tuple(clusters), tuple(given), **said)
 
 
 def half_character(text: str) -> int | None:
@@ -234,8 +271,50 @@ def _given(row: dict[str, Any], name: str, default: Any) -> Any:
     return default if held is None else held
 
 
+_UNITS = {"UTF-8 bytes": ("utf-8", 1), "UTF-16 units": ("utf-16-le", 2)}
+
+
+def _in_characters(chunk: Chunk, notes: Counter[str]) -> Chunk:
+    """The chunk with offsets in characters, where the texts that it gives of its mentions show that they count something else."""
+    given = [form for forms in chunk.given for form in forms]
+    spans = [mention.span for cluster in chunk.clusters for mention in cluster]
+    if not given or None in given or [chunk.text[a:b] for a, b in spans] == given:
+        return chunk
+    for unit, (encoding, size) in _UNITS.items():
+        lengths = (len(character.encode(encoding)) // size for character in chunk.text)
+        places = {at: place for place, at in enumerate(accumulate(lengths, initial=0))}
+        moved = [(places.get(a, -1), places.get(b, -1)) for a, b in spans]
+        if [chunk.text[a:b] if min(a, b) >= 0 else None for a, b in moved] == given:
+            notes[f"documents with offsets in {unit}, read as characters"] += 1
+            to = iter(moved)
+            clusters = tuple(
+                tuple(replace(mention, start=a, end=b) for mention, (a, b) in zip(cluster, to, strict=False))
+                for cluster in chunk.clusters
+            )
+            return replace(chunk, clusters=clusters)
+    return chunk
+
+
+def _composed(chunk: Chunk, notes: Counter[str]) -> Chunk:
+    """The chunk in whole syllables, where all its mentions begin and end with one."""
+    text, places = composed(chunk.text)
+    if text == chunk.text:
+        return chunk
+    new = {old: place for place, old in enumerate(places)}
+    if any(edge not in new for cluster in chunk.clusters for mention in cluster for edge in mention.span):
+        return chunk
+    notes["documents in decomposed letters (NFD), read as syllables"] += 1
+    clusters = tuple(
+        tuple(replace(mention, start=new[mention.start], end=new[mention.end]) for mention in cluster)
+        for cluster in chunk.clusters
+    )
+    given = tuple(tuple(form and composed(form)[0] for form in forms) for forms in chunk.given)
+    return replace(chunk, text=text, clusters=clusters, given=given)
+
+
 def _checked(chunk: Chunk, notes: Counter[str]) -> Chunk:
     """The chunk with each mention once, or the reason why it cannot be used."""
+    chunk = _composed(_in_characters(chunk, notes), notes)
     text, owner, entities = chunk.text, dict[tuple[int, int], int](), dict[str, int]()
     strays: list[str] = []
     clusters = []
@@ -265,7 +344,7 @@ def _checked(chunk: Chunk, notes: Counter[str]) -> Chunk:
     if strays:
         count = sum(len(cluster) for cluster in chunk.clusters)
         raise BadChunk(f"{len(strays)} of {count} mentions do not match the text ({strays[0]})")
-    return Chunk(chunk.row, chunk.id, chunk.document, text, tuple(clusters))
+    return replace(chunk, clusters=tuple(clusters), given=())
 
 
 def _without_copies(chunks: Sequence[Chunk], problems: list[DataProblem]) -> list[Chunk]:
@@ -297,7 +376,7 @@ def _joined(chunks: Iterable[Chunk]) -> Iterator[CorefDocument]:
                 mentions += [Mention(m.start + shift, m.end + shift, m.entity, m.kind) for m in cluster]
             texts.append(chunk.text)
             shift += len(chunk.text) + len(JOINT)
-        yield CorefDocument(name, JOINT.join(texts), in_order(mentions))
+        yield CorefDocument(name, JOINT.join(texts), in_order(mentions), members[0].genre, members[0].origin)
 
 
 def in_order(mentions: Iterable[Mention]) -> tuple[Mention, ...]:

@@ -9,16 +9,20 @@ last mentioned. A mention's share is its B-cubed recall: of the mentions of its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from coref_automl.coreference.baseline import tagged
+from coref_automl.coreference.conventions import Asked, Convention, convention_of, moved_chains, moved_spans
 from coref_automl.coreference.data import CorefDocument, read_coref
+from coref_automl.coreference.metrics import added, score_document
 from coref_automl.coreference.results import (
     AGAIN,
     VERSION,
     Answer,
+    Chains,
     CoreferenceResult,
     SeedResult,
     answer,
@@ -26,13 +30,12 @@ from coref_automl.coreference.results import (
     summed,
     write_answers,
 )
-from coref_automl.coreference.split import SIDES, Split, documents_fingerprint, named_split
+from coref_automl.coreference.rewrite import is_pronoun
+from coref_automl.coreference.split import SIDES, Split, documents_fingerprint, sides_of
 from coref_automl.coreference.tokens import lay
-from coref_automl.coreference.train import KIND, LEARNED, finished_seeds, text_mark
+from coref_automl.coreference.train import KIND, finished_seeds, learned_from, text_mark
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CoreferenceDataError, ModelError
-from coref_automl.evaluation.tasks.gold import PRONOUNS
-from coref_automl.korean import KINDS, Tagger
 from coref_automl.machine import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
@@ -46,6 +49,8 @@ DISTANCES = (50, 200, 1_000)
 NOMINAL = "name or noun"
 EVALUATED = "evaluated"
 """Holds `<name>-<key>.jsonl`, answers beside a model; those of its run to its own test documents are in `answers`."""
+_LOOKED = 4
+"""Documents that a scheme is chosen by, the shortest."""
 _KOREAN = {
     "kind": "종류",
     "pronoun": "대명사",
@@ -96,27 +101,19 @@ def kinds_of(document: CorefDocument) -> tuple[str, ...]:
     """What the data say; else a closed list of pronouns, and the tagger's word for the rest where it is installed."""
     if all(mention.kind for mention in document.mentions):
         return tuple(mention.kind for mention in document.mentions)
-    tags = _tags(document.text)
+    tags = tagged(document.text)
     return tuple(
         mention.kind or _kind(document.text[mention.start : mention.end], tags, mention.span) for mention in document.mentions
     )
 
 
 def _kind(form: str, tags: tuple[tuple[int, int, str], ...] | None, span: Span) -> str:
-    if form.split() and all(word in PRONOUNS for word in form.split()):
+    if is_pronoun(form):
         return "pronoun"
     if tags is None:
         return NOMINAL
     inside = [tag for start, end, tag in tags if span[0] <= start and end <= span[1]]
     return {"NNP": "name", "NNG": "noun", "NP": "pronoun"}.get(inside[-1] if inside else "", NOMINAL)
-
-
-@cache
-def _tags(text: str) -> tuple[tuple[int, int, str], ...] | None:
-    if find_spec("kiwipiepy") is None:
-        return None
-    found = next(iter(Tagger().tag([text])))
-    return tuple((int(a), int(b), KINDS[int(k)]) for (a, b), k in zip(found.spans, found.kinds, strict=True))
 
 
 def _distance(before: int | None, start: int) -> str:
@@ -179,19 +176,27 @@ def evaluate_coreference(
     skip_bad: bool = False,
     device: str = "auto",
     base: str | None = None,
+    scheme: str | None = None,
+    convention: Asked = "auto",
     groups: bool = False,
     progress: Progress | None = None,
 ) -> Evaluated:
-    """Every finished seed of a run, or one model, on annotated documents; with `split`, on one side of them alone."""
+    """Every finished seed of a run, or one model, on annotated documents; with `split`, on one side of them alone.
+
+    Scores are in the convention of the file's own mentions. The scheme, where the model knows several and none is asked for, is
+    the one whose mentions agree best with those of the shortest documents.
+    """
+    from coref_automl.coreference.model import read_settings
+
     progress, models = progress or quiet(), models_of(run)
     read = read_coref(data, skip_bad=skip_bad)
     name, documents = read.name, read.documents
     if split:
-        chosen: Split = named_split(split)
+        chosen: Split = sides_of(split, documents)
         if side not in SIDES:
             raise CoreferenceDataError(f"Unknown side {side!r} of a split; choose train, dev or test.")
         name, documents = f"{name}-{side}", chosen.side(side, documents)
-    seen = {mark for model in models for mark in _learned_from(model)}
+    seen = {mark for model in models for mark in learned_from(model)}
     kept = tuple(document for document in documents if text_mark(document.text) not in seen)
     notes = [skipped(len(read.problems), read.name)] if read.problems else []
     if not kept:
@@ -203,11 +208,14 @@ def evaluate_coreference(
         notes.append(
             say(f"{run}의 학습에 쓰인 문서 {left}개를 제외했습니다.", f"{left} documents that {run} learned from were left out.")
         )
-    answers = [_answers(model, name, kept, device, base, progress) for model in models]
+    settings, own = read_settings(models[0]), convention_of(kept, convention)
+    notes.insert(0, own.line())
+    readers = [_Reader(model, own, pick_device(device), base) for model in models]
+    kept = readers[0].under_scheme(kept, scheme)
+    if len(settings.schemes) > 1:
+        notes.insert(1, say(f"표지 방식: {kept[0].scheme}", f"Annotation scheme: {kept[0].scheme}"))
+    answers = [reader.answers(name, kept, progress) for reader in readers]
     seeds = tuple(_seed(model) for model in models)
-    from coref_automl.coreference.model import SETTINGS, HeadSettings
-
-    settings = read_stored(models[0] / SETTINGS, HeadSettings, error=ModelError, remedy=AGAIN)
     result = CoreferenceResult(
         run=str(run),
         model=settings.base,
@@ -241,38 +249,79 @@ def group_lines(groups: dict[str, dict[str, Group]]) -> list[str]:
     return align(rows, right=True)
 
 
-def _answers(
-    folder: Path, name: str, documents: tuple[CorefDocument, ...], device: str, base: str | None, progress: Progress
-) -> list[Answer]:
-    from coref_automl.coreference.fit import READ_TOKENS
-    from coref_automl.coreference.model import SETTINGS, HeadSettings, head_identity, load_model
-    from coref_automl.coreference.resolve import resolve_all
+class _Reader:
+    """One model that answers in a file's convention."""
 
-    settings = read_stored(folder / SETTINGS, HeadSettings, error=ModelError, remedy=AGAIN)
-    mark = fingerprint(documents_fingerprint(documents), head_identity(folder, settings, base))[:12]
-    kept = folder.parent / EVALUATED / f"{name}-{mark}.jsonl"
-    if kept.is_file():
-        held = read_answers(kept)
-        if [(one.document, one.key, one.version) for one in held] == [(d.id, d.chains, VERSION) for d in documents]:
-            return held
-    device = pick_device(device)
-    model = load_model(folder, device, base=base)
-    laid = lay(model.tokenizer, documents)
-    found = resolve_all(model, laid, tokens=READ_TOKENS[device.split(":")[0]], progress=progress)
-    single = model.settings.singletons
-    answers = [
-        answer(d, gold.as_spans(), own.as_spans(singletons=single)) for d, (gold, own) in zip(documents, found, strict=True)
-    ]
-    if is_done(folder.parent):
-        write_answers(kept, answers)
-    return answers
+    def __init__(self, folder: Path, own: Convention, device: str, base: str | None) -> None:
+        self.folder, self.own, self.device, self.base = folder, own, device, base
+
+    @cached_property
+    def model(self) -> Any:
+        from coref_automl.coreference.model import load_model
+
+        return load_model(self.folder, self.device, base=self.base)
+
+    def under_scheme(self, documents: tuple[CorefDocument, ...], asked: str | None) -> tuple[CorefDocument, ...]:
+        """The documents with the scheme that is asked for; else with the one that finds their mentions best."""
+        from coref_automl.coreference.model import read_settings, scheme_for
+
+        schemes = read_settings(self.folder).schemes
+        named = [tuple(replace(document, scheme=one.name) for document in documents) for one in schemes]
+        if asked is not None or len(schemes) == 1:
+            return named[schemes.index(scheme_for(schemes, asked))]
+        looked = sorted(range(len(documents)), key=lambda place: len(documents[place].text))[:_LOOKED]
+
+        def agreement(own: tuple[CorefDocument, ...]) -> float:
+            few = [own[place] for place in looked]
+            pairs = zip(few, self.chains(few, quiet()), strict=True)
+            return added(score_document(document.chains, found) for document, (_, found) in pairs)["mention"].f1
+
+        return max(named, key=agreement)
+
+    def chains(self, documents: Sequence[CorefDocument], progress: Progress) -> list[tuple[Chains, Chains]]:
+        """(with gold mentions, with found ones) of each document, in the file's convention."""
+        from coref_automl.coreference.fit import READ_TOKENS
+        from coref_automl.coreference.resolve import resolve_all
+
+        models = Convention(self.model.scheme(documents[0]).convention)
+        spans = [[mention.span for mention in document.mentions] for document in documents]
+        inner = [moved_spans(document.text, own, self.own, models) for document, own in zip(documents, spans, strict=True)]
+        given = [
+            replace(
+                document, mentions=tuple(replace(m, start=a, end=b) for m, (a, b) in zip(document.mentions, own, strict=True))
+            )
+            for document, own in zip(documents, inner, strict=True)
+        ]
+        found = resolve_all(
+            self.model, lay(self.model.tokenizer, given), tokens=READ_TOKENS[self.device.split(":")[0]], progress=progress
+        )
+        answers = []
+        for document, there, here, (gold, own) in zip(documents, inner, spans, found, strict=True):
+            back = dict(zip(there, here, strict=True))
+            chains = tuple(tuple(back[span] for span in chain) for chain in gold.as_spans())
+            answers.append((chains, moved_chains(document.text, own.as_spans(), models, self.own)))
+        return answers
+
+    def answers(self, name: str, documents: tuple[CorefDocument, ...], progress: Progress) -> list[Answer]:
+        kept = self.folder.parent / EVALUATED / f"{name}-{self._key(documents)}.jsonl"
+        if kept.is_file():
+            held = read_answers(kept)
+            if [(one.document, one.key, one.version) for one in held] == [(d.id, d.chains, VERSION) for d in documents]:
+                return held
+        found = zip(documents, self.chains(documents, progress), strict=True)
+        answers = [answer(document, gold, own, self.own) for document, (gold, own) in found]
+        if is_done(self.folder.parent):
+            write_answers(kept, answers)
+        return answers
+
+    def _key(self, documents: tuple[CorefDocument, ...]) -> str:
+        """Names texts, chains, what is asked of them, and the model."""
+        from coref_automl.coreference.model import head_identity, read_settings
+
+        model = head_identity(self.folder, read_settings(self.folder), self.base)
+        return fingerprint(documents_fingerprint(documents), documents[0].scheme, self.own.edges, model)[:12]
 
 
 def _seed(folder: Path) -> SeedResult:
     path = folder.parent / "result.json"
     return read_stored(path, SeedResult, remedy=AGAIN) if path.is_file() else _UNTRAINED
-
-
-def _learned_from(folder: Path) -> list[str]:
-    path = folder / LEARNED
-    return read_stored(path, list[str], remedy=AGAIN) if path.is_file() else []

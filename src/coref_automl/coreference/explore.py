@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from coref_automl.coreference.conventions import Asked, Convention, convention_of
 from coref_automl.coreference.data import CorefData, CorefDocument
 from coref_automl.coreference.tokens import Edges, edges, lay
-from coref_automl.korean import is_hangul
 from coref_automl.models.load import load_tokenizer
 from coref_automl.records import Record
 from coref_automl.say import say
 
-_PARTICLES = frozenset("은는이가을를의에께와과도만로아야")
-"""Syllables that are a particle, or begin one."""
-
 
 @dataclass(frozen=True, slots=True)
 class Exploration(Record):
-    """Counts of one file. `followed` is the share of mentions right behind which a particle is written: where it is high, the
-    data leave particles out; `ending` the share whose own last syllable could be one."""
+    """Counts of one file, and the convention of its mentions."""
 
     name: str
     documents: int
@@ -31,20 +26,13 @@ class Exploration(Record):
     nested: int
     crossing: int
     longest_chain: int
-    followed: float
-    ending: float
+    convention: Convention
     edges: dict[str, Edges]
     problems: tuple[str, ...]
     notes: tuple[str, ...]
 
-    @property
-    def particles(self) -> str:
-        """Whether mentions count their particles in, as a word."""
-        return "left out" if self.followed > 0.3 else "counted in" if self.ending > 0.3 else "unclear from these mentions"
-
     def lines(self) -> list[str]:
-        behind = f"{100 * self.followed:.1f}%"
-        korean = {"left out": "언급에서 제외", "counted in": "언급에 포함"}.get(self.particles, "불분명")
+        behind = f"{100 * self.convention.followed:.1f}%"
         shown = [
             say(
                 f"{self.name}: 문서 {self.documents:,}개, 글자 {self.characters:,}개, 개체 {self.entities:,}개의 언급 "
@@ -56,10 +44,7 @@ class Exploration(Record):
                 f"중첩된 언급 {self.nested:,}쌍, 교차하는 언급 {self.crossing:,}쌍",
                 f"nested mentions {self.nested:,}, crossing {self.crossing:,}",
             ),
-            say(
-                f"조사: {korean} (언급의 {behind} 뒤에 조사가 옴)",
-                f"particles: {self.particles} (one follows {behind} of the mentions)",
-            ),
+            self.convention.line() + say(f" (언급의 {behind} 뒤에 조사가 옴)", f" (a particle follows {behind} of the mentions)"),
         ]
         for model, found in self.edges.items():
             share, reach = f"{100 * found.share:.1f}%", f"{100 * found.reach:.1f}%"
@@ -77,11 +62,10 @@ class Exploration(Record):
         return [*shown, *self.notes, *(say(f"문제: {problem}", f"problem: {problem}") for problem in self.problems)]
 
 
-def explore(data: CorefData, models: Sequence[str]) -> Exploration:
+def explore(data: CorefData, models: Sequence[str], convention: Asked = "auto") -> Exploration:
     documents = data.documents
     pairs = [_overlaps(document) for document in documents]
     sizes = [len(chain) for document in documents for chain in document.chains]
-    followed, ending = _particles(documents)
     return Exploration(
         name=data.name,
         documents=len(documents),
@@ -92,27 +76,11 @@ def explore(data: CorefData, models: Sequence[str]) -> Exploration:
         nested=sum(nested for nested, _ in pairs),
         crossing=sum(crossing for _, crossing in pairs),
         longest_chain=max(sizes, default=0),
-        followed=followed,
-        ending=ending,
+        convention=convention_of(documents, convention),
         edges={model: edges(lay(load_tokenizer(model), documents)) for model in models},
         problems=tuple(problem.in_words() for problem in data.problems),
         notes=data.notes,
     )
-
-
-def _particles(documents: Sequence[CorefDocument]) -> tuple[float, float]:
-    """Shares of the mentions with a particle behind them, and of those that end in a syllable that could be one."""
-    count: Counter[str] = Counter()
-    for document in documents:
-        for mention in document.mentions:
-            count["all"] += 1
-            behind = document.text[mention.end : mention.end + 1]
-            form = document.text[mention.start : mention.end]
-            count["followed"] += behind in _PARTICLES
-            own = len(form) > 1 and form[-1] in _PARTICLES and is_hangul(form[-2])
-            count["ending"] += own and not is_hangul(behind or " ")
-    total = max(1, count["all"])
-    return count["followed"] / total, count["ending"] / total
 
 
 def _overlaps(document: CorefDocument) -> tuple[int, int]:

@@ -3,11 +3,15 @@
 A stretch is scored from its first and its last token; a pair by a biaffine form of both ends of both mentions, moved by what the
 characters say of the two: how far apart they are (in tokens, in mentions), whether their surfaces are equal or contain each
 other, and who speaks (narration and quotations, the same one or another). The later mention weighs these features: a pronoun need
-not care that two surfaces are equal.
+not care that two surfaces are equal. How surely either is a mention counts too.
+
+What counts as a mention depends on the scheme that texts were marked under, which is an input beside each token, and on whether
+the same words occur again in the text: most schemes mark what is mentioned twice.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from coref_automl.coreference.tokens import ALPHABET, LETTERS, TRIMS, WIDTH
+from coref_automl.coreference.tokens import ALPHABET, LETTERS, REPEATS, TRIMS, WIDTH
 
 Ints = NDArray[np.int64]
 DISTANCES = 14
@@ -84,14 +88,16 @@ def quotations(text: str) -> Ints:
 
 def _alike(forms: Sequence[str]) -> NDArray[np.int8]:
     """1 equal, 2 one ends in the other, 3 one begins with it, 4 one contains it, 0 otherwise."""
-    table = np.zeros((len(forms), len(forms)), np.int8)
-    for a, one in enumerate(forms):
-        table[a, a] = 1
-        for b in range(a):
-            short, long = sorted((one, forms[b]), key=len)
-            if short and short in long:
-                kind = 2 if long.endswith(short) else 3 if long.startswith(short) else 4
-                table[a, b] = table[b, a] = kind
+    table = np.eye(len(forms), dtype=np.int8)
+    number = {form: place for place, form in enumerate(forms)}
+    sizes = sorted({len(form) for form in forms} - {0})
+    for a, long in enumerate(forms):
+        for size in sizes[: bisect_left(sizes, len(long))]:
+            for begin in range(len(long) - size + 1):
+                b = number.get(long[begin : begin + size])
+                if b is not None:
+                    kind = 2 if begin + size == len(long) else 3 if begin == 0 else 4
+                    table[a, b] = table[b, a] = min(kind, table[a, b] or kind)
     return table
 
 
@@ -103,26 +109,33 @@ def _bucket(distance: Ints) -> Ints:
 
 
 _LETTER = 16
+_CLASS = 8
 _WEIGHING = 32
+SURE = 4.0
+"""The logit beyond which a mention is as sure as one that is given."""
 
 
 class CoreferenceHead(nn.Module):  # type: ignore[misc]
-    def __init__(self, hidden: int, size: int, dropout: float) -> None:
+    def __init__(self, hidden: int, size: int, dropout: float, schemes: int) -> None:
         super().__init__()
         self.drop = nn.Dropout(dropout)
         self.letters = nn.Embedding(ALPHABET, _LETTER, padding_idx=0)
-        read = hidden + LETTERS * _LETTER
+        self.repeats = nn.Embedding(REPEATS, _CLASS)
+        self.schemes = nn.Embedding(schemes, _CLASS)
+        read = hidden + LETTERS * _LETTER + 2 * _CLASS
         self.first = _layer(read, size, dropout)
         self.last = _layer(read, size, dropout)
         self.first_score = nn.Linear(size, 1)
         self.last_score = nn.Linear(size, 1)
         self.span = nn.Linear(size, size, bias=False)
         self.width = nn.Parameter(torch.zeros(WIDTH))
+        self.repeated = nn.Linear(size, REPEATS)
         self.trim = nn.Linear(size, TRIMS)
         self.pair_first = _layer(read, size, dropout)
         self.pair_last = _layer(read, size, dropout)
         self.pair = nn.Linear(2 * size, 2 * size, bias=False)
         self.worth = nn.Linear(2 * size, 1)
+        self.sure = nn.Parameter(torch.zeros(2))
         self.weigh = nn.Linear(2 * size, _WEIGHING)
         self.features = nn.ModuleList(nn.Embedding(count, _WEIGHING) for count in FEATURES.values())
         with torch.no_grad():
@@ -132,16 +145,18 @@ class CoreferenceHead(nn.Module):  # type: ignore[misc]
             for table in self.features:
                 table.weight.mul_(0.1)
 
-    def read(self, states: Any, letters: Any) -> Any:
-        """States [T, H] with the tokens' last characters beside them."""
-        return torch.cat([self.drop(states.float()), self.letters(letters).flatten(1)], dim=1)
+    def read(self, states: Any, letters: Any, repeats: Any, scheme: Any) -> Any:
+        """States [T, H] with the tokens' last characters, how often each occurs, and the scheme beside them."""
+        beside = self.letters(letters).flatten(1), self.repeats(repeats[:, 0]), self.schemes(scheme)
+        return torch.cat([self.drop(states.float()), *beside], dim=1)
 
-    def stretches(self, read: Any) -> Any:
+    def stretches(self, read: Any, repeats: Any) -> Any:
         """Logits [T, WIDTH] of the stretch that begins at t and has w + 1 tokens; those beyond the text are far below 0."""
         first, last = self.first(read), self.last(read)
         ends = nn.functional.pad(torch.cat([last, self.last_score(last)], dim=1), (0, 0, 0, WIDTH - 1))
         begins = torch.cat([self.span(first), torch.ones_like(first[:, :1])], dim=1)
         scores = (begins[:, None, :] * ends.unfold(0, WIDTH, 1).transpose(1, 2)).sum(2) + self.first_score(first) + self.width
+        scores = scores + self.repeated(first).gather(1, repeats)
         places = torch.arange(len(read), device=read.device)
         beyond = places[:, None] + torch.arange(WIDTH, device=read.device) >= len(read)
         return scores.masked_fill(beyond, -1e4)
@@ -155,9 +170,12 @@ class CoreferenceHead(nn.Module):  # type: ignore[misc]
         """The representation of each mention when it is linked, from its first and its last token as read: [N, 2 x size]."""
         return torch.cat([self.pair_first(first), self.pair_last(last)], dim=1)
 
-    def antecedents(self, queries: Any, candidates: Any, features: Any) -> Any:
-        """Scores [Q, C]; 0 is the score of having none. `features` [4, Q, C] are those of `pairs`."""
+    def antecedents(self, queries: Any, candidates: Any, features: Any, sure: tuple[Any, Any]) -> Any:
+        """Scores [Q, C]; 0 is the score of having none. `features` [4, Q, C] are those of `Surfaces`, `sure` the mention logits
+        of queries and candidates."""
         scores = self.pair(queries) @ candidates.T + self.worth(candidates).T
+        query, candidate = (logits.clamp(-SURE, SURE) / SURE for logits in sure)
+        scores = scores + self.sure[0] * query[:, None] + self.sure[1] * candidate[None, :]
         weights = self.weigh(queries)
         for table, buckets in zip(self.features, features, strict=True):
             scores = scores + (weights @ table.weight.T).gather(1, buckets)

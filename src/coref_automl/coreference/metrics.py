@@ -246,18 +246,29 @@ Scored = Sequence[dict[str, Ratio]]
 
 def estimates(seeds: Sequence[Scored], *, draw: int = 0) -> dict[str, Estimate]:
     """F1 of every metric and of CoNLL, the mean over seeds, with its 95% interval over documents."""
-    count, table = len(seeds[0]), _table(seeds)
-    values = _f1s(table.mean(1))
-    if count == 1:  # one document says nothing about the next
-        return {name: Estimate(float(values[name].mean()), 0.0, 1.0, 1) for name in values}
+    return _weighted(seeds, np.full(len(seeds), 1 / len(seeds)), (0.0, 1.0), draw)
+
+
+def difference(seeds: Sequence[Scored], other: Scored, *, draw: int = 0) -> dict[str, Estimate]:
+    """How far the mean over seeds lies above another answer to the same documents, drawn together."""
+    weights = np.array([*[1 / len(seeds)] * len(seeds), -1.0])
+    return _weighted([*seeds, other], weights, (-1.0, 1.0), draw)
+
+
+def _weighted(answers: Sequence[Scored], weights: Floats, widest: tuple[float, float], draw: int) -> dict[str, Estimate]:
+    """A weighted sum of answers' F1s; `widest` is the interval of one document, which says nothing about the next."""
+    count, table = len(answers[0]), _table(answers)
+    values = {name: float(value @ weights) for name, value in _f1s(table.mean(1)).items()}
+    if count == 1:
+        return {name: Estimate(value, *widest, 1) for name, value in values.items()}
     columns = table.transpose(1, 0, 2, 3).reshape(count, -1)
     drawn = resampled_means([gather(Part(columns, np.arange(count)))], seed=draw, draws=DRAWS)
-    moved = _f1s(drawn.reshape(len(drawn) * len(seeds), len(METRICS), 4))
+    moved = _f1s(drawn.reshape(len(drawn) * len(answers), len(METRICS), 4))
     tail = NORMAL.cdf(-math.sqrt(count / (count - 1)) * t_quantile((1 + LEVEL) / 2, count - 1))
     found = {}
     for name, value in values.items():
-        low, high = np.quantile(moved[name].reshape(len(drawn), len(seeds)).mean(1), [tail, 1 - tail])
-        found[name] = Estimate(float(value.mean()), float(low), float(high), count)
+        low, high = np.quantile(moved[name].reshape(len(drawn), len(answers)) @ weights, [tail, 1 - tail])
+        found[name] = Estimate(value, float(low), float(high), count)
     return found
 
 

@@ -7,7 +7,7 @@ is for. A low-rank change is two thin matrices beside each linear layer; added t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from coref_automl.config import choose
+from coref_automl.coreference.conventions import Edges
+from coref_automl.coreference.data import GENERAL, CorefDocument
 from coref_automl.coreference.head import CoreferenceHead
 from coref_automl.coreference.results import AGAIN
 from coref_automl.coreference.tokens import Laid, Window, windows
@@ -70,18 +73,25 @@ def add_changes(encoder: Any, kept: dict[str, Any]) -> None:
 
 SETTINGS = "coreference.json"
 HEAD = "head.safetensors"
-VERSION = 1
+VERSION = 2
 _ENCODER = "encoder."
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme(Record):
+    """The rules that some training data were marked under: their name, whether they mark entities that are mentioned once, the
+    score from which a stretch counts as a mention, and the convention of mentions' edges."""
+
+    name: str
+    singletons: bool = True
+    threshold: float = 0.0
+    convention: Edges = "bare"
 
 
 @dataclass(frozen=True, slots=True)
 class HeadSettings(Record):
     """What a folder says of its model. `base` is the encoder it began from, `base_prints` its identity, `weights` that of its
-    weights.
-
-    `threshold` is the score from which a stretch counts as a mention; `singletons` whether the training data mark entities that
-    are mentioned once; `note` what the model knows, in a sentence.
-    """
+    weights; `note` what the model knows, in a sentence. Of the schemes the first is meant where nobody says."""
 
     base: str
     weights: str
@@ -89,12 +99,16 @@ class HeadSettings(Record):
     size: int
     dropout: float
     rank: int = 0
-    threshold: float = 0.0
-    singletons: bool = True
+    schemes: tuple[Scheme, ...] = (Scheme(GENERAL),)
     seed: int = 0
     note: str = ""
     base_prints: dict[str, str] = field(default_factory=dict)
     version: int = VERSION
+
+
+def scheme_for(schemes: Sequence[Scheme], name: str | None) -> Scheme:
+    """The scheme of that name, or the first."""
+    return choose(name, {scheme.name: scheme for scheme in schemes}, "scheme") if name is not None else schemes[0]
 
 
 class CoreferenceModel(nn.Module):  # type: ignore[misc]
@@ -108,13 +122,20 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
         self.config = encoder.config
         self.tokenizer = tokenizer
         self.settings = settings
-        self.head = CoreferenceHead(encoder.config.hidden_size, settings.size, settings.dropout)
-        self.opening, self.closing = _ends(tokenizer)
+        self.head = CoreferenceHead(encoder.config.hidden_size, settings.size, settings.dropout, len(settings.schemes))
+        self.openings, self.closing = _ends(tokenizer, [scheme.name for scheme in settings.schemes])
 
     @property
     def room(self) -> int:
         """Tokens of the text in a window."""
-        return self.settings.window - len(self.opening) - len(self.closing)
+        return self.settings.window - max(map(len, self.openings)) - len(self.closing)
+
+    def scheme_number(self, document: CorefDocument) -> int:
+        names = [scheme.name for scheme in self.settings.schemes]
+        return names.index(document.scheme) if document.scheme in names else 0
+
+    def scheme(self, document: CorefDocument) -> Scheme:
+        return self.settings.schemes[self.scheme_number(document)]
 
     @property
     def device(self) -> Any:
@@ -125,15 +146,21 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
         return self.states_of([(laid, part) for part in parts])
 
     def states_of(self, parts: Sequence[tuple[Laid, Window]]) -> list[Any]:
-        longest = max(part.high - part.low for _, part in parts) + len(self.opening) + len(self.closing)
+        openings = [self.openings[self.scheme_number(laid.document)] for laid, _ in parts]
+        lines = [
+            [*opening, *laid.pieces.ids[part.low : part.high].tolist(), *self.closing]
+            for opening, (laid, part) in zip(openings, parts, strict=True)
+        ]
+        longest = max(map(len, lines))
         ids = np.full((len(parts), longest), self.tokenizer.pad_token_id or 0, np.int64)
         mask = np.zeros((len(parts), longest), np.int64)
-        for row, (laid, part) in enumerate(parts):
-            line = [*self.opening, *laid.pieces.ids[part.low : part.high].tolist(), *self.closing]
+        for row, line in enumerate(lines):
             ids[row, : len(line)], mask[row, : len(line)] = line, 1
         tokens, real = torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device)
-        before = len(self.opening)
-        kept = [slice(before + part.keep_low - part.low, before + part.keep_high - part.low) for _, part in parts]
+        kept = [
+            slice(len(opening) + part.keep_low - part.low, len(opening) + part.keep_high - part.low)
+            for opening, (_, part) in zip(openings, parts, strict=True)
+        ]
         if torch.is_grad_enabled() or any(isinstance(layer, LowRank) for layer in self.encoder.modules()):
             found = encode(self.encoder, tokens, real)
             return [found[row, places] for row, places in enumerate(kept)]
@@ -150,17 +177,36 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
             yield every[low : low + count]
 
 
-def build_model(base: str, *, window: int, size: int, dropout: float, rank: int, seed: int) -> CoreferenceModel:
+def build_model(
+    base: str, *, window: int, size: int, dropout: float, rank: int, seed: int, schemes: tuple[Scheme, ...]
+) -> CoreferenceModel:
     """A model to train. Where `rank` is 0 all of the encoder is trained, else a change of that rank."""
     encoder, tokenizer = load_encoder(base)
     window = min(window, detect_seq_len(base))
     prints = model_prints(base)
-    settings = HeadSettings(model_place(base), prints["weights"], window, size, dropout, rank, seed=seed, base_prints=prints)
+    settings = HeadSettings(
+        model_place(base), prints["weights"], window, size, dropout, rank, schemes, seed=seed, base_prints=prints
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if rank:
             make_low_rank(encoder, rank)
         return CoreferenceModel(encoder, tokenizer, settings)
+
+
+def build_from(folder: Path, base: str, *, dropout: float, seed: int) -> CoreferenceModel:
+    """What `save_model` wrote, ready to be trained further: a low-rank change stays apart from its encoder."""
+    settings, own = _stored(folder, base)
+    encoder, tokenizer = load_encoder(base if settings.rank else str(folder))
+    if settings.rank:
+        make_low_rank(encoder, settings.rank)
+        for name, value in _of_encoder(own).items():
+            encoder.get_parameter(name).data.copy_(value)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = CoreferenceModel(encoder, tokenizer, replace(settings, dropout=dropout, seed=seed))
+    model.head.load_state_dict(_of_head(own))
+    return model
 
 
 def save_model(folder: Path, model: CoreferenceModel, settings: HeadSettings) -> None:
@@ -197,33 +243,50 @@ def _check_base(folder: Path, settings: HeadSettings, base: str) -> None:
 
 def load_model(folder: Path, device: str = "cpu", *, base: str | None = None) -> CoreferenceModel:
     """What `save_model` wrote, ready to resolve. `base` is where the encoder of a low-rank change lies now."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    settings, own = _stored(folder, base)
+    encoder, tokenizer = load_encoder((base or settings.base) if settings.rank else str(folder))
+    model = CoreferenceModel(encoder, tokenizer, settings)
+    add_changes(encoder, _of_encoder(own))
+    model.head.load_state_dict(_of_head(own))
+    move(model, device).eval()
+    return model
 
+
+def read_settings(folder: Path) -> HeadSettings:
     if not (folder / SETTINGS).is_file():
         raise ModelError(f"{folder} is not a coreference model; pass the RUN folder of `coref-automl coref train`.")
     settings = read_stored(folder / SETTINGS, HeadSettings, error=ModelError, remedy=AGAIN)
     if settings.version != VERSION:
         raise ModelError(f"{folder} was written by another version; train it again with this one.")
-    name = (base or settings.base) if settings.rank else str(folder)
+    return settings
+
+
+def _stored(folder: Path, base: str | None) -> tuple[HeadSettings, dict[str, Any]]:
+    """Settings and tensors of a folder; the encoder that a low-rank change needs is checked."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    settings = read_settings(folder)
     if settings.rank:
-        _check_base(folder, settings, name)
-    encoder, tokenizer = load_encoder(name)
-    model = CoreferenceModel(encoder, tokenizer, settings)
+        _check_base(folder, settings, base or settings.base)
     try:
-        own = load_file(folder / HEAD)
+        return settings, load_file(folder / HEAD)
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{folder / HEAD} is missing or damaged ({error}); train that seed again.") from error
-    add_changes(encoder, {key.removeprefix(_ENCODER): value for key, value in own.items() if key.startswith(_ENCODER)})
-    model.head.load_state_dict(
-        {key.removeprefix("head."): value.float() for key, value in own.items() if key.startswith("head.")}
-    )
-    move(model, device).eval()
-    return model
 
 
-def _ends(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """The special tokens before and after a text."""
+def _of_encoder(own: dict[str, Any]) -> dict[str, Any]:
+    return {key.removeprefix(_ENCODER): value for key, value in own.items() if key.startswith(_ENCODER)}
+
+
+def _of_head(own: dict[str, Any]) -> dict[str, Any]:
+    return {key.removeprefix("head."): value.float() for key, value in own.items() if key.startswith("head.")}
+
+
+def _ends(tokenizer: Any, schemes: Sequence[str]) -> tuple[list[list[int]], list[int]]:
+    """What stands before a text, by scheme, and behind it: special tokens, and the scheme's name where there are several."""
     opening = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
     closing = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
-    return [opening] if opening is not None else [], [closing] if closing is not None else []
+    begin = [opening] if opening is not None else []
+    names = [tokenizer(name, add_special_tokens=False)["input_ids"] if len(schemes) > 1 else [] for name in schemes]
+    return [[*begin, *name] for name in names], [closing] if closing is not None else []

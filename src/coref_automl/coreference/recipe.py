@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from coref_automl.coreference.conventions import Asked
 from coref_automl.errors import RecipeError
 
 FILE = "a .jsonl, .conll or .conllu file (also .xz)"
@@ -15,18 +16,24 @@ FREE = ("out", "seeds", "device")
 
 @dataclass(frozen=True, slots=True)
 class CoreferenceRecipe:
-    """`data` is one annotated file. `split` names its sides (koconovel, or a JSON file); without it a share `holdout` of the
-    documents, by hash, chooses the epoch and nothing is tested. `folds` above 0 cross-fits instead: every document is tested
-    once by a model that never saw it, the last epoch is taken, and nothing is chosen.
+    """`data` is an annotated file, `more` are others. What is marked, and whether entities mentioned once are, is a scheme: files
+    of another one are given as SCHEME=FILE, and the model learns each by its name. `split` names the sides (fixed, koconovel, or
+    a JSON file); without it a share `holdout` of the documents, by hash, chooses the epoch and nothing is tested. `folds` above 0
+    cross-fits instead: every document is tested once by a model that never saw it, the last epoch is taken, nothing is chosen.
 
     `rank` 0 trains the whole encoder, another number a low-rank change of it. `segment` is how many tokens of one document a
-    mention can look back over in training, `batch_tokens` how many a step reads. Rates None: 2e-4 for a small encoder (hidden
-    size below 512) and 3e-5 for others, 2e-3 for a low-rank change; the head has `head_rate`.
+    mention can look back over in training, `batch_tokens` how many a step reads. `start` is a head to train further, which brings
+    its encoder, its schemes and its size along; without a split it is cross-fitted, compared with what it began from, and trained
+    on all documents at the end. Rates None: 2e-4 for a small encoder (hidden size below 512) and 3e-5 for others, 2e-3 for a
+    low-rank change and 5e-4 where it is trained further; the head has `head_rate`.
     """
 
-    model: str
     data: str
     out: str
+    model: str = ""
+    start: str = ""
+    more: tuple[str, ...] = ()
+    convention: Asked = "auto"
     split: str | None = None
     folds: int = 0
     holdout: float = 0.1
@@ -53,6 +60,8 @@ class CoreferenceRecipe:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise RecipeError(f"{name} must lie between {low:g} and {high:g}, not {value:g}.")
+        if not self.model and not self.start:
+            raise RecipeError("What should be trained? Pass an encoder with --model, or a head to train further with --from.")
         if self.folds == 1:
             raise RecipeError("folds must be 0 (the split) or at least 2, not 1.")
         if self.folds and self.split:
@@ -79,10 +88,13 @@ _RANGES = (
 
 
 HELP = {
-    "model": "Hub id, folder, or bundled:ko-mini.",
-    "data": f"Annotated texts: {FILE}.",
+    "model": "Hub id, folder, or bundled:ko-mini; with --from, where its encoder lies now.",
+    "start": "Train this head further: a run, one seed's model, or bundled:ko-mini-coref.",
+    "data": f"Annotated texts: {FILE}, or SCHEME=FILE.",
+    "more": "More annotated texts, of the same or another scheme: FILE or SCHEME=FILE; repeatable.",
+    "convention": "How far mentions reach: bare, words (whole words with particles), heads, or auto.",
     "out": "Folder of the run; must be empty or from the same command.",
-    "split": "koconovel, or a JSON file with train, dev and test.",
+    "split": "fixed (by hash of each document), koconovel, or a JSON file with train, dev and test.",
     "folds": "Cross-fitting: test every document once, in this many folds; 0 uses the split.",
     "holdout": "Without a split: fraction of documents held out to choose the epoch.",
     "seeds": "Number of seeds.",

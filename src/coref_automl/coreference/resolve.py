@@ -8,14 +8,14 @@ most probable antecedent, unless none is more probable still. Batches change the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from coref_automl.coreference.head import quotations, surfaces
+from coref_automl.coreference.head import SURE, quotations, surfaces
 from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.tokens import WIDTH, Laid
 from coref_automl.models.precision import autocast
@@ -35,15 +35,17 @@ _FLOOR = -2.5
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
     """A document's mentions and chains. `probabilities[i]` are those of mention i's antecedents `i - len .. i - 1`, after that of
-    having none; `scores[i]` is how surely mention i is one (1 where it was given)."""
+    having none; `scores[i]` is how probably mention i is one."""
 
     spans: tuple[Span, ...]
     chains: tuple[tuple[int, ...], ...]
     scores: tuple[float, ...]
     probabilities: tuple[NDArray[np.float32], ...]
+    singletons: bool = True
 
-    def as_spans(self, *, singletons: bool = True) -> tuple[tuple[Span, ...], ...]:
-        least = 1 if singletons else 2
+    def as_spans(self) -> tuple[tuple[Span, ...], ...]:
+        """The chains as an answer; those of one mention belong to it where the scheme marks them, or they were given."""
+        least = 1 if self.singletons else 2
         return tuple(tuple(self.spans[index] for index in chain) for chain in self.chains if len(chain) >= least)
 
 
@@ -93,12 +95,15 @@ class _Kept:
         self.given = np.unique(np.concatenate([laid.first, laid.last]))
 
     def add(self, states: Any) -> None:
-        letters = torch.from_numpy(self.laid.letters[self.end : self.end + len(states)]).to(states.device)
-        read = self.model.head.read(states, letters)
+        new, device, document = slice(self.end, self.end + len(states)), states.device, self.laid.document
+        letters, repeats = (torch.from_numpy(table[new]).to(device) for table in (self.laid.letters, self.laid.repeats))
+        scheme = torch.full((len(states),), self.model.scheme_number(document), device=device)
+        read = self.model.head.read(states, letters, repeats, scheme)
         self.end += len(read)
         read = read if self.waiting is None else torch.cat([self.waiting, read])
         done = len(read) if self.end == len(self.laid) else max(0, len(read) - WIDTH + 1)
-        scores = self.model.head.stretches(read)[:done].float().cpu().numpy()
+        repeats = torch.from_numpy(self.laid.repeats[self.begin : self.end]).to(device)
+        scores = self.model.head.stretches(read, repeats)[:done].float().cpu().numpy()
         first, width = np.nonzero(scores > _FLOOR)
         sentences = self.laid.sentences[self.begin :]
         within = sentences[first] == sentences[first + width]
@@ -124,13 +129,13 @@ def with_gold(model: CoreferenceModel, read: Read) -> Found:
     """Chains of the mentions that the document gives."""
     laid = read.laid
     spans = tuple(mention.span for mention in laid.document.mentions)
-    return _linked(model, read, laid.first, laid.last, spans, (1.0,) * len(spans))
+    return _linked(model, read, laid.first, laid.last, spans, np.full(len(spans), SURE, np.float32))
 
 
 def with_found(model: CoreferenceModel, read: Read, *, threshold: float | None = None) -> Found:
     """Chains of the mentions that the model finds itself."""
-    threshold = model.settings.threshold if threshold is None else threshold
-    first, last, score = _mentions(read, threshold)
+    scheme = model.scheme(read.laid.document)
+    first, last, score = _mentions(read, scheme.threshold if threshold is None else threshold)
     laid = read.laid
     trim = last
     if len(last):
@@ -143,14 +148,9 @@ def with_found(model: CoreferenceModel, read: Read, *, threshold: float | None =
         surest.setdefault(spans[index], index)
     order = sorted(surest.values(), key=lambda index: (spans[index][0], -spans[index][1]))
     chosen = np.array(order, np.int64)
-    return _linked(
-        model,
-        read,
-        first[chosen],
-        last[chosen],
-        tuple(spans[index] for index in order),
-        tuple(float(score[index]) for index in order),
-    )
+    named = tuple(spans[index] for index in order)
+    found = _linked(model, read, first[chosen], last[chosen], named, score[chosen])
+    return replace(found, singletons=scheme.singletons)
 
 
 def _mentions(read: Read, threshold: float) -> tuple[Ints, Ints, NDArray[np.float32]]:
@@ -171,8 +171,7 @@ def _mentions(read: Read, threshold: float) -> tuple[Ints, Ints, NDArray[np.floa
         for token in range(a, b + 1):
             taken.setdefault(token, []).append(index)
     chosen = np.array(sorted(keep), np.int64)
-    probable = 1 / (1 + np.exp(-value[chosen]))
-    return first[chosen], last[chosen], probable.astype(np.float32)
+    return first[chosen], last[chosen], value[chosen]
 
 
 def _linked(
@@ -181,7 +180,7 @@ def _linked(
     first: Ints,
     last: Ints,
     spans: tuple[Span, ...],
-    scores: tuple[float, ...],
+    scores: NDArray[np.float32],
 ) -> Found:
     text = read.laid.document.text
     own = surfaces(text, spans, first, quotations(text))
@@ -189,15 +188,17 @@ def _linked(
     chains: list[list[int]] = []
     kept: list[NDArray[np.float32]] = []
     with torch.inference_mode():
+        sure = torch.from_numpy(scores).to(model.device)
         shown = model.head.mentions(read.tokens(first), read.tokens(last)) if len(spans) else read.rows
         for low in range(0, len(spans), _BLOCK):
             high, begin = min(len(spans), low + _BLOCK), max(0, low - BACK)
             features = torch.from_numpy(own.of(slice(low, high), slice(begin, high))).to(model.device)
-            block = model.head.antecedents(shown[low:high], shown[begin:high], features).float().cpu().numpy()
+            both = sure[low:high], sure[begin:high]
+            block = model.head.antecedents(shown[low:high], shown[begin:high], features, both).float().cpu().numpy()
             for index in range(low, high):
                 kept.append(_probabilities(block[index - low, max(0, index - BACK - begin) : index - begin]))
                 _join(index, kept[-1], chain_of, chains)
-    return Found(spans, tuple(map(tuple, chains)), scores, tuple(kept))
+    return Found(spans, tuple(map(tuple, chains)), tuple((1 / (1 + np.exp(-scores))).tolist()), tuple(kept))
 
 
 def _probabilities(scores: NDArray[np.float32]) -> NDArray[np.float32]:

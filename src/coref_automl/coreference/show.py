@@ -8,13 +8,15 @@ from coref_automl.say import say
 
 Span = tuple[int, int]
 Chains = Sequence[Sequence[Span]]
+Confidence = Sequence[Sequence[float | None]]
+"""For each mention of each chain, how probable it is that it belongs there; the first one has no link."""
 _TERMINAL = (46, 43, 42, 45, 44, 41, 106, 103, 102, 105, 104, 101)
 _PLAIN = "\x1b[0m"
 
 
 def in_brackets(text: str, chains: Chains) -> str:
     """`[민수]1가 [친구]2를 만났다`: each mention in brackets with the number of its chain."""
-    return written(text, chains, lambda _: "[", lambda chain: f"]{chain + 1}")
+    return written(text, chains, lambda *_: "[", lambda chain: f"]{chain + 1}")
 
 
 def in_colour(text: str, chains: Chains) -> str:
@@ -27,14 +29,16 @@ def in_colour(text: str, chains: Chains) -> str:
     return "".join(parts)
 
 
-def chain_lines(text: str, chains: Chains, *, colour: bool) -> list[str]:
-    """`1  언급 3개: 민수, 그`: one line per chain, its different surfaces in order."""
+def chain_lines(text: str, chains: Chains, *, colour: bool, confidence: Confidence = ()) -> list[str]:
+    """`1  언급 3개: 민수, 그`: one line per chain, its different surfaces in order, and how probable its weakest link is."""
     shown = []
     for number, chain in enumerate(chains):
         forms = list(dict.fromkeys(text[a:b] for a, b in chain))
         label = f"\x1b[30;{_TERMINAL[number % len(_TERMINAL)]}m{number + 1}{_PLAIN}" if colour else str(number + 1)
         count = say(f"언급 {len(chain)}개", f"{len(chain)} mention{'s' * (len(chain) > 1)}")
-        shown.append(f"{label}  {count}: {', '.join(forms)}")
+        links = [value for value in confidence[number] if value is not None] if confidence else []
+        weakest = say(f" (가장 약한 연결 {min(links):.2f})", f" (weakest link {min(links):.2f})") if links else ""
+        shown.append(f"{label}  {count}: {', '.join(forms)}{weakest}")
     return shown
 
 
@@ -49,7 +53,7 @@ def _events(chains: Chains) -> Iterable[tuple[int, int, int, bool]]:
 def written(text: str, chains: Chains, opening, closing, escape=str) -> str:  # type: ignore[no-untyped-def]
     parts, done = [], 0
     for place, _, chain, opens in sorted(_events(chains), key=lambda event: (event[0], event[1])):
-        parts += [escape(text[done:place]), opening(chain) if opens else closing(chain)]
+        parts += [escape(text[done:place]), opening(chain, place) if opens else closing(chain)]
         done = place
     return "".join([*parts, escape(text[done:])])
 

@@ -26,6 +26,8 @@ TRIMS = 4
 """Characters that may be cut off behind a mention, 0 included."""
 WIDTH = 16
 """Tokens of the widest mention that is looked for."""
+REPEATS = 4
+"""Classes of how often tokens occur in their document: once, twice, three or four times, more."""
 LETTERS = 3
 ALPHABET = 1021
 """Rows of the table of last characters; a prime, so that syllables of one kind spread."""
@@ -33,17 +35,24 @@ _SENTENCE_END = re.compile(r"[.?!…][\"'”’」』)]*\s+|\n+")
 Ints = NDArray[np.int64]
 
 
+def within(sentences: Ints) -> NDArray[np.bool_]:
+    """[T, WIDTH]: whether the w + 1 tokens from t on are there and in one sentence."""
+    padded = np.pad(sentences, (0, WIDTH - 1), constant_values=-1)
+    return np.asarray(np.lib.stride_tricks.sliding_window_view(padded, WIDTH) == sentences[:, None])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Laid:
     """A document as tokens. `letters[t]` are token t's last characters as rows of a table, 0 where it has fewer; `sizes` its
-    count of characters, `sentences` the number of its sentence. Mentions are `first`, `last` and `trim`, in the order of the
-    document's own."""
+    count of characters, `sentences` the number of its sentence; `repeats[t, w]` is the class of how often the document has the
+    w + 1 tokens from t on. Mentions are `first`, `last` and `trim`, in the order of the document's own."""
 
     document: CorefDocument
     pieces: Pieces
     letters: Ints
     sizes: Ints
     sentences: Ints
+    repeats: Ints
     first: Ints
     last: Ints
     trim: Ints
@@ -89,7 +98,22 @@ def _laid(document: CorefDocument, pieces: Pieces) -> Laid:
     placed = place(pieces, [mention.span for mention in document.mentions])
     numbers: dict[str, int] = {}
     entity = np.array([numbers.setdefault(mention.entity, len(numbers)) for mention in document.mentions], np.int64)
-    return Laid(document, pieces, letters, sizes, sentences, placed.first, placed.last, placed.over, entity)
+    repeats = _repeats(np.asarray(pieces.ids, np.int64))
+    return Laid(document, pieces, letters, sizes, sentences, repeats, placed.first, placed.last, placed.over, entity)
+
+
+def _repeats(ids: Ints) -> Ints:
+    """The class of how often each run of tokens occurs; where all of one length occur once, longer ones do."""
+    found = np.zeros((len(ids), WIDTH), np.int64)
+    own = runs = np.unique(ids, return_inverse=True)[1]
+    for wide in range(min(WIDTH, len(ids))):
+        if wide:
+            runs = np.unique(runs[:-1] * (len(ids) + 1) + own[wide:], return_inverse=True)[1]
+        often = np.bincount(runs)
+        if often.max() == 1:
+            break
+        found[: len(runs), wide] = np.searchsorted((2, 3, 5), often, "right")[runs]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

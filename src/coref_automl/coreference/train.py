@@ -2,6 +2,7 @@
 
     RUN/recipe.yaml manifest.json split.json events.ndjson coref_results.json DONE
     RUN/seed-0/{resume.pt, model/, result.json, answers/<split>.jsonl, DONE}          or seed-0/fold-1/... when cross-fitting
+    RUN/start.jsonl                                                                   with --from: answers of what it began from
     RUN/seed-0/evaluated/                                                             what `coref evaluate` adds
 
 A finished seed is never trained again; an interrupted one resumes from its last whole epoch. Documents that choose the epoch and
@@ -13,17 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from coref_automl.comparison.coreference_runs import SPLIT
 from coref_automl.config import expect, to_mapping, to_yaml
-from coref_automl.coreference.data import CorefData, CorefDocument, read_coref
-from coref_automl.coreference.metrics import added, conll, score_document
+from coref_automl.coreference.conventions import Convention, convention_of, moved_document
+from coref_automl.coreference.data import GENERAL, CorefData, CorefDocument, read_schemes
+from coref_automl.coreference.metrics import added, conll, difference, score_document
 from coref_automl.coreference.recipe import FREE, CoreferenceRecipe
 from coref_automl.coreference.results import (
     AGAIN,
+    MODES,
     RESULTS,
-    Chains,
+    Answer,
     CoreferenceResult,
     SeedResult,
     answer,
@@ -31,7 +34,7 @@ from coref_automl.coreference.results import (
     summed,
     write_answers,
 )
-from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, named_split
+from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, sides_of
 from coref_automl.coreference.tokens import lay
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, check_binding
@@ -40,14 +43,21 @@ from coref_automl.evaluation.results import target_of
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.attention import move
-from coref_automl.models.model_files import model_prints
+from coref_automl.models.model_files import folder_print, model_prints
 from coref_automl.progress import Progress, quiet
+from coref_automl.records import Estimate
 from coref_automl.say import say, skipped
 from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, write_json, write_text
 
 KIND = "coreference run"
 LEARNED = "learned_from.json"
 """Marks of the texts a model learned from or was chosen by; beside its weights, so that it keeps them when it moves."""
+_FILES = (*FREE, "model", "start", "data", "more", "split")
+"""What a run is bound to by its content, not by its name."""
+_START = "start.jsonl"
+"""Answers of the head that is trained further, to compare with."""
+_FOLDS = 4
+"""Cross-fitting of a head that is trained further, where nobody says."""
 _THRESHOLDS = tuple(step / 4 for step in range(-8, 9))
 OnEpoch = Callable[[int, int, float], None]
 
@@ -95,6 +105,8 @@ def _train(work: _Work, progress: Progress, on_epoch: OnEpoch | None) -> Corefer
     if work.data.problems:
         where = progress.say("사유는 events.ndjson에 있습니다.", "events.ndjson lists them with reasons.")
         progress.note(f"{skipped(len(work.data.problems), work.data.name)} {where}")
+    if recipe.start and recipe.folds and not (work.run / _START).is_file():
+        write_answers(work.run / _START, _start_answers(work))
     for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
         for number, split in enumerate(work.splits):
             folder = _folder(work, seed, number)
@@ -145,8 +157,25 @@ def summarise(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
             "documents": manifest["scored_documents"],
         },
         notes=tuple(manifest["notes"]),
+        gain=_gain(run, answers),
         **whole,
     )
+
+
+def _gain(run: Path, seeds: Sequence[Sequence[Answer]]) -> dict[str, Estimate]:
+    """How far a head that was trained further lies above the one it began from, on documents that both were not shown."""
+    if not (run / _START).is_file():
+        return {}
+    before = {one.document: one for one in read_answers(run / _START)}
+    own = [[one for one in answers if one.document in before] for answers in seeds]
+    if not own[0]:
+        return {}
+    return {
+        mode: difference(
+            [[one.sums[mode] for one in answers] for answers in own], [before[one.document].sums[mode] for one in own[0]]
+        )["conll"]
+        for mode in MODES
+    }
 
 
 def finished_seeds(run: Path) -> list[Path]:
@@ -168,52 +197,80 @@ def _joined(parts: Sequence[SeedResult]) -> SeedResult:
 
 
 def _begin(recipe: CoreferenceRecipe) -> _Work:
-    data = read_coref(recipe.data, skip_bad=recipe.skip_bad)
+    files, default = (recipe.data, *recipe.more), GENERAL
+    if recipe.start:
+        recipe, schemes = _from_head(recipe)
+        default = schemes[0].name
+    data = read_schemes(files, skip_bad=recipe.skip_bad, default=default)
+    if recipe.start:
+        data = _as_start(recipe, data, schemes)
+        if not recipe.folds and not recipe.split and len(data.documents) > 1:
+            recipe = replace(recipe, folds=min(_FOLDS, len(data.documents)))
     if recipe.folds:
-        splits = tuple(folds(data.documents, recipe.folds))
+        whole = (Split(tuple(sorted(document.id for document in data.documents))),) if recipe.start else ()
+        splits = (*folds(data.documents, recipe.folds), *whole)
     else:
-        split = named_split(recipe.split) if recipe.split else by_hash(data.documents, recipe.holdout)
+        split = sides_of(recipe.split, data.documents) if recipe.split else by_hash(data.documents, recipe.holdout)
         check_split(split, data.documents)
         splits = (split,)
     return _Work(Path(recipe.out), recipe, data, splits)
 
 
+def _from_head(recipe: CoreferenceRecipe) -> tuple[CoreferenceRecipe, tuple[Any, ...]]:
+    """The recipe with what a head to train further brings along, and its schemes."""
+    from coref_automl.coreference.evaluate import models_of
+    from coref_automl.coreference.model import read_settings
+
+    folder = models_of(recipe.start)[0]
+    settings = read_settings(folder)
+    brought = {name: getattr(settings, name) for name in ("window", "size", "rank")}
+    return replace(recipe, start=str(folder), model=recipe.model or settings.base, **brought), settings.schemes
+
+
+def _as_start(recipe: CoreferenceRecipe, data: CorefData, schemes: Sequence[Any]) -> CorefData:
+    """The data in the conventions of the head that is trained further; nothing moves where they are the same."""
+    from coref_automl.coreference.model import scheme_for
+
+    documents: list[CorefDocument] = []
+    for name, own in _by_scheme(data.documents).items():
+        source = convention_of(own, recipe.convention)
+        target = Convention(scheme_for(schemes, name).convention)
+        documents += [moved_document(document, source, target) for document in own]
+    return replace(data, documents=tuple(documents))
+
+
+def _by_scheme(documents: Sequence[CorefDocument]) -> dict[str, list[CorefDocument]]:
+    found: dict[str, list[CorefDocument]] = {}
+    for document in documents:
+        found.setdefault(document.scheme, []).append(document)
+    return found
+
+
 def _folder(work: _Work, seed: int, number: int) -> Path:
     own = work.run / f"seed-{seed}"
-    return own / f"fold-{number + 1}" if work.recipe.folds else own
+    return own / f"fold-{number + 1}" if number < work.recipe.folds else own
 
 
 def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Progress, on_epoch: OnEpoch | None) -> None:
     from coref_automl.coreference.fit import READ_TOKENS, fit
-    from coref_automl.coreference.model import build_model, save_model
-    from coref_automl.coreference.resolve import read_document, resolve_all, with_found
+    from coref_automl.coreference.model import save_model
+    from coref_automl.coreference.resolve import read_document
     from coref_automl.training.finetuning import RESUME
 
     recipe, device = work.recipe, pick_device(work.recipe.device)
-    model = build_model(recipe.model, window=recipe.window, size=recipe.size, dropout=recipe.dropout, rank=recipe.rank, seed=seed)
+    model = _built(recipe, split.side("train", work.data.documents), seed)
     move(model, device)
     folder.mkdir(parents=True, exist_ok=True)
     train, dev, test = (lay(model.tokenizer, split.side(side, work.data.documents)) for side in ("train", "dev", "test"))
-    single = any(len(chain) == 1 for laid in train for chain in laid.document.chains)
-    model.settings = replace(model.settings, singletons=single)  # the epoch and the threshold are chosen by what will be answered
     state = fit(model, train, dev, recipe, seed, folder, progress, on_epoch)
     tokens = READ_TOKENS[device.split(":")[0]]
-    threshold = 0.0
-    if dev:
-        read = [read_document(model, laid, tokens=tokens, precision=recipe.precision) for laid in dev]
-        threshold = _best_threshold(
-            [one.laid.document for one in read],
-            lambda at: [with_found(model, one, threshold=at).as_spans(singletons=single) for one in read],
-        )
-    settings = replace(model.settings, threshold=threshold, note=recipe.note)
+    read = [read_document(model, laid, tokens=tokens, precision=recipe.precision) for laid in dev]
+    chosen = tuple(replace(scheme, threshold=_best_threshold(model, scheme, read)) for scheme in model.settings.schemes)
+    settings = replace(model.settings, schemes=chosen, note=recipe.note)
     model.settings = settings
-    answers = []
-    for laid, (gold, found) in zip(
-        test or dev, resolve_all(model, test or dev, tokens=tokens, precision=recipe.precision), strict=True
-    ):
-        answers.append(answer(laid.document, gold.as_spans(), found.as_spans(singletons=single)))
-    write_answers(folder / "answers" / f"{work.scored}.jsonl", answers)
-    write_json(folder / "model" / LEARNED, [text_mark(document.text) for document in _learned(split, work.data.documents)])
+    write_answers(folder / "answers" / f"{work.scored}.jsonl", _answered(model, test or dev, recipe, device))
+    marks = [text_mark(document.text) for document in _learned(split, work.data.documents)]
+    write_json(folder / "model" / LEARNED, sorted({*marks, *(learned_from(Path(recipe.start)) if recipe.start else ())}))
     save_model(folder / "model", model, settings)
     done = SeedResult(
         seed=seed,
@@ -221,7 +278,7 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
         epochs=state.epoch,
         dev_gold=round(100 * state.best_gold, 2),
         dev_found=round(100 * state.best_found, 2),
-        threshold=threshold,
+        threshold=chosen[0].threshold,
         seconds=round(state.seconds, 2),
         tokens_per_second=round(state.tokens / max(state.seconds, 1e-9), 1),
         peak_gigabytes=state.peak,
@@ -232,24 +289,69 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
     (folder / RESUME).unlink(missing_ok=True)
 
 
-def _best_threshold(documents: Sequence[CorefDocument], answers: Callable[[float], Sequence[Chains]]) -> float:
+def _answered(model: Any, documents: Sequence[Any], recipe: CoreferenceRecipe, device: str) -> list[Answer]:
+    from coref_automl.coreference.fit import READ_TOKENS
+    from coref_automl.coreference.resolve import resolve_all
+
+    found = resolve_all(model, documents, tokens=READ_TOKENS[device.split(":")[0]], precision=recipe.precision)
+    return [
+        answer(laid.document, gold.as_spans(), own.as_spans(), Convention(model.scheme(laid.document).convention))
+        for laid, (gold, own) in zip(documents, found, strict=True)
+    ]
+
+
+def _start_answers(work: _Work) -> list[Answer]:
+    """What the head that is trained further says of the documents that it has not learned from."""
+    from coref_automl.coreference.model import load_model
+
+    folder, device = Path(work.recipe.start), pick_device(work.recipe.device)
+    seen, model = set(learned_from(folder)), load_model(folder, device, base=work.recipe.model)
+    unseen = [document for document in work.tested if text_mark(document.text) not in seen]
+    return _answered(model, lay(model.tokenizer, unseen), work.recipe, device)
+
+
+def _built(recipe: CoreferenceRecipe, documents: Sequence[CorefDocument], seed: int) -> Any:
+    """A new head for the schemes of its training documents, or one that is trained further and knows them."""
+    from coref_automl.coreference.model import Scheme, build_from, build_model
+
+    found = {name: convention_of(own, recipe.convention) for name, own in _by_scheme(documents).items()}
+    if recipe.start:
+        model = build_from(Path(recipe.start), recipe.model, dropout=recipe.dropout, seed=seed)
+        known = [
+            replace(one, singletons=found[one.name].singletons) if one.name in found else one for one in model.settings.schemes
+        ]
+        model.settings = replace(model.settings, schemes=tuple(known))
+        return model
+    schemes = tuple(Scheme(name, own.singletons, convention=own.edges) for name, own in found.items())
+    made = {name: getattr(recipe, name) for name in ("window", "size", "dropout", "rank")}
+    return build_model(recipe.model, **made, seed=seed, schemes=schemes)
+
+
+def _best_threshold(model: Any, scheme: Any, reads: Sequence[Any]) -> float:
     """The score from which a stretch counts as a mention, by CoNLL of the documents that choose; the nearest to 0 of equals."""
+    from coref_automl.coreference.resolve import with_found
+
+    own = [read for read in reads if read.laid.document.scheme == scheme.name]
 
     def value(at: float) -> float:
-        return conll(added(score_document(d.chains, found) for d, found in zip(documents, answers(at), strict=True)))
+        answers = [(read.laid.document.chains, with_found(model, read, threshold=at).as_spans()) for read in own]
+        return conll(added(score_document(key, found) for key, found in answers))
 
-    return max(_THRESHOLDS, key=lambda at: (round(value(at), 6), -abs(at)))
+    return max(_THRESHOLDS, key=lambda at: (round(value(at), 6), -abs(at))) if own else float(scheme.threshold)
 
 
 def _bind(work: _Work) -> None:
     """Write the run's manifest, or refuse a folder that was begun with something else."""
     recipe, documents = work.recipe, work.data.documents
-    settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "data", "split")}
+    settings = {key: value for key, value in to_mapping(recipe).items() if key not in _FILES}
     prints = {
         **model_prints(recipe.model),
         "documents": documents_fingerprint(documents),
+        "schemes": fingerprint([document.scheme for document in documents]),
         "split": fingerprint([split.to_json() for split in work.splits]),
     }
+    if recipe.start:
+        prints["start"] = folder_print(Path(recipe.start))
     path = work.run / MANIFEST
     binding = Binding(settings=settings, fingerprints=prints)
     if path.is_file():
@@ -274,6 +376,12 @@ def _bind(work: _Work) -> None:
 
 def _learned(split: Split, documents: Sequence[CorefDocument]) -> tuple[CorefDocument, ...]:
     return (*split.side("train", documents), *split.side("dev", documents))
+
+
+def learned_from(model: Path) -> list[str]:
+    """Marks of the texts that a model learned from."""
+    path = model / LEARNED
+    return read_stored(path, list[str], remedy=AGAIN) if path.is_file() else []
 
 
 def text_mark(text: str) -> str:

@@ -294,12 +294,13 @@ class Plan:
     def _annotated(self) -> tuple[str, str | None, int, dict[str, str]]:
         """The file, the split or folds that a head is trained with, and their bytes; for dev documents both files are written to
         OUT/data."""
-        from coref_automl.coreference.data import read_coref, write_documents
-        from coref_automl.coreference.split import Split, documents_fingerprint, named_split
+        from coref_automl.coreference.data import read_schemes, write_documents
+        from coref_automl.coreference.split import Split, documents_fingerprint, sides_of
 
         stage = self.recipe.coreference
         assert stage is not None
-        read = read_coref(stage.data, skip_bad=bool(stage.settings.get("skip_bad", False)))
+        more = tuple(stage.settings.get("more", ()))
+        read = read_schemes((stage.data, *more), skip_bad=bool(stage.settings.get("skip_bad", False)))
         if len(read.documents) < 2:
             raise RecipeError(
                 f"{stage.data} has {len(read.documents)} documents; coreference needs two: one to train on, one to test."
@@ -307,7 +308,9 @@ class Plan:
         if stage.documents == "all":
             folds = min(stage.folds, len(read.documents))
             return stage.data, None, folds, {"documents": documents_fingerprint(read.documents)}
-        sides = named_split(stage.split)
+        if more:
+            raise RecipeError(f"coreference: settings: more goes with documents: all, not {stage.documents}; join the files.")
+        sides = sides_of(stage.split, read.documents)
         without = "test" if stage.documents == "dev" else "dev"
         kept = [document for document in read.documents if document.id not in getattr(sides, without)]
         path = self.out / "data" / f"{read.name}-{stage.documents}.jsonl"

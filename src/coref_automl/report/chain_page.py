@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import html
 
-from coref_automl.coreference.show import Chains, chain_lines, written
+from coref_automl.coreference.show import Chains, Confidence, chain_lines, written
 
 _HUES = 12
 
 
-def in_html(text: str, chains: Chains, *, note: str = "") -> str:
-    """A self-contained fragment; hovering over a mention names its chain."""
+def in_html(text: str, chains: Chains, *, note: str = "", confidence: Confidence = ()) -> str:
+    """A self-contained fragment; hovering over a mention names its chain and how probable its link is."""
     sizes = [len(chain) for chain in chains]
+    links = {
+        (number, span[0]): f", {value:.2f}"
+        for number, (chain, values) in enumerate(zip(chains, confidence, strict=False))
+        for span, value in zip(chain, values, strict=True)
+        if value is not None
+    }
 
-    def opening(chain: int) -> str:
+    def opening(chain: int, place: int) -> str:
         name = html.escape(text[slice(*chains[chain][0])], quote=True)
         style = f"background:hsl({_hue(chain)} 80% 85%);color:#111;border-radius:3px;padding:0 2px"
-        return f'<mark title="{chain + 1}: {name} ({sizes[chain]})" style="{style}">'
+        return f'<mark title="{chain + 1}: {name} ({sizes[chain]}){links.get((chain, place), "")}" style="{style}">'
 
     body = written(text, chains, opening, lambda chain: f"<sub>{chain + 1}</sub></mark>", html.escape)
-    legend = "".join(f"<li>{html.escape(line)}</li>" for line in chain_lines(text, chains, colour=False))
+    lines = chain_lines(text, chains, colour=False, confidence=confidence)
+    legend = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     told = f"<p>{html.escape(note)}</p>" if note else ""
-    return f'<div style="line-height:1.9;white-space:pre-wrap">{body}</div><ul>{legend}</ul>{told}'
+    return f'{told}<div style="line-height:1.9;white-space:pre-wrap">{body}</div><ul>{legend}</ul>'
 
 
 def html_page(fragment: str, title: str) -> str:

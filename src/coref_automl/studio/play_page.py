@@ -125,7 +125,7 @@ class PlayPage:
 def in_classes(text: str, chains: Any) -> Markup:
     """A text with its mentions marked by classes: the policy allows no style of an element's own."""
 
-    def opening(chain: int) -> str:
+    def opening(chain: int, _place: int) -> str:
         return f'<mark class="chain chain-{chain % HUES}">'
 
     return Markup(written(text, chains, opening, lambda chain: f"<sub>{chain + 1}</sub></mark>", lambda part: str(escape(part))))

@@ -1,0 +1,184 @@
+"""Annotation conventions: how far a mention reaches. In: documents. Out: the convention they follow, and spans in another one.
+
+    bare     without the particle                     [삼성전자]는 [이 회사]의
+    words    whole words, particles in (CoNLL-2012)   [삼성전자는] [이 회사의]
+    heads    the last word alone, without particle    이 [회사]의
+
+A Korean phrase ends in its head, and the particle is written onto it: only the edges move, by the tagger's morphemes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from coref_automl.config import choose
+from coref_automl.coreference.data import CorefDocument, Mention, in_order
+from coref_automl.korean import is_hangul, word_tails
+from coref_automl.records import Record
+from coref_automl.say import say
+
+Span = tuple[int, int]
+Edges = Literal["bare", "words", "heads"]
+Asked = Literal["auto", "bare", "words", "heads"]
+_PARTICLES = frozenset("은는이가을를의에께와과도만로아야")
+"""Syllables that are a particle, or begin one."""
+_BRACKETS = "「」『』<>〈〉《》()[]{}"
+_SIGNS = _BRACKETS + "\"'“”‘’.,!?…·:;~-–—"
+_MIXED = 0.2
+_ENOUGH = 50
+_KOREAN = {"bare": "조사 제외", "words": "조사를 포함한 어절 단위", "heads": "마지막 단어(핵어)만, 조사 제외"}
+_ENGLISH = {"bare": "without particles", "words": "whole words with particles", "heads": "the last word, without particle"}
+
+
+@dataclass(frozen=True, slots=True)
+class Convention(Record):
+    """`followed` is the share of mentions right behind which a particle is written, `ending` of those that end in one. `signs`:
+    whole words keep the punctuation on them. `singletons`: entities that are mentioned once are marked."""
+
+    edges: Edges = "bare"
+    signs: bool = False
+    singletons: bool = True
+    followed: float = 0.0
+    ending: float = 0.0
+
+    @property
+    def mixed(self) -> bool:
+        return min(self.followed, self.ending) > _MIXED * (self.followed + self.ending) and self.edges != "heads"
+
+    def line(self) -> str:
+        told = say(
+            f"표지 규약: {self.edges} ({_KOREAN[self.edges]}), 단독 언급 {'있음' if self.singletons else '없음'}",
+            f"Convention: {self.edges} ({_ENGLISH[self.edges]}), singletons {'marked' if self.singletons else 'not marked'}",
+        )
+        if not self.mixed:
+            return told
+        behind, inside = f"{100 * self.followed:.0f}%", f"{100 * self.ending:.0f}%"
+        return told + say(
+            f". 규약이 섞여 있습니다: 언급의 {behind}는 뒤에 조사가 오고 {inside}는 조사로 끝납니다.",
+            f". The file mixes conventions: a particle follows {behind} of the mentions, and {inside} end in one.",
+        )
+
+
+def convention_of(documents: Sequence[CorefDocument], asked: Asked = "auto") -> Convention:
+    """The convention of some documents as their mentions show it; `asked` decides the edges instead."""
+    count: Counter[str] = Counter()
+    for document in documents:
+        text = document.text
+        for mention in document.mentions:
+            behind, form = text[mention.end : mention.end + 1], text[mention.start : mention.end]
+            count["all"] += 1
+            count["followed"] += behind in _PARTICLES and bool(behind)
+            count["ending"] += len(form) > 1 and form[-1] in _PARTICLES and is_hangul(form[-2]) and not is_hangul(behind or " ")
+            count["blank"] += any(map(str.isspace, form))
+            count["sign in"] += form[-1] in _SIGNS
+            count["sign behind"] += behind in _SIGNS and bool(behind)
+    followed, ending = (count[name] / max(1, count["all"]) for name in ("followed", "ending"))
+    edges: Edges = "words" if ending > followed else "bare"
+    if edges == "bare" and not count["blank"] and count["all"] >= _ENOUGH:
+        edges = "heads"
+    singletons = any(len(chain) == 1 for document in documents for chain in document.chains)
+    signs = count["sign in"] > count["sign behind"]
+    return Convention(edges if asked == "auto" else asked, signs, singletons, followed, ending)
+
+
+def moved_spans(text: str, spans: Sequence[Span], source: Convention, target: Convention) -> list[Span]:
+    """Each span as the target convention has it. What stands before a head is not in `heads` and does not come back."""
+    if source.edges == target.edges:
+        return list(spans)
+    tails = word_tails(text) if source.edges == "words" else {}
+    bare = [_bare(text, span, tails) if source.edges == "words" else span for span in spans]
+    if target.edges == "words":
+        return [_words(text, span, target.signs) for span in bare]
+    return [_head(text, span) for span in bare] if target.edges == "heads" else bare
+
+
+def moved_chains(text: str, chains: Sequence[Sequence[Span]], source: Convention, target: Convention) -> Any:
+    """Chains in the target convention; of mentions that become one the first stays, and singletons are left out where the target
+    does not mark them."""
+    seen: set[Span] = set()
+    found = []
+    for chain in chains:
+        own = [span for span in dict.fromkeys(moved_spans(text, chain, source, target)) if span not in seen]
+        seen.update(own)
+        if len(own) > (0 if target.singletons else 1):
+            found.append(tuple(sorted(own)))
+    return tuple(found)
+
+
+def moved_document(document: CorefDocument, source: Convention, target: Convention) -> CorefDocument:
+    """The document in the target convention; of mentions that become one the first stays."""
+    spans = moved_spans(document.text, [mention.span for mention in document.mentions], source, target)
+    kept: dict[Span, Mention] = {}
+    for (start, end), mention in zip(spans, document.mentions, strict=True):
+        kept.setdefault((start, end), replace(mention, start=start, end=end))
+    return replace(document, mentions=in_order(kept.values()))
+
+
+def known(name: str) -> Asked:
+    """A convention by its name."""
+    return choose(name, {each: each for each in get_args(Asked)}, "convention")
+
+
+def converted(documents: Sequence[CorefDocument], asked: Asked, to: Asked) -> tuple[list[CorefDocument], list[str]]:
+    """The documents in another convention, and what that loses; as they are for `auto`."""
+    source = convention_of(documents, asked)
+    target = replace(source, edges=source.edges if to == "auto" else to)
+    if source.edges == target.edges:
+        return list(documents), []
+    total, merged, back = losses(documents, source, target)
+    told = say(
+        f"{source.edges} → {target.edges}: 언급 {total:,}개 중 {merged:,}개가 다른 언급과 겹쳐 빠지고, 되돌리면 {back:,}개"
+        f"({100 * back / max(1, total):.1f}%)가 그대로 돌아옵니다.",
+        f"{source.edges} to {target.edges}: of {total:,} mentions {merged:,} coincide with another and are dropped; converted "
+        f"back, {back:,} ({100 * back / max(1, total):.1f}%) are as they were.",
+    )
+    return [moved_document(document, source, target) for document in documents], [told]
+
+
+def losses(documents: Sequence[CorefDocument], source: Convention, target: Convention) -> tuple[int, int, int]:
+    """(mentions, mentions that fall together in the target, mentions that come back exactly from there)."""
+    total = merged = back = 0
+    for document in documents:
+        own = [mention.span for mention in document.mentions]
+        there = moved_spans(document.text, own, source, target)
+        total, merged = total + len(own), merged + len(own) - len(set(there))
+        back += sum(a == b for a, b in zip(own, moved_spans(document.text, there, target, source), strict=True))
+    return total, merged, back
+
+
+def _bare(text: str, span: Span, tails: dict[int, int]) -> Span:
+    start, end = _without_signs(text, span)
+    while (begin := tails.get(end, start)) > start:
+        end = begin
+    return _without_signs(text, (start, end))
+
+
+def _words(text: str, span: Span, signs: bool) -> Span:
+    """The words of a span; brackets end a word too, unless signs stay on words."""
+    start, end = span
+    ends = "" if signs else _BRACKETS
+    while start and not (text[start - 1].isspace() or text[start - 1] in ends):
+        start -= 1
+    while end < len(text) and not (text[end].isspace() or text[end] in ends):
+        end += 1
+    if signs:
+        return start, end
+    a, b = _without_signs(text, (start, end))
+    return min(a, span[0]), max(b, span[1])
+
+
+def _head(text: str, span: Span) -> Span:
+    blank = max((place for place in range(*span) if text[place].isspace()), default=span[0] - 1)
+    return (blank + 1, span[1]) if blank + 1 < span[1] else span
+
+
+def _without_signs(text: str, span: Span) -> Span:
+    start, end = span
+    while start < end - 1 and text[start] in _SIGNS:
+        start += 1
+    while end > start + 1 and text[end - 1] in _SIGNS:
+        end -= 1
+    return start, end

@@ -1,0 +1,110 @@
+"""How far mentions reach: conventions are told, converted both ways, and scored as the file has them."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coref_automl.cli.app import run as command
+from coref_automl.coreference.baseline import same_nouns, same_string
+from coref_automl.coreference.conventions import Convention, convention_of, losses, moved_document, moved_spans
+from coref_automl.coreference.data import CorefDocument, inspect_coref, read_coref, write_documents
+from coref_automl.coreference.evaluate import evaluate_coreference
+
+BARE, WORDS, HEADS = Convention("bare"), Convention("words"), Convention("heads")
+TEXT = "“삼성전자는 이 회사의 직원들에게 말했다.” 그는 회사가 아니라 사람이었다."
+
+
+def span(form: str) -> tuple[int, int]:
+    start = TEXT.index(form)
+    return start, start + len(form)
+
+
+@pytest.mark.parametrize(
+    ("bare", "whole", "head"),
+    [
+        ("삼성전자", "삼성전자는", "삼성전자"),
+        ("이 회사", "이 회사의", "회사"),
+        ("직원들", "직원들에게", "직원들"),
+        ("사람", "사람이었다", "사람"),
+    ],
+)
+def test_edges_move_by_morphemes_and_signs_stay_outside(bare: str, whole: str, head: str) -> None:
+    assert moved_spans(TEXT, [span(bare)], BARE, WORDS) == [span(whole)]
+    assert moved_spans(TEXT, [span(whole)], WORDS, BARE) == [span(bare)]
+    assert moved_spans(TEXT, [span(whole)], WORDS, HEADS) == moved_spans(TEXT, [span(bare)], BARE, HEADS)
+    start, end = moved_spans(TEXT, [span(bare)], BARE, HEADS)[0]
+    assert TEXT[start:end] == head
+
+
+def test_signs_stay_on_words_where_the_file_keeps_them_there() -> None:
+    assert moved_spans(TEXT, [span("삼성전자")], BARE, replace(WORDS, signs=True)) == [span("“삼성전자는")]
+
+
+def test_a_file_shows_its_convention(tales: tuple[CorefDocument, ...]) -> None:
+    bare = convention_of(tales)
+    assert (bare.edges, bare.singletons, bare.mixed) == ("bare", True, False)
+    for other in (WORDS, HEADS):
+        moved = [moved_document(tale, bare, other) for tale in tales]
+        assert convention_of(moved).edges == other.edges
+        assert convention_of(moved, "bare").edges == "bare"
+    mixed = [moved_document(tale, bare, WORDS) if place % 2 else tale for place, tale in enumerate(tales)]
+    assert convention_of(mixed).mixed
+    assert "mixes conventions" in convention_of(mixed).line()
+    total = sum(len(tale.mentions) for tale in tales)
+    assert losses(tales, bare, WORDS) == (total, 0, total)
+    assert losses(tales, bare, HEADS) == (total, 0, total - sum(" " in t.text[slice(*m.span)] for t in tales for m in t.mentions))
+
+
+def test_a_model_of_bare_mentions_scores_a_file_of_whole_words_as_well(run: Path, tales_file: Path, tmp_path: Path) -> None:
+    """Before, none of its mentions was where the file had it."""
+    words = tmp_path / "words.conll"
+    assert command(["coref", "explore", str(tales_file), "--to", "words", "--write", str(words)]) == 0
+    bare, whole = (evaluate_coreference(run, str(path)).result for path in (tales_file, words))
+    assert "Convention: words" in whole.notes[0]
+    for way in ("gold", "found", "found_heads"):
+        assert whole.estimates[way]["conll"].value == pytest.approx(bare.estimates[way]["conll"].value, abs=0.02)
+    assert whole.estimates["found"]["mention"].value > 0.5
+    forced = evaluate_coreference(run, str(words), convention="bare").result
+    assert forced.estimates["found"]["mention"].value < 0.1
+
+
+def test_the_baseline_chains_strings_and_counts_in_the_files_convention() -> None:
+    text = "서울시는 회사를 샀다. 회사는 서울시의 것이다. 그는 그를 본다."
+    document = CorefDocument("d", text, ())
+    assert [[text[a:b] for a, b in chain] for chain in same_nouns(document, BARE) or ()] == [["서울시"] * 2, ["회사"] * 2]
+    assert next([text[a:b] for a, b in chain] for chain in same_nouns(document, WORDS) or ()) == ["서울시는", "서울시의"]
+    assert same_string("가 나 가", [(0, 1), (2, 3), (4, 5)]) == (((0, 1), (4, 5)), ((2, 3),))
+
+
+@pytest.mark.parametrize(("encoding", "size", "told"), [("utf-8", 1, "UTF-8 bytes"), ("utf-16-le", 2, "UTF-16 units")])
+def test_offsets_in_other_units_are_read_as_characters(tmp_path: Path, encoding: str, size: int, told: str) -> None:
+    text, form = "😀 민수가 왔다. 민수는 갔다.", "민수"
+    places = [text.index(form), text.rindex(form)]
+    marks = []
+    for place in places:
+        start = len(text[:place].encode(encoding)) // size
+        marks.append({"start": start, "end": start + len(form.encode(encoding)) // size, "text": form, "entity": "a"})
+    (tmp_path / "d.jsonl").write_text(json.dumps({"doc_id": "d", "text": text, "clusters": [marks]}), "utf-8")
+    data = inspect_coref(tmp_path / "d.jsonl")
+    assert [mention.start for mention in data.documents[0].mentions] == places
+    assert told in data.notes[0]
+
+
+def test_decomposed_texts_are_read_in_syllables(tmp_path: Path, tales: tuple[CorefDocument, ...]) -> None:
+    tale = tales[0]
+    parts = {place: len(unicodedata.normalize("NFD", tale.text[:place])) for m in tale.mentions for place in m.span}
+    apart = replace(
+        tale,
+        text=unicodedata.normalize("NFD", tale.text),
+        mentions=tuple(replace(m, start=parts[m.start], end=parts[m.end]) for m in tale.mentions),
+    )
+    write_documents(tmp_path / "d.jsonl", [apart])
+    data = read_coref(tmp_path / "d.jsonl")
+    assert data.documents[0].mentions == tale.mentions
+    assert data.documents[0].text == tale.text
+    assert "NFD" in data.notes[0]
