@@ -191,7 +191,7 @@ def test_gold_mentions_are_all_in_the_chains_even_unreachable_ones(run: Path, ta
 def test_evaluate_leaves_out_what_the_run_learned_from(run: Path, tales_file: Path) -> None:
     found = evaluate_coreference(run, str(tales_file), groups=True)
     assert found.result.documents == 2
-    assert found.result.notes == (f"10 documents that {run} learned from were left out.",)
+    assert found.result.notes[-1] == f"10 documents that {run} learned from were left out."
     kinds = {name: group.mentions for name, group in found.groups["gold"].items() if name.startswith("kind")}
     assert kinds["kind: pronoun"] == 6
     distances = [group.mentions for name, group in found.groups["found"].items() if name.startswith("last mentioned: never")]

@@ -229,7 +229,7 @@ def test_a_finished_dataset_is_returned_and_other_settings_are_refused(
     before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "out").iterdir()}
     assert prepare(recipe(tokenizer_folder, path, workers=2), tmp_path / "out") == first
     assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "out").iterdir()} == before
-    with pytest.raises(FolderError, match="begun with seq_len 64, and this command has 128"):
+    with pytest.raises(FolderError, match="begun with seq_len 64, and this command has seq_len 128"):
         prepare(recipe(tokenizer_folder, path, seq_len=128), tmp_path / "out")
 
 

@@ -146,5 +146,5 @@ def test_an_unfinished_folder_of_other_settings_is_refused(
         killed_at(patch, encode, "write_json", 0)
         with pytest.raises(_Killed):
             prepare(recipe(tokenizer_folder, path), tmp_path / "out")
-    with pytest.raises(FolderError, match=r"begun with min_hangul 0\.5, and this command has 0\.4"):
+    with pytest.raises(FolderError, match=r"begun with min_hangul 0\.5, and this command has min_hangul 0\.4"):
         prepare(recipe(tokenizer_folder, path, min_hangul=0.4), tmp_path / "out")
