@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,11 +12,12 @@ import typer
 from coref_automl.cli.app import app
 from coref_automl.cli.options import AsJson, LangOption, OptionalOut, RecipeFile, options_from, print_json, speak
 from coref_automl.experiment.recipe import FLAGS, ExperimentRecipe
-from coref_automl.say import Say, language
+from coref_automl.say import Say, language, say
 
 if TYPE_CHECKING:
     from coref_automl.coreference.predict import Resolved
     from coref_automl.experiment.adapt import Adapted
+    from coref_automl.experiment.preflight import Preflight
 
 
 def _show(result: Adapted, since: float, as_json: bool, found: Resolved | None = None) -> None:
@@ -69,7 +71,9 @@ def adapt(
     recipe: RecipeFile = None,
     *,
     seq_len: Annotated[int | None, typer.Option("--seq-len", help="Tokens per block and window.  [default: 512]")] = None,
-    epochs: Annotated[float | None, typer.Option("--epochs", help="Epochs of each run.  [default: 1]")] = None,
+    epochs: Annotated[
+        float | None, typer.Option("--epochs", help="Epochs of each run.  [default: 1, more where texts are few]")
+    ] = None,
     objective: Annotated[
         list[str] | None, typer.Option("--objective", help="mlm, combined or entity; repeatable.  [default: all three]")
     ] = None,
@@ -77,6 +81,7 @@ def adapt(
     coref_skip_bad: Annotated[
         bool, typer.Option("--coref-skip-bad", help="Skip bad rows of the annotated texts; they are counted and listed.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Train even where the texts give too few steps.")] = False,
     lang: LangOption = None,
     as_json: AsJson = False,
     **given: Any,
@@ -95,4 +100,9 @@ def adapt(
         given["coreference"].update({"settings": {"skip_bad": True}} if coref_skip_bad else {})
     wanted = adapt_recipe(recipe, {**given, **({"lang": lang} if lang else {})})
     speak(wanted.lang)
-    _show(run_adapt(wanted, progress=Progress()), since, as_json)
+
+    def agreed(told: Preflight) -> bool:
+        asked = say("그래도 학습할까요?", "Train all the same?")
+        return yes or not told.too_short or (sys.stdin.isatty() and not as_json and typer.confirm(asked, err=True))
+
+    _show(run_adapt(wanted, progress=Progress(), agreed=agreed), since, as_json)

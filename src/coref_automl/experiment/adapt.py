@@ -5,7 +5,7 @@ Every step recognises finished work, so the same call resumes where it stopped a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -15,7 +15,8 @@ from coref_automl.comparison.claims import Answer
 from coref_automl.config import from_mapping, nearest, read_yaml, shown
 from coref_automl.engine.launch import HereLauncher
 from coref_automl.errors import RecipeError
-from coref_automl.experiment.plan import EVALUATIONS, RUNS, Plan, open_plan
+from coref_automl.experiment.plan import EVALUATIONS, RUNS, Plan
+from coref_automl.experiment.preflight import Preflight, fitted, preflight
 from coref_automl.experiment.recipe import CHOSEN, ExperimentRecipe
 from coref_automl.experiment.run import run_experiment
 from coref_automl.progress import Progress, quiet
@@ -27,7 +28,6 @@ DEFAULTS: dict[str, Any] = {
     "methods": {"mlm": {}, "combined": {}, "entity": {}},
     "lengths": [512],
     "seeds": 1,
-    "train": {"epochs": 1.0},
 }
 """What `adapt` sets where neither the recipe nor an option does."""
 _STAGES: dict[str, dict[str, Any]] = {
@@ -78,10 +78,7 @@ def adapt_recipe(path: Path | None, asked: Mapping[str, Any]) -> ExperimentRecip
         raise RecipeError("Name the texts with --source, for example --source local:articles.jsonl.")
     if not data.get("out"):
         raise RecipeError("Name the output folder with --out.")
-    for key, value in DEFAULTS.items():
-        held = data.setdefault(key, value)
-        if key == "train" and isinstance(held, Mapping) and not {"max_tokens", "epochs"} & set(held):
-            data[key] = {**value, **held}
+    data = {**DEFAULTS, **data}
     for key, value in _STAGES.items():
         if isinstance(held := data.get(key), Mapping):
             settings = held.get("settings", {})
@@ -93,14 +90,32 @@ def adapt_recipe(path: Path | None, asked: Mapping[str, Any]) -> ExperimentRecip
     return from_mapping(ExperimentRecipe, data, str(path or "options"))
 
 
-def adapt(recipe: ExperimentRecipe, *, progress: Progress | None = None, then: Sequence[str] | None = None) -> Adapted:
+def adapt(
+    recipe: ExperimentRecipe,
+    *,
+    progress: Progress | None = None,
+    then: Sequence[str] | None = None,
+    agreed: Callable[[Preflight], bool] = lambda told: not told.too_short,
+) -> Adapted:
     """Prepare, train, evaluate, recommend, carry the choice into relation extraction and coreference, and report.
 
-    `then` are commands that go on from here, in place of relation extraction and another seed.
+    `then` are commands that go on from here, in place of relation extraction and another seed. `agreed` is asked before anything
+    is trained where the length of training was left to this function; by default, too few steps are refused.
     """
-    out = Path(recipe.out)
-    result = run_experiment(recipe, progress=progress, launcher=HereLauncher(raising=True))
-    plan = open_plan(recipe, out, quiet())
+    out, progress, plans = Path(recipe.out), progress or quiet(), list[Plan]()
+
+    def before(plan: Plan) -> Plan:
+        free = not {"epochs", "max_tokens"} & set(recipe.train)
+        plans.append(fitted(plan))
+        told = preflight(plans[0])
+        for line in told.lines():
+            progress.note(line)
+        if free and not agreed(told):
+            raise RecipeError(f"{told.lines()[-1 - told.too_coarse]} Add texts, pass a smaller --seq-len, or --yes to go on.")
+        return plans[0]
+
+    result = run_experiment(recipe, progress=progress, launcher=HereLauncher(raising=True), before=before)
+    (plan,) = plans
     answer = Answer.from_json(read_json(out / "answer.json"))
     highest = answer.highest_path
     steps = {step.kind: step.outcome(out) for step in plan.after_choice(highest)}

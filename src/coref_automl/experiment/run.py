@@ -42,10 +42,12 @@ def run_experiment(
     progress: Progress | None = None,
     launcher: Launcher | None = None,
     wait: Callable[[], None] = wait_a_little,
+    before: Callable[[Plan], Plan] = lambda plan: plan,
 ) -> ExperimentResult:
     """Run what is not finished, then write report and archive. `only` names the kinds of steps to run, or `report`.
 
-    After `max_minutes` no step is begun and those under way are stopped; the next call resumes them.
+    `before` sees the opened plan before anything is trained, and may change or refuse it. After `max_minutes` no step is begun
+    and those under way are stopped; the next call resumes them.
     """
     out = Path(recipe.out)
     progress = progress or quiet()
@@ -55,7 +57,7 @@ def run_experiment(
             raise RecipeError(f"The recipe has no {stage} stage to run; add one, or leave out --only {stage}.")
     with speaking(recipe.lang), claimed(out, KIND):
         progress = progress.into(out / "events.ndjson")
-        plan = open_plan(recipe, out, progress)
+        plan = before(open_plan(recipe, out, progress))
         state = State.of(plan)
         give_back(plan, state, plan.steps)
         claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made

@@ -1,0 +1,39 @@
+"""Before anything is trained: few texts get a batch and epochs that fit, too few are refused, and what was asked for stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coref_automl.errors import RecipeError
+from coref_automl.experiment.adapt import adapt
+from coref_automl.experiment.plan import open_plan
+from coref_automl.experiment.preflight import FEWEST_STEPS, fitted, preflight
+from coref_automl.progress import quiet
+from tests.experiment.test_adapt import Make, model, recipe
+
+__all__ = ["model", "recipe"]  # the fixtures
+
+
+def test_few_texts_get_a_batch_and_epochs_that_fit(recipe: Make) -> None:
+    few = recipe(train={"learning_rate": 1e-3}, relation=None)
+    plan = fitted(open_plan(few, Path(few.out), quiet()))
+    told = preflight(plan)
+    assert told.steps >= FEWEST_STEPS
+    assert not told.too_short
+    assert told.batch < 32
+    assert (told.batch, told.epochs) == (plan.recipe.train["batch"], plan.recipe.train["epochs"])
+    assert 0 < told.items <= 12
+    assert told.detectable is None or told.detectable > 0.1
+    assert told.too_coarse
+    asked = recipe(train={"batch": 16, "epochs": 1}, relation=None)
+    assert fitted(again := open_plan(asked, Path(few.out), quiet())) is again
+
+
+def test_too_little_text_is_refused_before_training(recipe: Make) -> None:
+    one = {"sources": ["bundled:synthetic"], "limit": 8, "holdout": 0.5, "near_duplicates": False}
+    little = recipe(train={"learning_rate": 1e-3}, relation=None, methods={"mlm": {}}, texts=one, lengths=[4096])
+    with pytest.raises(RecipeError, match=r"steps change next to nothing; 20 take about [\d,]+ tokens.*--yes to go on"):
+        adapt(little)
+    assert not (Path(little.out) / "runs").exists()
