@@ -28,7 +28,7 @@ def other_tale(number: int) -> CorefDocument:
 @pytest.fixture
 def own(run: Path, tmp_path: Path) -> Path:
     """A run that a test may change."""
-    return shutil.copytree(run, tmp_path / "run")
+    return shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("evaluated"))
 
 
 def found_conll(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> float:

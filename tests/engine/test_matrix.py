@@ -89,7 +89,8 @@ def relation_recipe(home: Path, **changes: Any) -> RelationRecipe:
 
 def coreference_recipe(home: Path, **changes: Any) -> CoreferenceRecipe:
     settings: dict[str, Any] = {"epochs": 2, "size": 8, "window": 48, "segment": 96, "holdout": 0.4, "device": "cpu"}
-    return CoreferenceRecipe(str(home / "model"), str(home / "tales.jsonl"), str(home / "out"), **{**settings, **changes})
+    named = {"model": str(home / "model"), "data": str(home / "tales.jsonl"), "out": str(home / "out")}
+    return CoreferenceRecipe(**{**named, **settings, **changes})
 
 
 def do_train(home: Path, **changes: Any) -> Any:
