@@ -1,0 +1,75 @@
+"""What every surface prints of a study. In: its folder. Out: texts by surface and language, as a person sees them."""
+
+from __future__ import annotations
+
+import io
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coref_automl.cli.app import run as command
+from coref_automl.report.language import Lang
+from coref_automl.report.printout import recommend
+from coref_automl.studio.compare_page import ComparePage
+from coref_automl.studio.folders import Folders
+from coref_automl.studio.pages import Address, Pages
+from coref_automl.studio.shelf import Pending, Shelf
+
+LANGUAGES: tuple[Lang, ...] = ("en", "ko")
+
+
+@dataclass(frozen=True)
+class Printed:
+    """`kind` is terminal, json, python, markdown, html or studio."""
+
+    kind: str
+    lang: Lang
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.lang}"
+
+
+def printed(root: Path, out: Path) -> list[Printed]:
+    """Every surface in both languages. `compare` refuses a single evaluation, so that its terminal and JSON are not there."""
+    found = [_command(["compare", str(root), "--lang", lang], "terminal", lang) for lang in LANGUAGES]
+    found.append(_command(["compare", str(root), "--json"], "json", "en"))
+    told = recommend(root)
+    found += [Printed("python", lang, str(replace(told, lang=lang))) for lang in LANGUAGES]
+    for lang in LANGUAGES:
+        folder = out / lang
+        found.append(_command(["report", str(root), "--out", str(folder), "--lang", lang], "report", lang))
+        found.append(Printed("markdown", lang, (folder / "report.md").read_text("utf-8")))
+        found.append(Printed("html", lang, (folder / "report.html").read_text("utf-8")))
+    return [one for one in (*found, *studio(root)) if one.text]
+
+
+def _command(line: list[str], kind: str, lang: Lang) -> Printed:
+    text = io.StringIO()
+    with redirect_stdout(text), redirect_stderr(io.StringIO()):
+        failed = command(line)
+    return Printed(kind, lang, "" if failed else text.getvalue())
+
+
+def studio(root: Path) -> list[Printed]:
+    """The Compare page as it opens."""
+    folders = Folders([root])
+    folders.look()
+    shelf = Shelf(folders)
+    page = ComparePage(shelf, Pages())
+    try:
+        return [Printed("studio", lang, _when_ready(page, Address("/compare", {}, lang))) for lang in LANGUAGES]
+    finally:
+        shelf.stop()
+
+
+def _when_ready(page: ComparePage, address: Address) -> str:
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        try:
+            return page.page(address)
+        except Pending:
+            continue
+    raise TimeoutError("the Compare page did not come")
