@@ -1,0 +1,96 @@
+"""Every surface says one thing about a study: generated studies, and contradictions edited by hand into what surfaces print."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.agreement.__main__ import checked
+from tests.agreement.checks import findings
+from tests.agreement.reading import read
+from tests.agreement.studies import Plan, draw, small, write
+from tests.agreement.surfaces import Printed, printed
+
+STUDIES = (2, 10, 21, 33, 46)
+"""A few of the generated ones; `python -m tests.agreement --count 2000` runs many."""
+
+
+@pytest.mark.parametrize("seed", STUDIES)
+def test_every_surface_says_the_same_of_a_generated_study(seed: int) -> None:
+    assert checked(seed) == []
+
+
+def test_a_seed_draws_one_study() -> None:
+    plans = [draw(seed) for seed in range(300)]
+    assert plans[:5] == [draw(seed) for seed in range(5)]
+    assert {plan.base for plan in plans} == {"evaluated", "at one length", "missing"}
+    assert {1, 2, 8} <= {plan.seeds for plan in plans}
+    assert {len(plan.methods[0].skills) for plan in plans} >= {1, 2, 10}
+    for name in ("gone", "copies", "other", "relation", "coreference"):
+        assert {getattr(plan, name) for plan in plans} == {True, False}
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, list[Printed]]:
+    """A study with a method to use, as all surfaces print it."""
+    return _printed(tmp_path_factory.mktemp("used"), small())
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, list[Printed]]:
+    """The same where nothing beats the base."""
+    methods = tuple(replace(method, skills=(-1.0,)) for method in small().methods[:2])
+    return _printed(tmp_path_factory.mktemp("kept"), small(methods=methods, documents=30, relation=False))
+
+
+def _printed(root: Path, plan: Plan) -> tuple[Plan, list[Printed]]:
+    return plan, printed(write(plan, root / "runs"), root / "out")
+
+
+def test_what_is_read_is_what_is_printed(used: tuple[Plan, list[Printed]], kept: tuple[Plan, list[Printed]]) -> None:
+    for plan, texts in (used, kept):
+        assert findings(plan, texts) == []
+        assert {one.kind for one in texts} == {"terminal", "json", "python", "report", "markdown", "html", "studio"}
+    said = read(used[1][0])
+    assert (said.action, said.use in used[0].names, bool(said.keep), said.next_time) == ("use", True, True, ("longer",))
+    assert {"method", "training", "relation"} <= said.questions.keys()
+    assert read(kept[1][0]).action == "keep"
+
+
+WRONG = {
+    "another method is named": ("terminal en", r"Use (entity|combined) 128", "Use mlm 128"),
+    "a verdict beside an interval that holds 0": ("python en", r"\[\+[\d.]+, (.+?)\], better", r"[-0.4, \1], better"),
+    "another gain": ("markdown ko", r"(원래 모델: )\+\d+", r"\1+99"),
+    "a badge that its sentence denies": ("html en", r'badge quiet">not shown<', 'badge good">better<'),
+    "worse beside a gain": ("html ko", r'badge good">더 좋음<', 'badge bad">더 나쁨<'),
+    "another checkpoint": ("markdown en", r"checkpoint-200`", "checkpoint-100`"),
+    "a verdict after one seed": ("studio en", r"\(3 seeds", "(1 seed"),
+    "held-back documents of fixed methods": ("terminal ko", r"모든 문서 (\d+)개", r"고르는 데 쓰지 않은 문서 \1개"),
+    "train longer without a shown last step": ("python ko", r"(마지막 구간: .*?), 더 좋음", r"\1, 차이 미확인"),
+    "the objective instead of the name": ("json en", r'"(entity|combined) 128"', '"copy"'),
+    "other relations": ("html en", r"(micro-F1.*?all )240", r"\g<1>120"),
+    "weights that are there": ("studio ko", r"(\(축소 추정\)\.)", r"\1 가중치가 이 디스크에 없습니다. 다시 만들기: coref-automl train"),
+}
+KEPT_WRONG = {
+    "a checkpoint to copy": ("terminal en", r"(Keep the base[^\n]*\n)", r"\1Checkpoint: runs/entity-128-s0/checkpoint-100, 100k tokens.\n"),
+    "a next time": ("markdown ko", r"(\n## )", r"\n\n다음에는 더 길게 학습해 보세요.\n\1"),
+    "a page that uses": ("html en", r"Keep the base: [^<]*<", "Use entity 128<"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*WRONG, *KEPT_WRONG])
+def test_a_contradiction_edited_into_a_surface_is_found(
+    used: tuple[Plan, list[Printed]], kept: tuple[Plan, list[Printed]], name: str
+) -> None:
+    plan, texts = used if name in WRONG else kept
+    surface, pattern, instead = (WRONG | KEPT_WRONG)[name]
+    edited = [_edited(one, pattern, instead) if one.name == surface else one for one in texts]
+    assert edited != texts
+    assert any(surface in told for told in findings(plan, edited))
+
+
+def _edited(one: Printed, pattern: str, instead: str) -> Printed:
+    return replace(one, text=re.sub(pattern, instead, one.text, count=1))
