@@ -1,4 +1,4 @@
-"""Many studies: `python -m tests.agreement --count 2000 --seed 1`. Findings go to the terminal; exit status 1 if there are any."""
+"""Many studies: `python -m tests.agreement --count 2000 --seed 1`. Prints what it finds; exit status 1 if it finds anything."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tests.agreement.studies import Plan
 from tests.agreement.surfaces import Printed
 
 _EVERYWHERE = ("action", "use", "keep", "gone", "again", "ties", "beats", "expected", "shrunken", "next_time", "lead")
-"""What every surface says. The studio reads no relation or coreference runs, and pages name looks and power elsewhere."""
+"""What every surface says."""
 _LISTED = 4
 _JUDGED = ("better", "worse", "equivalent", "not shown")
 
@@ -24,28 +24,19 @@ def findings(plan: Plan, texts: Sequence[Printed]) -> list[str]:
 
 
 def _disagreements(said: dict[str, Said]) -> Iterator[str]:
-    """Every surface against the first; questions as far as both ask them, which the studio does of fewer."""
+    """Every surface against the first."""
     (first, one), *others = said.items()
     for name, other in others:
         for part in _EVERYWHERE:
             a, b = (_listed(getattr(held, part)) for held in (one, other))
             if a != b:
                 yield f"{part}: {first} says {a!r}, {name} {b!r}"
-        asked = [name for name in one.questions if name not in ("relation", "coreference") or not _is_studio(first)]
-        expected = {key: one.questions[key] for key in asked if key in other.questions or not _is_studio(name)}
-        if _is_studio(name):
-            expected = {key: told for key, told in expected.items() if key not in ("relation", "coreference")}
-        if expected != other.questions:
-            apart = [key for key in {*expected, *other.questions} if expected.get(key) != other.questions.get(key)]
-            told = {key: (expected.get(key), other.questions.get(key)) for key in apart}
-            yield f"questions: {first} and {name} differ in {told}"
-        if other.pair is not None and one.lead is not None and one.action == "use":
-            if other.pair != (one.lead.change, one.lead.verdict):
-                yield f"the pair of {name} is {other.pair}, the answer's {one.lead}"
-
-
-def _is_studio(name: str) -> bool:
-    return name.startswith("studio")
+        a, b = one.questions, other.questions
+        if a != b:
+            apart = {key: (a.get(key), b.get(key)) for key in {*a, *b} if a.get(key) != b.get(key)}
+            yield f"questions: {first} and {name} differ in {apart}"
+        if one.action == "use" and one.lead and other.pair not in (None, (one.lead.change, one.lead.verdict)):
+            yield f"the pair of {name} is {other.pair}, the answer's {one.lead}"
 
 
 def _listed(value: object) -> object:
@@ -108,6 +99,8 @@ def _use(said: Said, plan: Plan) -> Iterator[str]:
     step = said.questions.get("training")
     if "longer" in said.next_time and (step is None or (step.part, step.verdict) != ("last-step", "better")):
         yield f"train longer, and the last step is {step}"
+    if said.shrunken.startswith("-"):
+        yield f"use {said.use}, and its checkpoint is expected to lose {said.shrunken}"
     if said.expected and lead is not None and lead.change and abs(float(said.expected)) > abs(float(lead.change[0])) + 0.05:
         yield f"a shrunken gain of {said.expected} above the measured {lead.change[0]}"
 

@@ -164,9 +164,7 @@ def _first_screen(
             faults.append(f"{title}: the badge says {verdict}, its sentence {inside}")
         outcome = _outcome(re.split(r", (?:not|equivalent|the same|차이 미확인|판정 없음|[\d.]+점 이내|같음)", label)[0])
         a, b, part = _sides(about)
-        questions[asked] = Told(
-            a, b, part, outcome, found.groups() if found else (), verdict, _seeds(basis), _documents(basis)
-        )
+        questions[asked] = Told(a, b, part, outcome, found.groups() if found else (), verdict, _seeds(basis), _documents(basis))
         if asked == "base" and (of := _COUNTED.search(told)):
             counted = (int(of[1]), int(of[2])) if of[1] else (int(of[4]), int(of[3]))
     path, of_base = keep

@@ -21,7 +21,7 @@ from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
 Base = Literal["evaluated", "at one length", "missing"]
-NAMES = ("mlm", "entity", "combined", "copy+link", "copy+link+light", "entity4x", "mlm-plain", "entity_b")
+NAMES = ("mlm", "entity", "combined", "copy+link", "copy+link+light", "entity4x", "mlm+plain", "entity+b")
 _OBJECTIVES = ("copy+link", "combined", "entity", "mlm")
 _BASE = -1.0
 _TOKENS = 100_000
@@ -46,8 +46,8 @@ class Method:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study is made of. `spread` is that of seeds, `planned` what checkpoints say of their end; `gone`: no weights are left;
-    `copies`: the seeds of a method are the same run; `other`: the last method has a tokenizer of its own."""
+    """What a study is made of. `spread` is that of seeds, `planned` what checkpoints say of their end; `gone`: no weights are
+    left; `copies`: the seeds of a method are the same run; `other`: the last method has a tokenizer of its own."""
 
     seed: int
     methods: tuple[Method, ...]

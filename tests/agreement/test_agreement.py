@@ -60,6 +60,7 @@ def test_what_is_read_is_what_is_printed(used: tuple[Plan, list[Printed]], kept:
     assert read(kept[1][0]).action == "keep"
 
 
+_GONE = r"\1 가중치가 이 디스크에 없습니다. 다시 만들기: coref-automl train"
 WRONG = {
     "another method is named": ("terminal en", r"Use (entity|combined) 128", "Use mlm 128"),
     "a verdict beside an interval that holds 0": ("python en", r"\[\+[\d.]+, (.+?)\], better", r"[-0.4, \1], better"),
@@ -72,10 +73,11 @@ WRONG = {
     "train longer without a shown last step": ("python ko", r"(마지막 구간: .*?), 더 좋음", r"\1, 차이 미확인"),
     "the objective instead of the name": ("json en", r'"(entity|combined) 128"', '"copy"'),
     "other relations": ("html en", r"(micro-F1.*?all )240", r"\g<1>120"),
-    "weights that are there": ("studio ko", r"(\(축소 추정\)\.)", r"\1 가중치가 이 디스크에 없습니다. 다시 만들기: coref-automl train"),
+    "weights that are there": ("studio ko", r"(\(축소 추정\)\.)", _GONE),
 }
+_CHECKPOINT = r"\1Checkpoint: runs/entity-128-s0/checkpoint-100, 100k tokens.\n"
 KEPT_WRONG = {
-    "a checkpoint to copy": ("terminal en", r"(Keep the base[^\n]*\n)", r"\1Checkpoint: runs/entity-128-s0/checkpoint-100, 100k tokens.\n"),
+    "a checkpoint to copy": ("terminal en", r"(Keep the base[^\n]*\n)", _CHECKPOINT),
     "a next time": ("markdown ko", r"(\n## )", r"\n\n다음에는 더 길게 학습해 보세요.\n\1"),
     "a page that uses": ("html en", r"Keep the base: [^<]*<", "Use entity 128<"),
 }  # fmt: skip

@@ -144,3 +144,15 @@ def test_methods_that_differ_clearly_keep_their_gains() -> None:
     assert [found[name] for name in ("mlm", "entity", "copy")] == pytest.approx([0.01, 0.05, 0.09], abs=0.002)
     with pytest.raises(ValueError, match="need as many"):
         method_means([0.1, 0.2], np.eye(2), methods=["mlm"])
+
+
+def test_the_average_of_shares_is_not_shrunk_though_low_ones_have_small_errors() -> None:
+    """Errors of documents that all models share: the likeliest level under them lies below every value."""
+    values = np.array([0.30, 0.32, 0.50, 0.52])
+    error = 0.3 * values
+    errors = np.outer(error, error) * (0.95 + 0.05 * np.eye(4))
+    found = posterior_means(values, errors, methods=list("aabb"), runs=list("abcd"), training=[1, 1, 1, 1])
+    assert found.mean() == pytest.approx(values.mean())
+    assert values.min() <= found.min() <= found.max() <= values.max()
+    gains = method_means(values, errors, methods=list("aabb"))
+    assert values.min() <= gains["a"] < gains["b"] <= values.max()

@@ -313,7 +313,12 @@ class _Deciding:
         gains = method_means(values, covariance(parts), methods=[arm.name for arm, _ in pairs for _ in arm.runs])
         mine = self.mine.name if self.mine else ""
         chosen = [one for one in claims if one.a == mine and mine in gains]
-        return [replace(one, expected=gains[mine], against=(*one.against, "chosen")) if one in chosen else one for one in claims]
+        return [
+            replace(one, expected=min(gains[mine], one.difference.value), against=(*one.against, "chosen"))
+            if one in chosen
+            else one
+            for one in claims
+        ]
 
     @cached_property
     def _methods(self) -> list[Claim]:

@@ -123,7 +123,8 @@ def arms_of(evaluated: Sequence[Entry], base: Entry | None) -> list[Arm]:
                 break
     rank = {objective: number for number, objective in enumerate(OBJECTIVES)}
     ordered = sorted(held.items(), key=lambda one: (_order(base, one[1]), one[0][1], rank.get(one[1].objective, 9), one[0][3]))
-    return [_named(arm, key[2], _order(base, arm) > 0) for key, arm in ordered]
+    several = base is not None or len({key[0] for key in held}) > 1  # one base that was not evaluated is no part of a name
+    return [_named(arm, key[2], several and _order(base, arm) > 0) for key, arm in ordered]
 
 
 def base_of(study: Source, arm: Arm) -> Entry | None:

@@ -59,7 +59,7 @@ def posterior_means(
         weights.append(weight)
         means.append(mean)
     likely = np.exp(np.array(weights) - max(weights))
-    return np.asarray(likely @ np.array(means) / likely.sum())
+    return _at_the_level_of(seen, np.asarray(likely @ np.array(means) / likely.sum()))
 
 
 def method_means(values: ArrayLike, errors: Floats, *, methods: Sequence[object]) -> dict[object, float]:
@@ -79,7 +79,7 @@ def method_means(values: ArrayLike, errors: Floats, *, methods: Sequence[object]
     weights = np.array([weight for weight, _ in found])
     odds = np.array([1.0 if method else len(_SPREADS) - 1.0 for method, _ in product(_SPREADS, _SPREADS)])
     likely = odds * np.exp(weights - weights.max())
-    means = likely @ np.array([mean for _, mean in found]) / likely.sum()
+    means = _at_the_level_of(seen, np.asarray(likely @ np.array([mean for _, mean in found]) / likely.sum()))
     return dict(zip(methods, map(float, means), strict=True))
 
 
@@ -125,6 +125,15 @@ def times_as_many(bounds: Bounds, number: int, margin: float, *, power: float = 
         middle = (low + high) / 2
         low, high = (low, middle) if settled(middle) else (middle, high)
     return high
+
+
+def _at_the_level_of(seen: Floats, means: Floats) -> Floats:
+    """The means moved together so that their average is that of the values.
+
+    Nothing was chosen in the average, so it needs no shrinking. The level that is most likely under correlated errors can lie
+    below every value: a share that is low has a small error, and counts for more than its neighbours.
+    """
+    return means + (seen.mean() - means.mean())
 
 
 def _same(labels: Sequence[object]) -> NDArray[np.float64]:

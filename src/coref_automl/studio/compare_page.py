@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from coref_automl.comparison.arms import Arm, base_of, last
 from coref_automl.comparison.choice import MARGIN
+from coref_automl.comparison.coreference_runs import look_for_coreference
+from coref_automl.comparison.relation_runs import look_for_relation
+from coref_automl.comparison.scores import Group
 from coref_automl.comparison.study import Study, study_of
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
@@ -82,8 +85,10 @@ class ComparePage:
         """Methods need a study, which takes seconds with many checkpoints; None and whether it is still being made."""
         chosen = metric if metric in board.metrics else None
         try:
-            make = partial(study_of, board.group, metric=chosen, margin=MARGIN, seed=0)
-            return self._shelf.made(("study", board.mark, board.state, chosen), make, worker=self._shelf.slow), False
+            results = self._shelf.results()
+            make = partial(_study_with, board.group, chosen, [str(folder) for folder in results])
+            key = ("study", board.mark, board.state, chosen, tuple(results.items()))
+            return self._shelf.made(key, make, worker=self._shelf.slow), False
         except Pending:
             return None, True
         except ComparisonError:  # nothing that all of them ran
@@ -101,6 +106,12 @@ class ComparePage:
         wanted, say = address.get("metric"), address.say
         key = ("compare", board.mark, board.state, a.key, b.key, wanted, say.lang)
         return self._shelf.made(key, lambda: compare(board, study, a, b, wanted, say))
+
+
+def _study_with(group: Group, metric: str | None, results: Sequence[str]) -> Study:
+    """The study of a board with the relation and coreference runs beside it."""
+    relation, coreference = look_for_relation(results)[0], look_for_coreference(results)[0]
+    return study_of(group, metric=metric, margin=MARGIN, seed=0, relation=relation, coreference=coreference)
 
 
 def _different_sets(one: Members, other: Members) -> tuple[str, str]:

@@ -6,14 +6,14 @@ Made in a process of its own: a report of a hundred checkpoints takes a minute, 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from functools import partial
 
 from coref_automl.errors import WorkError
 from coref_automl.report.language import Lang
 from coref_automl.say import speaking
-from coref_automl.studio.folders import RESULTS, Folders
+from coref_automl.studio.folders import Folders
 from coref_automl.studio.pages import Address
 from coref_automl.studio.shelf import Members, Shelf, not_here
 
@@ -37,7 +37,7 @@ class Export:
             sets = [chosen, *(one for mark, one in self._shelf.sets().items() if mark != chosen.mark)]
             paths = [str(root) for root in self._folders.roots.values()]
         metric = address.get("metric") or None
-        states = (*(one.state for one in sets), *self._results())
+        states = (*(one.state for one in sets), *self._shelf.results().items())
         asked = ("export", chosen.mark, chosen.state, tuple(keys), states, metric, address.lang)
         worker = self._worker = self._worker or ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
         try:
@@ -51,13 +51,6 @@ class Export:
                     "The process that makes the report ended (out of memory?); try again, or write it with coref-automl report.",
                 )
             ) from None
-
-    def _results(self) -> Iterator[Hashable]:
-        """What a report shows besides evaluations: relation and coreference results, told apart by their files."""
-        for run in self._folders.now().runs.values():
-            for path in (run.folder / name for name, kind in RESULTS.items() if kind == run.kind):
-                if path.is_file():
-                    yield path, path.stat().st_mtime_ns, path.stat().st_size
 
     def stop(self) -> None:
         if self._worker is not None:

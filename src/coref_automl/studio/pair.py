@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import Arm
-from coref_automl.comparison.claims import Claim
+from coref_automl.comparison.claims import BASE, Claim
 from coref_automl.comparison.differences import compare_with
 from coref_automl.comparison.groups import choose_metric
 from coref_automl.comparison.judging import Judged, checkpoint_claim, half_of_pairs, judge_pairs, means, settled
@@ -85,7 +85,8 @@ def _claim(group: Group, study: Study | None, a: Side, b: Side, metric: str) -> 
     if a.key == b.key:
         raise ComparisonError("A and B are the same; choose another.")
     if a.arm is None and b.arm is None:
-        return _of_checkpoints(group, study, a.entries[0], b.entries[0], metric, group.judging)
+        held = _of_answer(study, a, b, metric)
+        return held or _of_checkpoints(group, study, a.entries[0], b.entries[0], metric, group.judging)
     if study is None or (a.arm is None and a.entries[0].trained) or (b.arm is None and b.entries[0].trained):
         raise ComparisonError("Compare two methods, a method with a base, or two checkpoints.")
     held = study.answer.of_pair(a.name, b.name if b.arm else None, metric) if a.arm else None
@@ -97,6 +98,16 @@ def _claim(group: Group, study: Study | None, a: Side, b: Side, metric: str) -> 
         raise ComparisonError(f"{METRICS[metric].label} was not run by both, so they cannot be compared.")
     claim = settled([found], "none", study.margin)[0]
     return claim.turned() if swapped else claim
+
+
+def _of_answer(study: Study | None, a: Side, b: Side, metric: str) -> Claim | None:
+    """What the answer claims of a checkpoint and its base, corrected for all checkpoints beside it; None if nothing."""
+    first, other = a.entries[0], b.entries[0]
+    if study is not None and study.own_base(first) is other:
+        return study.answer.of_pair(a.name, None, metric)
+    if study is not None and study.own_base(other) is first:
+        return study.answer.of_pair(BASE, b.name, metric)
+    return None
 
 
 def _of_methods(study: Study, sides: tuple[Side, Side], metric: str, among: Mask | None) -> Judged | None:

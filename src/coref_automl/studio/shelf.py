@@ -27,7 +27,7 @@ from coref_automl.evaluation.evalset import EvalSet, find_set
 from coref_automl.evaluation.metrics import bucket
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.records import ClozeItem
-from coref_automl.studio.folders import Folders, Found
+from coref_automl.studio.folders import RESULTS, Folders, Found
 from coref_automl.studio.pages import COLORS
 
 T = TypeVar("T")
@@ -155,6 +155,15 @@ class Shelf:
             mark = set_key(items, scorer)
             out[mark] = Members(mark, items, scorer, {of[id(one)]: one for one in kept})
         return dict(sorted(out.items(), key=lambda pair: -len(pair[1].stored)))
+
+    def results(self) -> dict[Path, tuple[int, int]]:
+        """Folders with relation or coreference results, and what tells their files apart from those of before."""
+        out = {}
+        for run in self._folders.now().runs.values():
+            for path in (run.folder / name for name, kind in RESULTS.items() if kind == run.kind):
+                if path.is_file():
+                    out[run.folder] = (path.stat().st_mtime_ns, path.stat().st_size)
+        return out
 
     def members(self, mark: str) -> Members:
         """A set by its mark; the largest one without."""
