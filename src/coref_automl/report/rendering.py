@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -144,6 +145,7 @@ def _read(name: str) -> str:
     return (TEMPLATES / name).read_text("utf-8")
 
 
+@cache
 def environment(*more: Path) -> Any:
     """The templates of the report, and those of other folders."""
     import jinja2
