@@ -14,9 +14,9 @@ from tests.agreement.studies import draw, write
 from tests.agreement.surfaces import printed
 
 
-def checked(seed: int) -> list[str]:
+def checked(seed: int, *, light: bool = False) -> list[str]:
     """What is found wrong with the surfaces of one study; a command that fails is a finding."""
-    plan = draw(seed)
+    plan = draw(seed, light=light)
     with tempfile.TemporaryDirectory(prefix="agreement") as folder:
         root = Path(folder)
         try:

@@ -27,6 +27,7 @@ _BASE = -1.0
 _TOKENS = 100_000
 _MOST = 28
 """Evaluations of trained checkpoints in a study: larger ones cost time and show no more."""
+_LIGHT, _LIGHT_DOCUMENTS = 6, 30
 _ROWS, _TEXTS = 240, 12
 _EXTRA: tuple[Task, ...] = ("lambada", "real-far")
 
@@ -74,7 +75,8 @@ class Plan:
         return next(method.tokens for method in self.methods if name.rpartition(" ")[0] == method.name)
 
 
-def draw(seed: int) -> Plan:
+def draw(seed: int, *, light: bool = False) -> Plan:
+    """`light`: the same kinds of studies with fewer documents and runs, for the suite."""
     rng = np.random.default_rng((seed, 36))
     kind = str(rng.choice(["null", "gain", "tie", "mixed", "worse", "rising", "single", "ten"], p=_shares()))
     points = int(rng.choice([1, 1, 2, 3])) if kind != "rising" else int(rng.integers(2, 5))
@@ -85,7 +87,7 @@ def draw(seed: int) -> Plan:
     if kind == "ten":
         points, count, seeds = (10, 1, int(rng.integers(1, 3))) if rng.random() < 0.5 else (1, 8, min(seeds, 3))
     lengths = (128, 1024) if rng.random() < 0.2 and kind != "single" else (128,)
-    while seeds > 1 and count * points * seeds * len(lengths) > _MOST:
+    while seeds > (2 if light else 1) and count * points * seeds * len(lengths) > (_LIGHT if light else _MOST):
         seeds -= 1
     names = [str(name) for name in rng.permutation(NAMES[:count] if rng.random() < 0.5 and count > 1 else NAMES)[:count]]
     unequal = count > 1 and rng.random() < 0.2
@@ -95,7 +97,9 @@ def draw(seed: int) -> Plan:
         methods,
         seeds,
         lengths,
-        documents=int(rng.choice([10, 16, 30, 60, 100, 200], p=[0.1, 0.1, 0.25, 0.3, 0.15, 0.1])),
+        documents=min(
+            int(rng.choice([10, 16, 30, 60, 100, 200], p=[0.1, 0.1, 0.25, 0.3, 0.15, 0.1])), _LIGHT_DOCUMENTS if light else 200
+        ),
         tasks=("real", *(task for task in _EXTRA if rng.random() < 0.35)),
         base="missing" if rng.random() < 0.12 else "at one length" if len(lengths) > 1 and rng.random() < 0.3 else "evaluated",
         spread=float(rng.choice([0.02, 0.1, 0.3])),
@@ -206,7 +210,9 @@ def _coreference_runs(plan: Plan, rng: np.random.Generator) -> Sequence[Corefere
         seeds = [{"seed": number} for number in range(2)]
         conditions = {"documents": "same", "resolver": "1"}
         documents = Documents(marks, mentions, sums)
-        out.append(CoreferenceRun(f"coref-{name}", {**result, "seeds": seeds}, documents, conditions, made))
+        weights = f"w{name}{100 * len(method.skills) if method else 0}"  # as in the evaluations of the same encoders
+        told = {**result, "seeds": seeds, "fingerprints": {"weights": weights}}
+        out.append(CoreferenceRun(f"coref-{name}", told, documents, conditions, made))
     return out
 
 

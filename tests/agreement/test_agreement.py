@@ -14,13 +14,13 @@ from tests.agreement.reading import read
 from tests.agreement.studies import Plan, draw, small, write
 from tests.agreement.surfaces import Printed, printed
 
-STUDIES = (2, 10, 21, 33, 46)
+STUDIES = range(1, 9)
 """A few of the generated ones; `python -m tests.agreement --count 2000` runs many."""
 
 
 @pytest.mark.parametrize("seed", STUDIES)
 def test_every_surface_says_the_same_of_a_generated_study(seed: int) -> None:
-    assert checked(seed) == []
+    assert checked(seed, light=True) == []
 
 
 def test_a_seed_draws_one_study() -> None:
