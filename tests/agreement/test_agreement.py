@@ -14,7 +14,7 @@ from tests.agreement.reading import read
 from tests.agreement.studies import Plan, draw, small, write
 from tests.agreement.surfaces import Printed, printed
 
-STUDIES = range(1, 9)
+STUDIES = (5, 7, 9, 11, 14, 19, 23, 24)
 """A few of the generated ones; `python -m tests.agreement --count 2000` runs many."""
 
 
