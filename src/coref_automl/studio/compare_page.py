@@ -65,11 +65,10 @@ class ComparePage:
         """What the answer is about: the method, or the checkpoint that came out highest, and its base."""
         keys = {id(entry): key for key, entry in board.entries.items()}
         arm = methods.get(METHOD + (study.answer.method or ""))
-        base = base_of(study, arm) if arm else study.base
+        base = base_of(study, arm) if arm else study.own_base(study.chosen)
         if base is None or id(base) not in keys:
             return None
-        top = next((key for key, entry in board.entries.items() if entry.name == study.answer.highest), "")
-        return [METHOD + arm.name if arm else top, keys[id(base)]]
+        return [METHOD + arm.name if arm else keys[id(study.chosen)], keys[id(base)]]
 
     def _members(self, address: Address) -> Members:
         """The set that the address names, or that of A and B; two of different sets are refused with the reason."""
