@@ -41,7 +41,8 @@ class ComparePage:
         a, b = (self._side(one, board, methods, number) for number, one in enumerate(asked))
         if a.color == b.color:
             b = replace(b, color=COLORS[(COLORS.index(a.color) + 1) % len(COLORS)])
-        shown = self._comparison(address, board, study, a, b)
+        wanted = study.metric if first and study is not None else address.get("metric")
+        shown = self._comparison(address, board, study, a, b, wanted)
         return self._pages.page(
             "compare.html.j2",
             address,
@@ -100,9 +101,9 @@ class ComparePage:
         entry = board.entries[key := self._shelf.key(asked, board, number)]
         return Side(key, entry.name, (entry,), board.colors[entry.run])
 
-    def _comparison(self, address: Address, board: Board, study: Study | None, a: Side, b: Side) -> Shown:
+    def _comparison(self, address: Address, board: Board, study: Study | None, a: Side, b: Side, wanted: str) -> Shown:
         """Computed once a pair, metric and language."""
-        wanted, say = address.get("metric"), address.say
+        say = address.say
         key = ("compare", board.mark, board.state, a.key, b.key, wanted, say.lang)
         return self._shelf.made(key, lambda: compare(board, study, a, b, wanted, say))
 
