@@ -48,7 +48,8 @@ class Method:
 @dataclass(frozen=True)
 class Plan:
     """What a study is made of. `spread` is that of seeds, `planned` what checkpoints say of their end; `gone`: no weights are
-    left; `copies`: the seeds of a method are the same run; `other`: the last method has a tokenizer of its own."""
+    left; `copies`: the seeds of a method are the same run; `other`: the last method has a tokenizer of its own; `partial`: it was scored
+    on the first task alone."""
 
     seed: int
     methods: tuple[Method, ...]
@@ -65,6 +66,7 @@ class Plan:
     relation: bool = False
     coreference: bool = False
     looks: int = 1
+    partial: bool = False
 
     @property
     def names(self) -> set[str]:
@@ -110,6 +112,7 @@ def draw(seed: int, *, light: bool = False) -> Plan:
         relation=rng.random() < 0.25,
         coreference=rng.random() < 0.2,
         looks=int(rng.choice([1, 1, 1, 1, 3])),
+        partial=count > 1 and rng.random() < 0.15,
     )
 
 
@@ -162,7 +165,9 @@ def write(plan: Plan, root: Path) -> Path:
 
 
 def _evaluate(plan: Plan, root: Path, model: Model, own: int) -> None:
-    scores = make_scores(model, documents=plan.documents, seed=plan.seed, tasks=plan.tasks, own=own)
+    last = plan.methods[-1].name
+    tasks = plan.tasks[:1] if plan.partial and model.run.startswith(f"{last}-") else plan.tasks
+    scores = make_scores(model, documents=plan.documents, seed=plan.seed, tasks=tasks, own=own)
     folder = write_evaluation(root, model, scores)
     if plan.planned is not None and model.step:
         held = read_json(folder / "result.json")

@@ -29,7 +29,7 @@ def test_a_seed_draws_one_study() -> None:
     assert {plan.base for plan in plans} == {"evaluated", "at one length", "missing"}
     assert {1, 2, 8} <= {plan.seeds for plan in plans}
     assert {len(plan.methods[0].skills) for plan in plans} >= {1, 2, 10}
-    for name in ("gone", "copies", "other", "relation", "coreference"):
+    for name in ("gone", "copies", "other", "partial", "relation", "coreference"):
         assert {getattr(plan, name) for plan in plans} == {True, False}
 
 
