@@ -48,8 +48,8 @@ class Method:
 @dataclass(frozen=True)
 class Plan:
     """What a study is made of. `spread` is that of seeds, `planned` what checkpoints say of their end; `gone`: no weights are
-    left; `copies`: the seeds of a method are the same run; `other`: the last method has a tokenizer of its own; `partial`: it was scored
-    on the first task alone."""
+    left; `copies`: the seeds of a method are the same run; `other`: the last method has a tokenizer of its own; `partial`: it
+    was scored on the first task alone."""
 
     seed: int
     methods: tuple[Method, ...]
