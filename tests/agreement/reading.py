@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.agreement.pages import TITLES, Row, hero_of, of_html, of_markdown, plain
 from tests.agreement.surfaces import Printed
 
-TITLES = {
-    "base": ("Does adapting beat the base model?", "적응이 원래 모델보다 나은가?"),
-    "method": ("Which method?", "어느 방법인가?"),
-    "length": ("Which length?", "어느 길이인가?"),
-    "training": ("How long to train?", "얼마나 오래 학습하는가?"),
-    "far": ("Does it carry over to far mentions?", "먼 언급으로 이어지는가?"),
-    "lambada": ("Does it carry over to LAMBADA?", "LAMBADA로 이어지는가?"),
-    "sources": ("Does it hold on every source?", "데이터 소스마다 그러한가?"),
-    "relation": ("Does it carry over to relation extraction?", "관계 추출로 이어지는가?"),
-    "coreference": ("Does it carry over to coreference?", "상호참조 해결로 이어지는가?"),
-}
 _PARTS = {
     "last step": "last-step", "마지막 구간": "last-step", "peak - end": "peak-end", "정점 - 마지막": "peak-end",
     "at equal tokens": "equal-tokens", "같은 토큰 수에서": "equal-tokens",
@@ -117,13 +106,13 @@ def read(one: Printed) -> Said:
     if one.kind == "json":
         return _from_json(json.loads(one.text)["answer"])
     if one.kind == "html":
-        return _first_screen(*_html_rows(one.text), one.text[one.text.index('<section class="hero"') :])
+        return _first_screen(*of_html(one.text), one.text[one.text.index('<section class="hero"') :])
     if one.kind == "markdown":
-        return _first_screen(*_markdown_rows(one.text), one.text)
+        return _first_screen(*of_markdown(one.text), one.text)
     if one.kind == "studio":
-        lines = [_plain(line) for line in re.findall(r'<p class="(?:headline|sentence)">(.*?)</p>', _hero(one.text), re.S)]
+        lines = [plain(line) for line in re.findall(r'<p class="(?:headline|sentence)">(.*?)</p>', hero_of(one.text), re.S)]
         found = re.search(r'id="verdict">(.*?)</p>', one.text)
-        return _lines(lines, _pair(_plain(found[1])) if found else None)
+        return _lines(lines, _pair(plain(found[1])) if found else None)
     lines = one.text.strip().split("\n")
     start = next((n for n, line in enumerate(lines) if _action(line.removesuffix("."))[0]), None)
     return _lines(lines[start:], None) if start is not None else Said("", faults=("no answer was found",))
@@ -144,9 +133,7 @@ def _lines(lines: list[str], pair: tuple[tuple[str, ...], str] | None) -> Said:
     return _said(text, action, use, questions, lead, keep=path[1] if path else "", pair=pair)
 
 
-def _first_screen(
-    headline: str, sentence: str, rows: list[tuple[str, str, str, str]], keep: tuple[str, bool], status: str, whole: str
-) -> Said:
+def _first_screen(headline: str, sentence: str, rows: list[Row], keep: tuple[str, bool], status: str, whole: str) -> Said:
     """An answer as a page: headline, sentence, rows of questions (title, badge, sentence, difference), what to keep."""
     action, use = _action(headline)
     questions, faults, counted = {}, [], None
@@ -169,7 +156,7 @@ def _first_screen(
             counted = (int(of[1]), int(of[2])) if of[1] else (int(of[4]), int(of[3]))
     path, of_base = keep
     text = "\n".join([sentence, *(told for _, _, told, _ in rows), status])
-    nexts = _next_times(_plain(re.sub(r"<script.*?</script>", "", whole, flags=re.S)))
+    nexts = _next_times(plain(re.sub(r"<script.*?</script>", "", whole, flags=re.S)))
     said = _said(
         text, action, use, {name: one for name, one in questions.items() if name != "base"}, _claim(_without_title(sentence)),
         keep="" if of_base else path, pair=None,
@@ -338,53 +325,3 @@ def _without_title(line: str) -> str:
     for title in (one for titles in TITLES.values() for one in titles):
         line = line.removeprefix(f"{title} ")
     return line.removeprefix("The largest difference: ").removeprefix("가장 큰 차이: ")
-
-
-def _plain(text: str) -> str:
-    return html.unescape(re.sub(r"<[^>]+>", "", text)).strip()
-
-
-def _hero(text: str) -> str:
-    found = re.search(r'<section class="hero" id="answer".*?</section>', text, re.S)
-    return found[0] if found else ""
-
-
-def _html_rows(text: str) -> tuple[Any, ...]:
-    hero = _hero(text)
-    headline = re.search(r'<h1 class="headline">(.*?)</h1>', hero)
-    sentence = re.search(r'<p class="sentence">(.*?)</p>', hero)
-    rows = []
-    for row in re.findall(r'<tr><th scope="row">.*?</tr>', hero, re.S):
-        cells = re.findall(r"<t[hd][ >].*?</t[hd]>", row, re.S)
-        badge = re.search(r'<span class="badge [^"]*">(.*?)</span>(.*?)</td>', cells[1], re.S)
-        hint = re.search(r'title="(.*?)"', cells[2])
-        about = re.search(r"<small>(.*?)</small>", cells[2])
-        change = html.unescape(hint[1]) if hint else f"{_plain(about[1])}: same" if about else "–"
-        shown = re.findall(r'class="(?:change|range)">(.*?)<', cells[2])
-        if hint and shown and not change.endswith(" ".join(shown)):
-            change = f"{_plain(about[1]) if about else ''}: {' '.join(shown)}"
-        rows.append((_plain(cells[0]), _plain(badge[1]) if badge else "", _plain(badge[2]) if badge else "", change))
-    keep = re.search(r'<div class="keep">.*', hero, re.S)
-    path = re.search(r'</span>([^<]*)<code id="keep-path">(.*?)</code>', keep[0]) if keep else None
-    status = "\n".join(_plain(one) for one in re.findall(r'<p class="quiet">(.*?)</p>', keep[0])) if keep else ""
-    kept = (html.unescape(path[2]), bool(path[1].strip())) if path else ("", False)
-    return _plain(headline[1]) if headline else "", _plain(sentence[1]) if sentence else "", rows, kept, status
-
-
-def _markdown_rows(text: str) -> tuple[Any, ...]:
-    first = text[: text.index("\n## ")]
-    quote = re.search(r"^> \*\*(?:Answer|결론)\*\* (.*)$", first, re.M)
-    told = _unmarked(quote[1]) if quote else ""
-    headline, _, sentence = told.partition(". ")
-    rows = []
-    for line in first.split("\n"):
-        cells = [_unmarked(one.strip()) for one in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) == 4 and cells[0] in {one for titles in TITLES.values() for one in titles}:
-            rows.append((cells[0], cells[1], cells[2], cells[3]))
-    keep = re.search(r"^\*\*(?:Keep|선택):\*\* (the base model |원래 모델 )?`(.*?)`\. ?(.*)$", first, re.M)
-    kept = (keep[2], bool(keep[1])) if keep else ("", False)
-    return headline.removesuffix("."), sentence, rows, kept, _unmarked(keep[3]) if keep else ""
-
-
-def _unmarked(text: str) -> str:
-    return html.unescape(re.sub(r"\\([\\*`_\]#>|-])", r"\1", text))

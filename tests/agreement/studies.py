@@ -205,7 +205,7 @@ def _coreference_runs(plan: Plan, rng: np.random.Generator) -> Sequence[Corefere
     for name, model, method, seed in _starts(plan):
         sums = {way: _sums(mentions, skills[method.name if method else ""], rng) for way in WAYS}
         marks = tuple(f"text-{number}" for number in range(_TEXTS))
-        made = method and Provenance(
+        made = None if method is None else Provenance(
             f"{method.name}-{plan.lengths[0]}-s{seed}", 100 * len(method.skills), 1.0, method.tokens, method.objective, "base",
             plan.lengths[0], seed,
         )  # fmt: skip
