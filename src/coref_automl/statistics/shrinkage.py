@@ -133,7 +133,7 @@ def _at_the_level_of(seen: Floats, means: Floats) -> Floats:
     Nothing was chosen in the average, so it needs no shrinking. The level that is most likely under correlated errors can lie
     below every value: a share that is low has a small error, and counts for more than its neighbours.
     """
-    return means + (seen.mean() - means.mean())
+    return np.asarray(means + (seen.mean() - means.mean()))
 
 
 def _same(labels: Sequence[object]) -> NDArray[np.float64]:
