@@ -115,6 +115,7 @@ LINES = {
     "evaluate": Line(f"evaluate model --eval-set set --seq-len 64 --words none --device cpu --out {OUT}", ("model", "set")),
     "evaluate runs": Line("evaluate runs --eval-set set --seq-len 64 --device cpu --words none", ("runs", "set")),
     "compare": Line("compare runs/a runs/b", ("runs",)),
+    "power": Line("power runs --eval-set set --difference 2", ("runs", "set")),
     "compare kept": Line("compare kept", ("kept",)),
     "report": Line(f"report runs --out {OUT}", ("runs",), seconds=8),
     "report table": Line(f"report --table table.csv --out {OUT}", ("table.csv",), seconds=8),
@@ -138,6 +139,9 @@ LINES = {
         "coref evaluate coreference --data chains.jsonl --device cpu", ("coreference", "chains.jsonl"), seconds=2
     ),
     "coref compare": Line("coref compare coreference", ("coreference",), seconds=1),
+    "coref annotate": Line(
+        f"coref annotate plain --model coreference --device cpu --out {OUT}.jsonl", ("plain", "coreference"), seconds=2
+    ),
     "coref predict": Line(
         "coref predict '민수는 어머니를 찾았다. 그는 어머니를 안았다.' --model coreference --device cpu",
         ("coreference",),
@@ -174,6 +178,8 @@ def build(folder: Path) -> Path:
     _lines(folder / "chains.jsonl", [_chain(row["id"], row["text"]) for row in texts[:8]])
     relations = make_raw_rows(40)
     _lines(folder / "relations.jsonl", relations)
+    (folder / "plain").mkdir()
+    (folder / "plain" / "tale.txt").write_text("민수는 어머니를 찾았다. 그는 어머니를 안았다.\n", "utf-8")
     (folder / "relations.json").write_text(json.dumps(relations, ensure_ascii=False), "utf-8")
     (folder / "relations.csv").write_text(_as_csv(relations), "utf-8")
     for name, recipe in _RECIPES.items():

@@ -54,7 +54,7 @@ def written(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> Callable[..., 
         (
             {"space": {"learning_rate": {"low": 0.5, "high": 2.0}}},
             [],
-            "learning_rate should be from 0 to 1, not 2; correct it.",
+            "learning_rate should be from 0 to 1, not 2.",
         ),
         ({"settings": {"metric": "lambada1"}}, [], "settings: metric is set by the study; give it as metric: beside"),
         ({"settings": {"keep_best": True}}, [], "settings: keep_best is set by the study; leave it out."),

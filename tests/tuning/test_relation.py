@@ -107,7 +107,7 @@ def klue(row: dict[str, Any]) -> dict[str, Any]:
 def test_settings_that_relation_training_would_refuse_are_refused_at_once(encoder: str, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="Unknown scheme"):
         open_relation(study(encoder, tmp_path, space={"scheme": ["typed-punct", "typed-punkt"]}), tmp_path, quiet())
-    with pytest.raises(RecipeError, match="label_smoothing must lie between"):
+    with pytest.raises(RecipeError, match="label_smoothing should be from 0 to"):
         open_relation(study(encoder, tmp_path, space={"label_smoothing": {"low": 0.0, "high": 2.0}}), tmp_path, quiet())
     with pytest.raises(RecipeError, match="budget of a relation trial is in epochs"):
         study(encoder, tmp_path, max_tokens=100)
