@@ -30,23 +30,40 @@ if TYPE_CHECKING:
     from kiwipiepy import Kiwi, Token
 
 KINDS = ("NNG", "NNP", "NP")
-"""Tags that are kept: common noun, proper noun, pronoun. `Tags.kinds` holds indices into this tuple."""
+"""Tags that are kept: common noun, proper noun, pronoun. The low bits of `Tags.surroundings` are indices into this tuple."""
 
 PRONOUN = KINDS.index("NP")
+VERBAL, GLUED, JOINED, COPULA, CLAUSE = 4, 8, 16, 32, 64
+"""What surrounds a noun. Behind it: a suffix or verb that makes it one (지정한다), letters of a longer word (국제적), `and` (와),
+the copula (이다). Before it: the end of a clause that describes it (새로 지은 건물)."""
+KIND = 3
+"""The bits of a kind."""
+_HARMLESS = frozenset({"들", "님", "씨"})
+"""Suffixes that leave a noun the word it is."""
+_LIGHT_VERBS = frozenset({"하", "되", "시키", "당하"})
 _BATCH_CHARACTERS = 400_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tags:
-    """What the tagger says of one text. Spans are code points, sorted; every noun's span equals its form in the text."""
+    """What the tagger says of one text. Spans are code points, sorted; every noun's span equals its form in the text.
+
+    `surroundings` holds one byte per span: its kind, and flags for what stands around it.
+    """
 
     spans: NDArray[np.int32]
-    kinds: NDArray[np.uint8]
+    surroundings: NDArray[np.uint8]
     sentence_ends: NDArray[np.int32]
 
+    @property
+    def kinds(self) -> NDArray[np.uint8]:
+        """Indices into `KINDS`."""
+        return self.surroundings & np.uint8(KIND)
+
     def pack(self) -> bytes:
-        head = np.array([len(self.kinds), len(self.sentence_ends)], np.int32)
-        parts = (head, self.spans.astype(np.int32), self.kinds.astype(np.uint8), self.sentence_ends.astype(np.int32))
+        head = np.array([len(self.surroundings), len(self.sentence_ends)], np.int32)
+        held = self.surroundings.astype(np.uint8)
+        parts = (head, self.spans.astype(np.int32), held, self.sentence_ends.astype(np.int32))
         return zlib.compress(b"".join(part.tobytes() for part in parts), 1)
 
     @classmethod
@@ -92,7 +109,7 @@ class Tagger:
 
     def __init__(self, cache: Path | None = None, threads: int | None = None) -> None:
         self._threads = threads or usable_cores()
-        self._store = _TagStore(cache / f"tags-{kiwi_version()}.sqlite") if cache else None
+        self._store = _TagStore(cache / f"tags2-{kiwi_version()}.sqlite") if cache else None
 
     def tag(self, texts: Iterable[str]) -> Iterator[Tags]:
         """One `Tags` a text, in the order of the texts."""
@@ -251,15 +268,33 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
 def _read_tokens(text: str, tokens: list[Token]) -> Tags:
     """Keep nouns whose span equals their form (Kiwi restores contracted forms, and those cannot be hidden) and all pronouns."""
     spans, kinds = [], []
-    for token in tokens:
+    around = [None, *tokens, None]
+    for before, token, after in zip(around, tokens, around[2:], strict=False):
         if token.tag not in KINDS:
             continue
         start, end = token.start, token.start + token.len
         if token.tag != "NP" and text[start:end] != token.form:
             continue
         spans.append((start, end))
-        kinds.append(KINDS.index(token.tag))
+        flags = (_follows(end, after) if after else 0) | (CLAUSE if before and before.tag == "ETM" else 0)
+        kinds.append(KINDS.index(token.tag) | flags)
     ends = [before.start + before.len for before, after in pairwise(tokens) if after.sent_position != before.sent_position]
     if tokens:
         ends.append(len(text))
     return Tags(np.array(spans, np.int32).reshape(-1, 2), np.array(kinds, np.uint8), np.array(ends, np.int32))
+
+
+def _follows(end: int, after: Token) -> int:
+    """The flag of a noun that ends at `end`, from the token behind it. Nouns that follow directly are part of one compound."""
+    tag, gap = after.tag, after.start - end
+    if tag in ("XSV", "XSA") or (tag in ("VV", "VV-R", "VV-I") and after.form in _LIGHT_VERBS and gap <= 1):
+        return VERBAL
+    if tag == "JC":
+        return JOINED
+    if tag == "VCP":
+        return COPULA
+    if gap > 0 or tag in KINDS or tag[0] == "J" or (tag == "XSN" and after.form in _HARMLESS):
+        return 0
+    if tag[0] == "S" and tag not in ("SL", "SH", "SN"):
+        return 0
+    return VERBAL if tag[0] == "V" else GLUED

@@ -50,7 +50,8 @@ class ClozeItem(Record):
     `start:end` is the hidden span of the document's text and `text[start:end] == answer`. The antecedent is the first mention
     (real), the nearest other occurrence (real-far) or the nearest other mention of the entity (gold). `candidates` are groups of
     surfaces, the right group first; outside gold every group holds one word. `distance` counts reference tokens from antecedent
-    to gap, -1 without an antecedent.
+    to gap, -1 without an antecedent. `before`: an earlier mention is in reach, not only later ones; `copyable`: the answer stands
+    beside the same word elsewhere in the document; both None where the task's rules do not say.
     """
 
     id: str
@@ -66,6 +67,8 @@ class ClozeItem(Record):
     antecedent: tuple[int, int] | None = None
     distance: int = -1
     pronoun_between: bool = False
+    before: bool | None = None
+    copyable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ class ItemScore(Record):
     out_of_reach: bool = False
     word_rank: int | None = None
     pronoun_between: bool = False
+    before: bool | None = None
+    copyable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

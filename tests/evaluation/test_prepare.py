@@ -25,13 +25,14 @@ PLACES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", 
 
 
 def text_of(number: int) -> str:
+    """Three mentions each of five nouns; no neighbour of one stands beside the same noun in another text."""
     place, other = PLACES[number % 10], PLACES[(number + 3) % 10]
-    return (
-        f"{place} 시장은 오늘 도서관을 열었다. 도서관 앞에는 시민이 많이 모였다. 시민은 박수를 쳤다. "
-        f"{other} 공장에서 만든 의자가 들어왔다. 의자 위에는 책이 놓였고 {place} 사람은 책을 {number}쪽 읽었다. "
-        "기차가 지나가는 소리가 들렸다. 기차 안에서 학생이 손을 흔들었다. 강변의 나무는 푸르고 학생은 나무를 보았다. "
-        f"저녁에는 음악회가 열렸다. 음악회에는 {other} 합창단이 나왔다. 합창단은 노래를 {number + 2}번 불렀다."
-    )
+    told = [f"{place} 시장은 아침 일찍 집을 나섰다. {other} 사람은 책을 {number}쪽 읽었다."]
+    for at, noun in enumerate(("도서관", "합창단", "우체국", "미술관", "음악회")):
+        told.append(f"그해 {number + 3 * at}일쯤에 {noun}에서는 {number}{at}명쯤이 모여 놀았다.")
+        told.append(f"그러다 {number + 3 * at + 40}일쯤까지 {noun}에는 {at}{number}개쯤이 쌓여 있었다.")
+        told.append(f"이듬해 {number + 3 * at + 70}일쯤부터 {noun}에도 {number}{at}{at}대쯤은 다녔다.")
+    return " ".join(told)
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> str:

@@ -26,8 +26,8 @@ except ImportError:  # older releases of Typer use Click's exceptions
     from click import ClickException as TyperException  # type: ignore[assignment]
 
 _IN_ORDER = (
-    "demo", "adapt", "sources", "tokenizer", "learn", "inspect", "prepare", "explore", "train", "watch", "evaluate", "predict",
-    "grid", "power", "compare", "report", "archive", "studio", "fill", "study", "tune", "re", "coref", "bench",
+    "demo", "adapt", "sources", "tokenizer", "learn", "inspect", "prepare", "explore", "train", "watch", "evaluate", "evalset",
+    "predict", "grid", "power", "compare", "report", "archive", "studio", "fill", "study", "tune", "re", "coref", "bench",
 )  # fmt: skip
 
 
@@ -38,6 +38,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "train": ("train", "watch"),
     "evaluate": ("evaluate", "fill"),
     "power": ("power",),
+    "evalset": ("evalset",),
     "compare": ("compare", "report", "archive"),
     "studio": ("studio",),
     "study": ("study",),

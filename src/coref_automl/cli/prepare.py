@@ -151,17 +151,22 @@ def evaluation(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
     """Build a frozen evaluation set from held-out documents; with --out and --model alone, noun tables for an existing set."""
     from coref_automl.evaluation.manifest import lines
     from coref_automl.evaluation.prepare import prepare_eval
+    from coref_automl.evaluation.readings import marks_of, summarise
     from coref_automl.progress import Progress
 
     if "models" not in given:
         raise RecipeError("prepare eval needs --model; see: coref-automl prepare eval --help")
     if "tasks" not in given:
         with_files = {*given, *(entry.partition("=")[0] for entry in given.get("files", ()))}
-        if tasks := [name for name, task in TASKS.items() if (name if task.rows else "sources") in with_files]:
+        named = [(name, task) for name, task in TASKS.items() if not task.on_request]
+        if tasks := [name for name, task in named if (name if task.rows else "sources") in with_files]:
             given["tasks"] = tasks
     built = prepare_eval(recipe_from(EvalRecipe, given, "prepare eval"), out, progress=Progress(shown=not as_json))
     if as_json:
         print_json(built.manifest)
         return
     count = f"{sum(map(len, built.items.values())):,}"
-    print("\n".join([*lines(built.manifest), f"{out}: " + say(f"문항 {count}개 고정", f"{count} items, frozen")]))
+    read = summarise(built.select(), marks_of(built.folder))
+    print(
+        "\n".join([*lines(built.manifest), *map(str, read), f"{out}: " + say(f"문항 {count}개 고정", f"{count} items, frozen")])
+    )

@@ -43,6 +43,16 @@ def answers(tokenizer: PreTrainedTokenizerFast, tagger: Tagger) -> frozenset[str
     return frozenset(words[entry] or "" for entry in np.flatnonzero(build_table(tokenizer, tagger)).tolist())
 
 
+def answerable(
+    tokenizer: PreTrainedTokenizerFast, nouns: NDArray[np.bool_], *, initial: bool
+) -> tuple[list[str | None], NDArray[np.bool_]]:
+    """What every entry says in a gap that starts a word, or runs on from a sign; and whether it is a noun of the table there."""
+    words = entry_words(tokenizer, initial=initial)
+    starts = entry_words(tokenizer)
+    known = {starts[entry] for entry in np.flatnonzero(nouns).tolist()} - {None}
+    return words, np.array([word in known for word in words], np.bool_)
+
+
 def table_path(folder: Path, fingerprint: str) -> Path:
     """Where a table lies: with its set; for a set of the installed package, which is not written to, in the user's cache."""
     name = f"nouns-{fingerprint}.npy"

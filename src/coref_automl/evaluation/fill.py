@@ -46,10 +46,10 @@ def fill(loaded: LoadedModel, sentence: str, *, name: str = "", nouns_only: bool
     """The words of the vocabulary that fit the gap best; a particle written after it stays with the hidden word."""
     import torch
 
+    from coref_automl.evaluation.answers import answerable
     from coref_automl.evaluation.windows import maker_for
     from coref_automl.models.heads import encode, predict
     from coref_automl.models.precision import products
-    from coref_automl.models.vocabulary import entry_words
 
     start, end = find_gap(sentence)
     text = sentence[:start] + _STAND_IN + sentence[end:]
@@ -61,8 +61,9 @@ def fill(loaded: LoadedModel, sentence: str, *, name: str = "", nouns_only: bool
     with torch.inference_mode(), products(tf32=False):
         hidden = encode(loaded.model, row, torch.ones_like(row))
         chances = predict(loaded.model, hidden[:, window.gap].float())[0].float().softmax(-1).cpu().numpy()
-    words = entry_words(loaded.tokenizer)
-    allowed = noun_table(loaded) if nouns_only else np.array([bool(word) for word in words])
+    nouns = noun_table(loaded) if nouns_only else np.zeros(0, np.bool_)
+    words, allowed = answerable(loaded.tokenizer, nouns, initial=window.initial)
+    allowed = allowed if nouns_only else np.array([bool(word) for word in words])
     order = [int(entry) for entry in np.argsort(-chances[: len(words)], kind="stable") if allowed[entry]][:top]
     return Filled(name, nouns_only, tuple(words[entry] or "" for entry in order), tuple(float(chances[entry]) for entry in order))
 

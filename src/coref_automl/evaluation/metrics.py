@@ -85,8 +85,14 @@ GROUPINGS: dict[str, Callable[[Sequence[ItemScore]], list[str]]] = {
     "distance": lambda scores: [bucket(score.distance) for score in scores],
     "half": lambda scores: list(halves(scores)),
     "pronoun": lambda scores: ["pronoun between" if score.pronoun_between else "none between" for score in scores],
+    "before": lambda scores: [_said(score.before, "mentioned before", "mentioned behind only") for score in scores],
+    "copyable": lambda scores: [_said(score.copyable, "beside the same word elsewhere", "not copyable") for score in scores],
 }
 """The label of every item. All of a set's items are needed: how many clusters it has decides on their halves."""
+
+
+def _said(fact: bool | None, yes: str, no: str) -> str:
+    return "unknown" if fact is None else yes if fact else no
 
 
 def halves(scores: Sequence[ItemScore]) -> list[Half]:

@@ -6,7 +6,7 @@ Texts of `--source` are held-out documents, chosen by id with the rule that keep
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -19,6 +19,7 @@ from coref_automl.corpus.sources import inputs_of, read_input
 from coref_automl.errors import EvalSetError, FolderError
 from coref_automl.evaluation import answers, manifest
 from coref_automl.evaluation.evalset import KIND, EvalSet, freeze
+from coref_automl.evaluation.ngrams import MOST_DOCUMENTS, Neighbours
 from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.task import (
@@ -120,9 +121,12 @@ class _Builder:
             drops.update({reason: count for reason, count in counts.items() if reason not in _COUNTS})
         return drops
 
-    def _choices(self, *, single_entry: bool) -> Choices:
+    def _choices(self, *, single_entry: bool = False, others: Mapping[str, Sequence[Document]] | None = None) -> Choices:
         allowed = answers.answers(self.reference, self.tagger) if single_entry else None
-        return Choices(self.recipe.seed, self.recipe.per_document, allowed)
+        neighbours = {
+            source: Neighbours.count((held.id, held.text) for held in texts) for source, texts in (others or {}).items()
+        }
+        return Choices(self.recipe.seed, self.recipe.per_document, allowed, neighbours)
 
     def _read_texts(self, tasks: Sequence[ClozeTask]) -> None:
         """Documents of `--source`: read and tagged once for all tasks."""
@@ -135,14 +139,14 @@ class _Builder:
                 "kept": texts.kept[source],
                 **texts.drops.get(source, {}),
             }
-        choices = self._choices(single_entry=self.recipe.single_entry)
+        choices = self._choices(single_entry=self.recipe.single_entry, others=texts.others)
         for entry, read in self._read(map(PlainText, texts.documents), "Finding items in texts"):
             for task in tasks:
                 self._take(task.name, task.find(read, entry, choices))
 
     def _read_files(self, task: ClozeTask, rows: Rows) -> None:
         """Annotated files of one task."""
-        choices = self._choices(single_entry=False)
+        choices = self._choices()
         for name in self.recipe.inputs(task.name):
             label = manifest.numbered(manifest.label(name), self.labels)
             self.labels.add(label)
@@ -173,6 +177,7 @@ class _Builder:
     def _take(self, task: Task, found: Found) -> None:
         """An item's id names its text and span: of two with one id the first is used, and the second is counted."""
         fresh = [item for item in found.items if item.id not in self.known]
+        self.documents.update({passage.id: passage for passage in found.passages})
         self.known.update(item.id for item in fresh)
         self.items.setdefault(task, []).extend(fresh)
         self._count(task, found.drops)
@@ -199,7 +204,8 @@ class _Builder:
 class Texts:
     """Documents of the sources. `seen`, `held_out` and `kept` count rows by source, `drops` by source and reason.
 
-    Documents that belong to training data are not drops.
+    Documents that belong to training data are not drops; `others` are some of them, from which neighbours are counted. Where
+    every document is used, they are the documents themselves.
     """
 
     documents: list[Document] = field(default_factory=list)
@@ -207,6 +213,7 @@ class Texts:
     held_out: Counter[str] = field(default_factory=Counter)
     kept: Counter[str] = field(default_factory=Counter)
     drops: dict[str, Counter[str]] = field(default_factory=dict)
+    others: dict[str, list[Document]] = field(default_factory=dict)
 
 
 def read_texts(recipe: EvalRecipe, progress: Progress) -> Texts:
@@ -223,6 +230,7 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> Texts:
     for document in progress.track(_documents(recipe, texts), "Reading held-out documents", unit="documents"):
         texts.seen[document.source] += 1
         if allowed is not None and rank(document.id) > allowed[document.source]:
+            _keep_some(texts.others, document)
             continue
         texts.held_out[document.source] += allowed is not None
         text = normalise(document.text)
@@ -240,7 +248,15 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> Texts:
         named = qualified_id(document) if document.id in taken else document.id
         taken.add(named)
         texts.documents.append(Document(named, document.source, text, document.title))
+        if allowed is None:
+            _keep_some(texts.others, texts.documents[-1])
     return texts
+
+
+def _keep_some(others: dict[str, list[Document]], document: Document) -> None:
+    kept = others.setdefault(document.source, [])
+    if len(kept) < MOST_DOCUMENTS:
+        kept.append(document)
 
 
 def _documents(recipe: EvalRecipe, texts: Texts | None) -> Iterator[Document]:

@@ -19,11 +19,12 @@ class EvalRecipe:
     """What `prepare eval` is asked for.
 
     `models` name tokenizers: noun tables are built for each, and distances are counted in tokens of the first, the reference.
-    `sources` give the texts of `real` and `real-far`. `gold` and `lambada` are files of those tasks (`local:PATH` or a path; for
-    lambada also `ko-lambada` on the hub and `bundled:cloze`); `files` are those of any other task, as `TASK=PATH`. Only
+    `sources` give the texts of `real`, `real-far` and `passage`. `gold` and `lambada` are files of those tasks (`local:PATH` or a
+    path; for lambada also `ko-lambada` on the hub and `bundled:cloze`); `files` are those of any other task, as `TASK=PATH`. Only
     held-out documents of a source are used, the ones that `prepare mlm|entity|combined` leaves out; `all_documents` uses every
     one, for texts that nothing trains on. `limit` bounds the rows of each file or hub source. At most `per_source` real items per
-    source and `per_document` per document; at most `per_bucket` far items per source and bucket. `single_entry` keeps real items
+    source and `per_document` per document; at most `per_bucket` far items per source and bucket; each for names and for common
+    nouns. `single_entry` keeps real items
     whose answer is one vocabulary entry of the reference tokenizer: with that vocabulary, strict cannot reach the others.
     """
 
@@ -53,7 +54,7 @@ class EvalRecipe:
     all_documents: Annotated[bool, Setting("Use all documents, not only held-out ones: for texts that are never trained on.")] = (
         False
     )
-    per_source: Annotated[int, Setting("Maximum number of real items per source.", 1)] = 1_600
+    per_source: Annotated[int, Setting("Maximum number of real items per source, of names and of common nouns.", 1)] = 1_600
     per_bucket: Annotated[int, Setting("Maximum number of far items per source and distance bucket.", 1)] = 400
     per_document: Annotated[int, Setting("Maximum number of real items per document.", 1)] = PER_DOCUMENT
     single_entry: Annotated[bool, Setting("Keep only real items whose answer is one vocabulary entry of the first --model.")] = (

@@ -50,7 +50,7 @@ from coref_automl.store import (
     write_text,
 )
 
-SCORER = "1"
+SCORER = "2"
 """Version of everything that decides a score: windows, matching, candidates, ranks. Scores of two versions are never compared."""
 
 EVALUATIONS = "evaluations"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from coref_automl.errors import ModelError, RecipeError
 from coref_automl.models.load import tokenizer_fingerprint
-from coref_automl.models.vocabulary import Pieces, split_at, tokenize, tokenize_all
+from coref_automl.models.vocabulary import Pieces, read_entries, split_at, tokenize, tokenize_all
 from coref_automl.records import ClozeItem
 
 if TYPE_CHECKING:
@@ -39,12 +39,17 @@ Ids = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """The ids before and after the gap, special tokens included; `own_distance` counts this tokenizer's pieces."""
+    """The ids before and after the gap, special tokens included; `own_distance` counts this tokenizer's pieces.
+
+    `initial`: in the document's own tokenization the hidden word starts with a piece that starts words; behind a sign or a line
+    break it may run on instead, and entries of that form fill the gap.
+    """
 
     before: Ids
     after: Ids
     own_distance: int
     out_of_reach: bool
+    initial: bool
 
     @property
     def gap(self) -> int:
@@ -110,6 +115,7 @@ class WindowMaker:
             np.concatenate([pieces.ids[gap[1] : high], self._closing]).astype(np.int32),
             distance_between(gap, antecedent),
             not in_reach,
+            read_entries(self._tokenizer).begins_word(int(pieces.ids[gap[0]]), text, item.start),
         )
 
     def _place(self, item: ClozeItem, text: str) -> tuple[Pieces, tuple[int, int], tuple[int, int] | None]:

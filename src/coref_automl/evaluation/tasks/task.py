@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -20,6 +20,7 @@ from coref_automl.corpus.chains import NounMention, mentions, pronouns
 from coref_automl.corpus.files import files_of
 from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, kind_of
 from coref_automl.errors import SourceError
+from coref_automl.evaluation.ngrams import Neighbours
 from coref_automl.korean import Tags
 from coref_automl.models.vocabulary import tokenize
 from coref_automl.records import ClozeItem, Document
@@ -40,19 +41,26 @@ NO_CHOICE = "no other noun to choose from"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The items of one document, and for each reason how many nouns (or mentions) gave none."""
+    """The items of one document, and for each reason how many nouns (or mentions) gave none. `passages`: parts of the document
+    that items refer to in its place."""
 
     items: list[ClozeItem] = field(default_factory=list)
     drops: Counter[str] = field(default_factory=Counter)
+    passages: list[Document] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What `prepare eval` asks of every task. `answers`: the only words that may be hidden; None allows any."""
+    """What `prepare eval` asks of every task. `answers`: the only words that may be hidden; None allows any. `neighbours`: for
+    each source, which words stand beside which in documents that hold no item."""
 
     seed: int = 0
     per_document: int = 3
     answers: Collection[str] | None = None
+    neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
+
+    def usual(self, document: Document) -> Neighbours | None:
+        return self.neighbours.get(document.source)
 
 
 class Entry(Protocol):
@@ -92,7 +100,8 @@ class ClozeTask:
 
     `find` makes the items of one read document. Without `rows` the task reads the texts of `--source`. `version` is part of every
     item's id: raise it when the rules change, so that items of two rules are never taken for one another. `any_word` lets every
-    vocabulary entry answer, not nouns alone. `label` names the task in tables.
+    vocabulary entry answer, not nouns alone. `label` names the task in tables. A task `on_request` is built only where `--task`
+    names it.
     """
 
     name: str
@@ -102,6 +111,7 @@ class ClozeTask:
     rows: Rows | None = None
     limit: Limit | None = None
     any_word: bool = False
+    on_request: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,6 +142,12 @@ class ReadDocument:
         before, after = sorted((one, other))
         starts = self.pronouns[:, 0]
         return bool(((starts >= before[1]) & (starts < after[0])).any())
+
+    def sentence_of(self, place: int) -> Span:
+        """The sentence around a character."""
+        at = int(np.searchsorted(self.tags.sentence_ends, place, "right"))
+        ends = self.tags.sentence_ends
+        return int(ends[at - 1]) if at else 0, int(ends[at]) if at < len(ends) else len(self.text)
 
     def tag_of(self, span: Span) -> str:
         """NNP if the span touches a name, NNG if it touches another noun, else empty."""
