@@ -67,7 +67,8 @@ def began_from(run: RelationRun, entry: Entry) -> bool:
 
 
 def _rows(run: RelationRun) -> int:
-    return int(run.result.get("train_rows") or 0) + int(run.result.get("validation_rows") or 0)
+    held = (run.result.get(name) for name in ("train_rows", "validation_rows"))
+    return sum(count for count in held if isinstance(count, int))
 
 
 def _share(run: RelationRun) -> float | None:
